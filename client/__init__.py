@@ -1,0 +1,1 @@
+"""The client: pulls the model, trains on the device's data, pushes compressed updates."""

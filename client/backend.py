@@ -1,0 +1,29 @@
+"""What a training engine on a device must do. torch is one; others need not be torch."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.layout import Layout
+
+
+class Backend(Protocol):
+    """Computes gradients for one model. Pure in theta and the batch, but for the model's own randomness."""
+
+    @property
+    def name(self) -> str:
+        """For people, e.g. "torch 2.13.0"."""
+
+    @property
+    def layout(self) -> Layout:
+        """How this backend lays the model out; the server's must be equal."""
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32]]:
+        """(mean loss over the batch, gradient float32 [P], which the next call may overwrite).
+
+        theta is float32 [P]; x is float32 [b, ...]; y has b targets. May raise ConfigError if the data do
+        not fit the model.
+        """

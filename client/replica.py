@@ -1,0 +1,38 @@
+"""The device's copy of the model, kept equal to the server's."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared import sparse, values
+from edgeflock.shared.errors import BaseExpired, WrongDtype
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Model
+
+
+class Replica:
+    """theta at a version."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.version: int | None = None
+        """None until the first model has come."""
+        self.theta: NDArray[np.float32] = np.zeros(layout.size, np.float32)
+
+    def take(self, model: Model) -> None:
+        """Become `model`, whole or as new values on top of the version it builds on.
+
+        Raises BaseExpired if that is not the version held, and WrongDtype or an index refusal if the bytes
+        do not hold what they announce; then nothing has changed.
+        """
+        if model.index_mode == sparse.DENSE:
+            if model.count != self._layout.size:
+                raise WrongDtype(f"a whole model has {self._layout.size} values, not {model.count}")
+            self.theta = values.decode(model.values, self._layout.counts(None), model.value_mode)
+        else:
+            if model.base != self.version:
+                raise BaseExpired(f"the difference builds on {model.base}, held is {self.version}")
+            changed = sparse.decode(model.indices, model.count, self._layout.size, model.index_mode)
+            self.theta[changed] = values.decode(
+                model.values, self._layout.counts(changed), model.value_mode
+            )
+        self.version = model.version

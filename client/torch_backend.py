@@ -1,0 +1,37 @@
+"""Gradients by torch autograd, on the CPU."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.torch_module import FlatModule
+
+
+class TorchBackend:
+    """A Backend over any torch module."""
+
+    def __init__(self, model: str, loss: str, *, seed: int = 0, threads: int = 1) -> None:
+        """Build the module that `model` names; use `threads` cores. Raises ConfigError."""
+        torch.set_num_threads(threads)
+        self._model = model
+        self._flat = FlatModule(model, loss, seed)
+
+    @property
+    def name(self) -> str:
+        return f"torch {torch.__version__}"
+
+    @property
+    def layout(self) -> Layout:
+        return self._flat.layout
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32]]:
+        try:
+            return self._flat.gradient(theta, x, y)
+        except (RuntimeError, IndexError) as error:
+            raise ConfigError(
+                f"{self._model} cannot train on inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"
+            ) from error

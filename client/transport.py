@@ -1,0 +1,194 @@
+"""The session from the device's side: ask, and get an answer, however often the line drops in between.
+
+A request that got no answer is sent again after a reconnect. That is safe for each: a Pull changes nothing,
+and an Update keeps its sequence number, so that the server answers a second one with the first one's receipt.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from random import Random
+from typing import TypeVar
+
+import aiohttp
+from yarl import URL
+
+from edgeflock.shared import wire
+from edgeflock.shared.errors import (
+    REFUSALS,
+    ConfigError,
+    FrameTooLarge,
+    LayoutMismatch,
+    Malformed,
+    Refused,
+    SessionRefused,
+    TooManyDevices,
+    Unauthorized,
+    Unavailable,
+)
+from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Record, Refusal, Stop, Update, Welcome
+
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 60.0
+"""Silence after which a line counts as dead."""
+
+_TRANSIENT = (Unavailable, TooManyDevices)
+
+
+class RunOver(Exception):
+    """The server said Stop: the run has all it needs."""
+
+
+class RunReplaced(Exception):
+    """After a reconnect the server hosts another run: begin anew."""
+
+
+def back_off(random: Random, first: float = 0.5, longest: float = 30.0) -> Iterator[float]:
+    """Seconds to wait before each next attempt: exponential, with full jitter, for ever.
+
+    After M. Brooker, "Exponential Backoff And Jitter", 2015: a fleet that lost its server must not return
+    in step.
+    """
+    bound = first
+    while True:
+        yield random.uniform(0, bound)
+        bound = min(longest, 2 * bound)
+
+
+class Link:
+    """A device's line to its server. Use as an async context manager."""
+
+    def __init__(
+        self,
+        server: str,
+        token: str,
+        hello: Hello,
+        random: Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`server` is the server's http(s) URL. Raises ConfigError if it is none."""
+        url = URL(server)
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470")
+        self._url = url / "v1/session"
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._hello = hello
+        self._random = random
+        self._sleep = sleep
+        self._http: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._run = ""
+        self.connections = 0
+
+    async def __aenter__(self) -> "Link":
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
+        self._http = aiohttp.ClientSession(timeout=timeout)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._hang_up()
+        if self._http is not None:
+            await self._http.close()
+
+    async def join(self) -> Welcome:
+        """Connect, for as long as it takes. Raises SessionRefused if the server will not have this device."""
+        await self._hang_up()
+        self._run = ""
+        welcome = await self._retry(self._dial)
+        self._run = welcome.run
+        return welcome
+
+    async def push(self, update: Update) -> Receipt:
+        """The receipt for `update`, which is then durable. Raises Refused, RunOver or RunReplaced."""
+        return await self._ask(update, Receipt)
+
+    async def pull(self, base: int | None) -> Model:
+        """The current model. Raises Refused, RunOver or RunReplaced."""
+        return await self._ask(Pull(base), Model)
+
+    def speak_as(self, layout: bytes) -> None:
+        """Name the layout in every Hello from now on, so that a server with another model refuses it."""
+        self._hello = Hello(self._hello.protocol, self._hello.device, layout, self._hello.facts)
+
+    async def _ask(self, question: Record, expected: type[R]) -> R:
+        octets = wire.encode(question)
+
+        async def attempt() -> R:
+            socket = await self._connected()
+            await socket.send_bytes(octets)
+            answer = await self._receive(socket)
+            if not isinstance(answer, expected):
+                raise Malformed(f"the server answered with a {type(answer).__name__}")
+            return answer
+
+        return await self._retry(attempt)
+
+    async def _retry(self, attempt: Callable[[], Awaitable[R]]) -> R:
+        delays = back_off(self._random)
+        while True:
+            try:
+                return await attempt()
+            except (*_TRANSIENT, OSError, aiohttp.ClientError, TimeoutError) as error:
+                await self._hang_up()
+                delay = next(delays)
+                log.warning("%s; trying again in %.1f s", error or type(error).__name__, delay)
+                await self._sleep(delay)
+
+    async def _connected(self) -> aiohttp.ClientWebSocketResponse:
+        if self._socket is None:
+            welcome = await self._dial()
+            if welcome.run != self._run:
+                raise RunReplaced(f"the server now hosts run {welcome.run}")
+        assert self._socket is not None
+        return self._socket
+
+    async def _dial(self) -> Welcome:
+        assert self._http is not None, "use Link as an async context manager"
+        try:
+            socket = await self._http.ws_connect(
+                self._url, headers=self._headers, heartbeat=20.0, max_msg_size=0, compress=0
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status == Unauthorized.status:
+                raise Unauthorized("the server does not know this token (client.token)") from error
+            if error.status == 404:
+                raise ConfigError(f"{self._url} is no Edgeflock server") from error
+            raise
+        self._socket = socket
+        self.connections += 1
+        await socket.send_bytes(wire.encode(self._hello))
+        welcome = await self._receive(socket)
+        if not isinstance(welcome, Welcome):
+            raise Malformed(f"the server answered a Hello with a {type(welcome).__name__}")
+        return welcome
+
+    async def _receive(self, socket: aiohttp.ClientWebSocketResponse) -> Record:
+        """The next record. Raises what the server refused, or ConnectionError if it hung up."""
+        message = await socket.receive(ANSWER_SECONDS)
+        if message.type is not aiohttp.WSMsgType.BINARY:
+            if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+                raise FrameTooLarge("the server takes no update of this size (limits.frame_bytes)")
+            refusal = _refusal_of(socket.close_code)
+            raise refusal or ConnectionResetError("the server hung up")
+        record = wire.decode(message.data)
+        if isinstance(record, Refusal):
+            raise REFUSALS.get(record.code, Refused)(record.detail)
+        if isinstance(record, Stop):
+            raise RunOver(record.reason)
+        return record
+
+    async def _hang_up(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            await socket.close()
+
+
+def _refusal_of(close_code: int | None) -> SessionRefused | None:
+    """The refusal that a private WebSocket close code stands for, if it came without its record."""
+    for kind in REFUSALS.values():
+        if issubclass(kind, SessionRefused) and kind is not LayoutMismatch and close_code == 4000 + kind.status:
+            return kind(kind.code)
+    return None

@@ -1,0 +1,144 @@
+"""What a device does: pull, take a step on its own data, keep the largest, push; again. Algorithm 1 of AdaComp."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.backend import Backend
+from edgeflock.client.batcher import Shuffled
+from edgeflock.client.replica import Replica
+from edgeflock.client.transport import RunOver, RunReplaced
+from edgeflock.shared import sparse, values
+from edgeflock.shared.compression import select_largest
+from edgeflock.shared.errors import BaseExpired, BaseInFuture, ConfigError, LayoutMismatch
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Model, Receipt, Update, Welcome
+
+log = logging.getLogger(__name__)
+
+_HOPELESS = 20
+"""Non-finite gradients in a row after which the model counts as diverged."""
+
+
+class Server(Protocol):
+    """The server as a worker sees it: transport.Link, or an emulated one."""
+
+    async def join(self) -> Welcome: ...
+
+    async def pull(self, base: int | None) -> Model: ...
+
+    async def push(self, update: Update) -> Receipt: ...
+
+    def speak_as(self, layout: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a worker has done so far."""
+
+    updates: int = 0
+    samples: int = 0
+    refused: int = 0
+    loss: float = 0.0
+
+
+class Worker:
+    """Trains until the server says stop."""
+
+    def __init__(self, server: Server, backend: Callable[[Welcome], Backend], batches: Shuffled) -> None:
+        """`backend` builds the training engine for the run that a Welcome describes."""
+        self._server = server
+        self._make_backend = backend
+        self._batches = batches
+        self.progress = Progress()
+
+    async def run(self) -> Progress:
+        """Take part in the server's run, and in the next one if the server is set up anew meanwhile.
+
+        Raises ConfigError if model and data do not fit or the model diverges, SessionRefused if the server
+        will not have this device.
+        """
+        while True:
+            try:
+                await self._take_part(await self._server.join())
+            except RunReplaced as replaced:
+                log.warning("%s", replaced)
+            except RunOver as over:
+                log.info("%s", over)
+                return self.progress
+
+    async def _take_part(self, welcome: Welcome) -> None:
+        backend = await asyncio.to_thread(self._make_backend, welcome)
+        layout = backend.layout
+        if list(layout.shapes()) != welcome.layout:
+            raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
+        self._server.speak_as(layout.digest)
+        replica = Replica(layout)
+        replica.take(await self._server.pull(None))
+        sequence = welcome.sequence
+        while True:
+            update = await asyncio.to_thread(self._step, backend, replica, welcome, sequence + 1)
+            try:
+                receipt = await self._server.push(update)
+            except (BaseExpired, BaseInFuture) as stale:
+                self.progress.refused += 1
+                log.info("%s", stale)
+                replica.take(await self._server.pull(None))
+                continue
+            sequence = update.sequence
+            self.progress.updates += 1
+            self.progress.samples += update.samples
+            self.progress.loss = update.loss
+            assert receipt.model is not None, "asked for with the push"
+            replica.take(receipt.model)
+
+    def _step(self, backend: Backend, replica: Replica, welcome: Welcome, sequence: int) -> Update:
+        """One SGD step on the next batch, as an update (AdaComp, algorithm 1, lines 5 and 6)."""
+        assert replica.version is not None
+        for _ in range(_HOPELESS):
+            x, y = self._batches.take(welcome.batch)
+            loss, gradient = backend.gradient(replica.theta, x, y)
+            if np.isfinite(gradient).all():
+                return encode_update(
+                    gradient, backend.layout, welcome, sequence, replica.version, loss, len(y)
+                )
+        raise ConfigError(
+            f"{_HOPELESS} batches in a row gave NaN or infinite gradients: the model has diverged or the data "
+            "are broken; lower coordination.learning_rate"
+        )
+
+
+def encode_update(
+    gradient: NDArray[np.float32],
+    layout: Layout,
+    welcome: Welcome,
+    sequence: int,
+    base: int,
+    loss: float,
+    samples: int,
+) -> Update:
+    """Select and encode `gradient` (float32 [P]) as the run asks for."""
+    coding = next(coding for coding in values.CODINGS.values() if coding.mode == welcome.values)
+    if welcome.select >= 1:
+        mode, indices, kept, counts = sparse.DENSE, b"", gradient, layout.counts(None)
+    else:
+        where = select_largest(gradient, layout, welcome.select)
+        mode, indices = welcome.indices, sparse.encode(where, layout.size, welcome.indices)
+        kept, counts = gradient[where], layout.counts(where)
+    return Update(
+        sequence=sequence,
+        base=base,
+        index_mode=mode,
+        value_mode=welcome.values,
+        count=kept.size,
+        indices=indices,
+        values=coding.encode(kept, counts),
+        loss=loss,
+        samples=samples,
+        pull=True,
+    )

@@ -1,0 +1,58 @@
+"""Reference models. Each is named by import string, e.g. edgeflock.client.zoo:PaperCNN."""
+
+
+
+from torch import Tensor, nn
+
+
+class DigitsCNN(nn.Module):
+    """8 x 8 images in 10 classes: two 3 x 3 convolutions, pool, two dense layers; 38,282 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(512, 64),
+            nn.ReLU(),
+            nn.Linear(64, 10),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layers(x)
+        return output
+
+
+class PaperCNN(nn.Module):
+    """AdaComp's CNN for 28 x 28 images in 10 classes, 211,690 parameters (section V b).
+
+    Initialised as its TensorFlow ancestor: weights truncated normal with deviation 0.1, biases 0.1.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(1568, 128),
+            nn.ReLU(),
+            nn.Linear(128, 10),
+        )
+        for name, parameter in self.named_parameters():
+            if name.endswith("weight"):
+                nn.init.trunc_normal_(parameter, std=0.1, a=-0.2, b=0.2)
+            else:
+                nn.init.constant_(parameter, 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layers(x)
+        return output

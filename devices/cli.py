@@ -1,0 +1,189 @@
+"""The edgeflock command. Each subcommand imports what it needs when it runs."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from edgeflock.shared.config import Config
+
+EXIT_FAILED, EXIT_USAGE, EXIT_REFUSED = 1, 2, 3
+"""Exit codes: it failed; the settings cannot work; the server refused this device."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Train one model on many small machines.",
+    epilog="Exit codes: 0 done, 1 failed, 2 a setting is wrong, 3 the server refused this device.",
+)
+
+ConfigFile = Annotated[
+    Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Settings; see `edgeflock config`.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. run.port=9000."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def main() -> None:
+    """Entry point: run the command, turn known errors into a line on stderr and an exit code."""
+    from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
+
+    try:
+        app()
+    except ConfigError as error:
+        _fail(str(error), EXIT_USAGE)
+    except Refused as error:
+        _fail(f"{error.code}: {error}", EXIT_REFUSED)
+    except EdgeflockError as error:
+        _fail(str(error), EXIT_FAILED)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"edgeflock: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("edgeflock"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verbose: Verbose = False) -> None:
+    """Host a model and take updates for it, until interrupted."""
+    import asyncio
+
+    settings = _settings(config, set_, verbose)
+    try:
+        from edgeflock.server.app import serve
+        from edgeflock.server.hosting import open_run
+
+        hosted = open_run(settings)
+    except ImportError as error:
+        _fail(f"the server needs {error.name}: pip install 'edgeflock[server]'", EXIT_USAGE)
+
+    def ready(port: int) -> None:
+        url = f"http://{settings.run.host}:{port}"
+        if json:
+            import json as encoder
+
+            print(encoder.dumps({"url": url, "run": hosted.run, "version": hosted.engine.version}), flush=True)
+        else:
+            secret = f" --token {hosted.token}" if hosted.token else ""
+            print(f"Run {hosted.run} at version {hosted.engine.version} on {url}", file=sys.stderr)
+            print(f"On each device: edgeflock client --server {url}{secret} --data URI", file=sys.stderr)
+
+    try:
+        asyncio.run(serve(settings, hosted, ready))
+    except OSError as error:
+        _fail(f"cannot listen on {settings.run.host}:{settings.run.port}: {error.strerror}", EXIT_FAILED)
+
+
+@app.command()
+def client(
+    config: ConfigFile = None,
+    server: Annotated[str | None, typer.Option(help="The server's URL [client.server].")] = None,
+    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    name: Annotated[str | None, typer.Option(help="This device [client.name]; default: host name.")] = None,
+    data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:Name [client.model].")] = None,
+    set_: Set = None,
+    verbose: Verbose = False,
+) -> None:
+    """Train for a server on this machine's data, until its run is over."""
+    import asyncio
+
+    named = {"server": server, "token": token, "name": name, "data": data, "model": model}
+    flags = [f"client.{key}={value}" for key, value in named.items() if value is not None]
+    settings = _settings(config, [*(set_ or []), *flags], verbose)
+    from edgeflock.client.run import run_client
+
+    progress = asyncio.run(run_client(settings.client))
+    print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
+
+
+@app.command()
+def status(
+    url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
+    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Show how a server's run is doing."""
+    named = {"server": url, "token": token}
+    flags = [f"client.{key}={value}" for key, value in named.items() if value is not None]
+    settings = _settings(None, [*(set_ or []), *flags], False)
+    from edgeflock.devices.status import show_status
+
+    show_status(settings.client.server, settings.client.token, as_json=json)
+
+
+@app.command()
+def quickstart(
+    data: Annotated[str, typer.Option(help="digits: or npz:PATH with x_train ... y_test.")] = "digits:",
+    model: Annotated[str, typer.Option(help="package.module:Name; default: one that fits the data.")] = "",
+    rule: Annotated[str, typer.Option(help="adacomp, tau or none.")] = "adacomp",
+    select: Annotated[float, typer.Option(help="Fraction of each tensor's gradient to send.")] = 0.01,
+    values: Annotated[str, typer.Option(help="f32, f16, int8, codebook4 or sign.")] = "codebook4",
+    clients: Annotated[int, typer.Option(min=1, max=64, help="Client processes.")] = 4,
+    updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: as the data need.")] = 0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Runs are kept under this folder.")] = Path("edgeflock-quickstart"),
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Train on this machine: a server and client processes on loopback, real sockets, real data."""
+    from edgeflock.devices.quickstart import Plan, run_quickstart
+
+    plan = Plan(data, model, rule, select, values, clients, updates, seed, out, tuple(set_ or ()))
+    run_quickstart(plan, as_json=json)
+
+
+@app.command()
+def config() -> None:
+    """Print every setting with its default, as a TOML file."""
+    from edgeflock.shared.config import describe
+
+    print(describe())
+
+
+def _settings(path: Path | None, overrides: list[str] | None, verbose: bool) -> "Config":
+    import os
+
+    from edgeflock.shared import config
+    from edgeflock.shared.errors import ConfigError
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    text = ""
+    if path is not None:
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return config.parse(text, str(path), os.environ, overrides or ())

@@ -1,0 +1,1 @@
+"""The server: hosts the model, admits updates, journals them, applies them."""

@@ -1,0 +1,127 @@
+"""Operators' HTTP: what the run does, and its model."""
+
+import hashlib
+import time
+from dataclasses import asdict
+from io import BytesIO
+from typing import Any
+
+import safetensors.numpy
+from aiohttp import web
+
+from edgeflock.server.evaluation import Evaluator
+from edgeflock.server.registry import Device
+from edgeflock.server.session import Services
+from edgeflock.shared.messages import TAGS
+
+SERVICES = web.AppKey("services", Services)
+EVALUATOR = web.AppKey("evaluator", Evaluator)
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/v1/status")
+async def get_status(request: web.Request) -> web.Response:
+    """The run, its traffic and its devices as JSON."""
+    return web.json_response(status(request.app[SERVICES], request.app[EVALUATOR], time.time()))
+
+
+@routes.get("/v1/evaluations")
+async def get_evaluations(request: web.Request) -> web.Response:
+    """Every evaluation so far as a JSON array, in order."""
+    return web.json_response([asdict(evaluation) for evaluation in request.app[EVALUATOR].history])
+
+
+@routes.get("/v1/model")
+async def get_model(request: web.Request) -> web.StreamResponse:
+    """theta as little-endian float32. ETag, If-None-Match and Range are honoured."""
+    services = request.app[SERVICES]
+    version, theta = await services.writer.call(services.engine.theta)
+    octets = theta.astype("<f4").tobytes()
+    digest = hashlib.sha256(octets).hexdigest()
+    headers = {"ETag": f'"{digest}"', "Accept-Ranges": "bytes", "X-Edgeflock-Version": str(version)}
+    matches = request.if_none_match
+    if matches and any(tag.value in (digest, "*") for tag in matches):
+        return web.Response(status=304, headers=headers)
+    try:
+        asked = request.http_range
+    except ValueError as error:
+        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{len(octets)}"}) from error
+    start, stop, _ = asked.indices(len(octets))
+    if asked == slice(None, None, 1):
+        return _octets(octets, 200, headers)
+    if start >= stop:
+        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{len(octets)}"})
+    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(octets)}"
+    return _octets(octets[start:stop], 206, headers)
+
+
+@routes.get("/v1/model.safetensors")
+async def get_safetensors(request: web.Request) -> web.StreamResponse:
+    """The current model as a safetensors file."""
+    services = request.app[SERVICES]
+    version, theta = await services.writer.call(services.engine.theta)
+    tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in services.engine.layout.tensors}
+    config = services.config
+    metadata = {"model": config.model.module, "version": str(version), "run": services.run}
+    return _octets(safetensors.numpy.save(tensors, metadata), 200, {})
+
+
+def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, Any]:
+    """The whole state of a run, of plain JSON types."""
+    config, engine, total = services.config, services.engine, services.traffic.total
+    devices = [_device(device, now) for device in services.registry.devices.values()]
+    ingress = sum(device["ingress"] for device in devices)
+    dense = 4 * engine.layout.size * sum(device["updates"] for device in devices)
+    return {
+        "run": services.run,
+        "state": "finished" if evaluator.finished else "training",
+        "model": config.model.module,
+        "parameters": engine.layout.size,
+        "version": engine.version,
+        "updates_target": config.run.updates,
+        "coordination": config.coordination.model_dump(),
+        "compression": config.compression.model_dump(),
+        "evaluation": asdict(evaluator.history[-1]) if evaluator.history else None,
+        "ingress": total.ingress,
+        "egress": total.egress,
+        "records": {
+            kind.__name__: {
+                "ingress": services.traffic.received[kind],
+                "egress": services.traffic.sent[kind],
+            }
+            for kind in TAGS
+        },
+        "device_ingress": ingress,
+        "dense_bytes": dense,
+        "reduction": round(dense / ingress, 1) if ingress else None,
+        "devices": devices,
+    }
+
+
+def _device(device: Device, now: float) -> dict[str, Any]:
+    ingress, egress = device.traffic
+    return {
+        "name": device.name,
+        "connected": device.session is not None,
+        "facts": device.facts,
+        "updates": device.updates,
+        "refused": device.refused,
+        "samples": device.samples,
+        "staleness": device.staleness,
+        "loss": device.loss,
+        "ingress": ingress,
+        "egress": egress,
+        "last_seen": device.last_seen or None,
+        "idle_seconds": round(now - device.last_seen, 1) if device.last_seen else None,
+    }
+
+
+def _octets(octets: bytes, code: int, headers: dict[str, str]) -> web.Response:
+    """aiohttp warns of large bytes bodies that it would have to copy; a payload of its own does not."""
+    return web.Response(
+        body=BytesIO(octets),
+        status=code,
+        headers={"Content-Length": str(len(octets)), **headers},
+        content_type="application/octet-stream",
+    )

@@ -1,0 +1,108 @@
+"""The aiohttp application: routes, authentication, and what lives as long as the server."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from aiohttp import web
+
+from edgeflock.server.api import EVALUATOR, SERVICES, routes
+from edgeflock.server.evaluation import Evaluator
+from edgeflock.server.hosting import HostedRun
+from edgeflock.server.registry import Registry
+from edgeflock.server.session import Services, Session
+from edgeflock.server.traffic import Traffic
+from edgeflock.server.writer import Writer
+from edgeflock.shared.config import Config
+from edgeflock.shared.errors import Unauthorized
+
+log = logging.getLogger(__name__)
+
+
+def create_app(config: Config, hosted: HostedRun) -> web.Application:
+    """The application that serves `hosted`. Serve it with `listening`, so that its traffic is counted."""
+    app = web.Application(middlewares=[_authenticate])
+    app.add_routes(routes)
+    app.router.add_get("/v1/session", _session)
+
+    async def run(app: web.Application) -> AsyncIterator[None]:
+        traffic = Traffic()
+        if hosted.history:
+            traffic = Traffic(hosted.history[-1].ingress, hosted.history[-1].egress)
+        writer = Writer(hosted.engine)
+        registry = Registry(hosted.token, config.limits.devices, hosted.accounts)
+        app[SERVICES] = Services(hosted.run, config, hosted.engine, writer, registry, traffic)
+        evaluator = app[EVALUATOR] = Evaluator(
+            hosted.engine,
+            writer,
+            registry,
+            traffic.total,
+            hosted.evaluate,
+            config.run.evaluate_every,
+            hosted.history,
+        )
+        evaluating = asyncio.create_task(evaluator.run())
+        yield
+        evaluating.cancel()
+        with suppress(asyncio.CancelledError):
+            await evaluating
+        if not writer.failed.done():
+            await evaluator.record()
+        await writer.close()
+
+    app.cleanup_ctx.append(run)
+    app.on_shutdown.append(_end_sessions)
+    return app
+
+
+@asynccontextmanager
+async def listening(app: web.Application, host: str, port: int) -> AsyncIterator[int]:
+    """Serve on host:port (0: any free one) while the context lasts. Yields the port."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+    await runner.setup()
+    try:
+        assert runner.server is not None, "set up just now"
+        protocol = app[SERVICES].traffic.protocol(runner.server)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(protocol, host, port, backlog=1024)
+        yield server.sockets[0].getsockname()[1]
+        server.close()
+    finally:
+        await runner.cleanup()
+
+
+async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None]) -> None:
+    """Serve until SIGINT or SIGTERM; `ready` gets the port. Raises what stops the journal."""
+    app = create_app(config, hosted)
+    stop = asyncio.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    async with listening(app, config.run.host, config.run.port) as port:
+        ready(port)
+        stopping = asyncio.create_task(stop.wait())
+        failed = app[SERVICES].writer.failed
+        await asyncio.wait({stopping, failed}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+    if not failed.cancelled():
+        failed.result()
+
+
+@web.middleware
+async def _authenticate(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    if not request.app[SERVICES].registry.authorised(request.headers.get("Authorization", "")):
+        body = {"code": Unauthorized.code, "detail": "send the run's token: Authorization: Bearer TOKEN"}
+        return web.json_response(body, status=Unauthorized.status)
+    return await handler(request)
+
+
+async def _session(request: web.Request) -> web.StreamResponse:
+    return await Session(request.app[SERVICES], request).serve()
+
+
+async def _end_sessions(app: web.Application) -> None:
+    sessions = [d.session for d in app[SERVICES].registry.devices.values() if d.session]
+    await asyncio.gather(*(session.leave() for session in sessions))

@@ -1,0 +1,72 @@
+"""What a device that holds version `base` must be told to hold the current one.
+
+The union of the parameters touched since `base`, with their new values: for small fleets a fraction of the
+whole model. New values rather than changes, so that the device's copy stays equal to the server's, bit for
+bit.
+"""
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.staleness import Where
+from edgeflock.shared import sparse, values
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Model
+
+_WORTHWHILE = 8
+"""Remember touches up to an eighth of the model: beyond it a difference saves little and costs time."""
+
+
+class Differences:
+    """The touches of the latest versions, and the model as a device needs it."""
+
+    def __init__(self, layout: Layout, version: int, dense: str = "f32") -> None:
+        """`dense` is the coding of whole models: f32, or f16 for half the bytes."""
+        self._layout = layout
+        self._version = version
+        self._dense = dense
+        self._whole: Model | None = None
+        self._touches: deque[NDArray[np.int64]] = deque()
+        self._remembered = 0
+
+    def add(self, touched: Where) -> None:
+        """The next version was made by an update that changed `touched`."""
+        self._version += 1
+        self._whole = None
+        if isinstance(touched, slice):
+            self._touches.clear()
+            self._remembered = 0
+            return
+        self._touches.append(touched)
+        self._remembered += touched.size
+        while self._remembered > self._layout.size // _WORTHWHILE:
+            self._remembered -= self._touches.popleft().size
+
+    def model(self, theta: NDArray[np.float32], base: int | None) -> Model:
+        """theta at the current version, for a device that holds `base` (None: nothing)."""
+        if base is None or not 0 <= self._version - base <= len(self._touches):
+            return self._entire(theta)
+        behind = self._version - base
+        recent = [self._touches[-i] for i in range(behind, 0, -1)]
+        changed = np.sort(np.concatenate(recent)) if recent else np.zeros(0, np.int64)
+        if behind > 1 and changed.size:
+            changed = changed[np.diff(changed, prepend=-1) > 0]
+        return Model(
+            self._version,
+            base,
+            sparse.GOLOMB,
+            values.CODINGS["f32"].mode,
+            changed.size,
+            sparse.encode(changed, self._layout.size),
+            theta[changed].astype("<f4").tobytes(),
+        )
+
+    def _entire(self, theta: NDArray[np.float32]) -> Model:
+        """The whole model, encoded once a version however many devices ask."""
+        if self._whole is None:
+            octets = values.encode(theta, self._layout.counts(None), self._dense)
+            mode = values.CODINGS[self._dense].mode
+            self._whole = Model(self._version, None, sparse.DENSE, mode, theta.size, b"", octets)
+        return self._whole

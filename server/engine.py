@@ -1,0 +1,165 @@
+"""The single writer of the model: the whole path of an update, from the record to the receipt.
+
+    admit (decode, check) -> journal -> apply (coordinate, weigh, descend) -> commit -> publish
+
+Synchronous and free of sockets and clocks, so that a server, an emulated fleet and a test run the same code.
+Nothing an Engine hands out is ahead of the disk: a group of updates is answered once all of it is durable,
+and a model is published only between groups.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.admission import admit
+from edgeflock.server.differences import Differences
+from edgeflock.server.journal import Evaluation, Journal
+from edgeflock.server.parameters import Parameters
+from edgeflock.shared.errors import BadSequence, Refused, RunComplete
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Model, Receipt, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """One update as it arrived: who sent it, when (Unix seconds), the record and its bytes."""
+
+    device: int
+    time: float
+    update: Update
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an engine accepts and keeps."""
+
+    updates: int = 0
+    """The run is complete after so many; 0 for never."""
+    expansion_bytes: int = 1 << 28
+    """The most that decoding one update may allocate."""
+    snapshot_every: int = 1000
+    """Updates between snapshots: the most that a restart replays."""
+    keep_updates: bool = True
+    """Whether update records older than the staleness window stay in the journal."""
+
+
+class Engine:
+    """Admits, journals and applies updates; publishes the model."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        layout: Layout,
+        parameters: Parameters,
+        bounds: Bounds | None = None,
+        pull: str = "f32",
+    ) -> None:
+        """`pull` is the value coding of whole models: f32 or f16."""
+        self.layout = layout
+        self.parameters = parameters
+        self._journal = journal
+        self._bounds = bounds or Bounds()
+        self._differences = Differences(layout, parameters.version, pull)
+        self._last: dict[int, int] = {}
+
+    @property
+    def version(self) -> int:
+        """How many updates have been applied."""
+        return self.parameters.version
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has all its updates."""
+        return 0 < self._bounds.updates <= self.version
+
+    def commit(self, pushes: Sequence[Push]) -> list[Receipt | Refused]:
+        """Take a group of updates: an answer to each, in order, once what was accepted is durable."""
+        outcomes = [self._offer(push) for push in pushes]
+        self._journal.commit()
+        return [
+            replace(outcome, model=self.model(push.update.base))
+            if isinstance(outcome, Receipt) and push.update.pull
+            else outcome
+            for push, outcome in zip(pushes, outcomes, strict=True)
+        ]
+
+    def _offer(self, push: Push) -> Receipt | Refused:
+        """The path of one update. What is refused leaves no trace."""
+        update, parameters = push.update, self.parameters
+        try:
+            if update.sequence <= self.last_sequence(push.device):
+                return self._receipt_again(push)
+            if self.complete:
+                raise RunComplete(f"the run has its {self._bounds.updates} updates")
+            step = admit(
+                update,
+                self.layout,
+                oldest=parameters.oldest,
+                version=parameters.version,
+                expansion_bytes=self._bounds.expansion_bytes,
+            )
+        except Refused as refusal:
+            return refusal
+        self._journal.add_update(
+            parameters.version + 1,
+            push.device,
+            update.sequence,
+            push.time,
+            update.loss,
+            update.samples,
+            push.frame,
+        )
+        self._last[push.device] = update.sequence
+        for touched in parameters.apply(step):
+            self._differences.add(touched)
+        if self.version % self._bounds.snapshot_every == 0:
+            self._snapshot()
+        return Receipt(update.sequence, self.version, None)
+
+    def last_sequence(self, device: int) -> int:
+        """The highest sequence number accepted from a device, 0 if none was."""
+        if device not in self._last:
+            self._last[device] = self._journal.last_sequence(device)
+        return self._last[device]
+
+    def _receipt_again(self, push: Push) -> Receipt:
+        """A resent update gets the receipt that it got, or would have got, the first time."""
+        sequence = push.update.sequence
+        version = self._journal.receipt(push.device, sequence)
+        if version is None:
+            last = self.last_sequence(push.device)
+            raise BadSequence(f"sequence {sequence} was never accepted and {last} already is; go on above it")
+        return Receipt(sequence, version, None)
+
+    def model(self, base: int | None) -> Model:
+        """The current model, as little of it as a device that holds `base` needs."""
+        return self._differences.model(self.parameters.theta, base)
+
+    def theta(self) -> tuple[int, NDArray[np.float32]]:
+        """(version, a copy of theta), durable."""
+        return self.version, self.parameters.theta.copy()
+
+    def device_id(self, name: str) -> int:
+        """The number that stands for a device in the journal."""
+        return self._journal.device_id(name)
+
+    def record(self, evaluation: Evaluation | None, traffic: Iterable[tuple[int, int, int]]) -> None:
+        """Put an evaluation and the (device, ingress, egress) of each device into the journal."""
+        if evaluation is not None:
+            self._journal.add_evaluation(evaluation)
+        for device, ingress, egress in traffic:
+            self._journal.add_account(device, ingress, egress)
+        self._journal.commit()
+
+    def close(self) -> None:
+        """Leave a snapshot behind, so that the next start replays nothing, and close the journal."""
+        self._snapshot()
+        self._journal.close()
+
+    def _snapshot(self) -> None:
+        self._journal.add_snapshot(self.version, self.parameters.theta)
+        if not self._bounds.keep_updates:
+            self._journal.forget_frames(self.version - self.parameters.regime.window)

@@ -1,0 +1,76 @@
+"""How good the model is on held-out data: measured at an interval, off the event loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.engine import Engine
+from edgeflock.server.journal import Evaluation
+from edgeflock.server.registry import Registry
+from edgeflock.server.traffic import Meter
+from edgeflock.server.writer import Writer
+
+Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
+"""theta -> (loss, accuracy or None)."""
+
+
+class Evaluator:
+    """Evaluates each `every` seconds if the model has moved, and once the run is complete.
+
+    Evaluations and the devices' traffic go into the journal together, so that they match.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: Writer,
+        registry: Registry,
+        total: Meter,
+        evaluate: Evaluate | None,
+        every: float,
+        history: list[Evaluation],
+    ) -> None:
+        self.history = history
+        """Every evaluation so far, in order."""
+        self._engine = engine
+        self._writer = writer
+        self._registry = registry
+        self._total = total
+        self._evaluate = evaluate
+        self._every = every
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is complete and its last version evaluated."""
+        seen = self.history[-1].version if self.history else -1
+        return self._engine.complete and (self._evaluate is None or seen == self._engine.version)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation") as thread:
+            while True:
+                evaluation = await self._measure(thread)
+                if evaluation is not None:
+                    self.history.append(evaluation)
+                await self.record(evaluation)
+                # The last version of a run is evaluated right away.
+                last = self._engine.complete and not self.finished
+                await asyncio.sleep(0 if last else self._every)
+
+    async def record(self, evaluation: Evaluation | None = None) -> None:
+        """Journal an evaluation and the traffic of every device so far."""
+        traffic = self._registry.traffic()
+        await self._writer.call(lambda: self._engine.record(evaluation, traffic))
+
+    async def _measure(self, thread: ThreadPoolExecutor) -> Evaluation | None:
+        """The current version's evaluation, unless it has one."""
+        version, theta = await self._writer.call(self._engine.theta)
+        if self._evaluate is None or (self.history and self.history[-1].version == version):
+            return None
+        ingress, egress = self._total.ingress, self._total.egress
+        loss, accuracy = await asyncio.get_running_loop().run_in_executor(thread, self._evaluate, theta)
+        return Evaluation(version, time.time(), loss, accuracy, ingress, egress)

@@ -1,0 +1,101 @@
+"""The run in its directory: model, journal, token, and the parameters as they were left."""
+
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.evaluation import Evaluate
+from edgeflock.server.journal import Account, Evaluation, Journal
+from edgeflock.server.parameters import Regime
+from edgeflock.server.recovery import recover
+from edgeflock.shared import datasets
+from edgeflock.shared.config import Config
+from edgeflock.shared.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class HostedRun:
+    """What create_app needs of a run."""
+
+    run: str
+    token: str
+    engine: Engine
+    evaluate: Evaluate | None
+    history: list[Evaluation]
+    accounts: list[Account]
+
+
+def open_run(config: Config) -> HostedRun:
+    """Begin the run that `config` describes, or take it up where its directory left it.
+
+    Raises ConfigError if the model, the data or the directory cannot serve.
+    """
+    # torch takes seconds to import and only hosting needs it.
+    import torch
+
+    from edgeflock.shared.torch_module import FlatModule
+
+    torch.set_num_threads(1)
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed)
+    layout = flat.layout
+    _check_frame(config, layout.size)
+    evaluate = None
+    if config.model.data:
+        held_out = datasets.load(config.model.data, "test")
+        evaluate = partial(flat.evaluate, x=held_out.x, y=held_out.y)
+        try:
+            flat.evaluate(flat.theta(), held_out.x[:2], held_out.y[:2])
+        except (RuntimeError, IndexError) as error:
+            raise ConfigError(
+                f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
+            ) from error
+
+    directory = Path(config.run.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    journal = Journal(directory / "journal.sqlite")
+    known = journal.run()
+    if known is None:
+        run = secrets.token_hex(8)
+        journal.begin_run(run, config.model.module, layout, flat.theta(), time.time())
+    else:
+        run, model, journaled = known
+        if journaled.digest != layout.digest:
+            raise ConfigError(
+                f"{directory} holds a run of {model}, whose layout differs from "
+                f"model.module = {config.model.module!r}; choose another run.directory"
+            )
+    regime = Regime(
+        config.coordination.rule, config.coordination.learning_rate, config.coordination.window
+    )
+    bounds = Bounds(
+        config.run.updates,
+        config.limits.expansion_bytes,
+        config.run.snapshot_every,
+        config.run.keep_updates,
+    )
+    engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
+    token = "" if config.run.open else config.run.token or _kept_token(directory)
+    return HostedRun(run, token, engine, evaluate, journal.evaluations(), journal.accounts())
+
+
+def _check_frame(config: Config, size: int) -> None:
+    """A device must be able to send what it is asked for."""
+    worst = 1024 + (4 * size if config.compression.select == 1 else round(8 * size * config.compression.select))
+    if worst > config.limits.frame_bytes:
+        raise ConfigError(
+            f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "
+            f"compression.select = {config.compression.select} may take {worst}; raise it"
+        )
+
+
+def _kept_token(directory: Path) -> str:
+    """The secret in the run's directory, made up on first use and readable by its owner only."""
+    path = directory / "token"
+    if not path.exists():
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(24) + "\n")
+    return path.read_text().strip()

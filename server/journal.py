@@ -1,0 +1,206 @@
+"""The journal: every acknowledged update, in order, in SQLite. What it holds survives `kill -9`.
+
+    meta         the run: identity, model, layout
+    devices      name <-> number, and the traffic of each at the last account
+    updates      version it made, device, sequence number, facts, the Update record as received
+    regimes      rule, learning rate and window, from a version on
+    snapshots    theta at a version: the first, and the newest two
+    evaluations  loss and accuracy of a version, and the traffic until then
+
+(device, sequence) is unique for ever. Writes gather in one transaction until `commit`, which returns only
+when they are on disk (WAL, synchronous = FULL). One thread writes: see writer.py.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.parameters import Regime
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.layout import Layout
+
+SCHEMA = 1
+
+_TABLES = """
+CREATE TABLE meta (run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL);
+CREATE TABLE devices (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    ingress INTEGER NOT NULL DEFAULT 0, egress INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE updates (
+    version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
+    time REAL NOT NULL, loss REAL NOT NULL, samples INTEGER NOT NULL, frame BLOB,
+    UNIQUE (device, sequence)
+);
+CREATE TABLE regimes (
+    version INTEGER PRIMARY KEY, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL
+);
+CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL);
+CREATE TABLE evaluations (
+    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL NOT NULL, accuracy REAL,
+    ingress INTEGER NOT NULL, egress INTEGER NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The model at `version` on held-out data; traffic in bytes since the run began."""
+
+    version: int
+    time: float
+    loss: float
+    accuracy: float | None
+    ingress: int
+    egress: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A device, its accepted updates, and its traffic in bytes at the last account."""
+
+    device: int
+    name: str
+    updates: int
+    ingress: int
+    egress: int
+
+
+class Journal:
+    """One run's journal file. Raises sqlite3.Error if the disk does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        (schema,) = self._db.execute("PRAGMA user_version").fetchone()
+        if schema not in (0, SCHEMA):
+            raise ConfigError(f"{path} has journal schema {schema}; this version reads {SCHEMA}")
+        self._begun = False
+
+    # The run
+
+    def begin_run(self, run: str, model: str, layout: Layout, theta: NDArray[np.float32], now: float) -> None:
+        """Set up an empty journal with theta as version 0."""
+        self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
+        self._write("INSERT INTO meta VALUES (?, ?, ?, ?)", run, model, msgpack.packb(layout.shapes()), now)
+        self.add_snapshot(0, theta)
+        self.commit()
+
+    def run(self) -> tuple[str, str, Layout] | None:
+        """(run, model, layout), or None if the journal is new."""
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()
+        row = self._db.execute("SELECT run, model, layout FROM meta").fetchone() if tables else None
+        return (row[0], row[1], Layout.of(msgpack.unpackb(row[2]))) if row else None
+
+    # Writing
+
+    def add_update(
+        self, version: int, device: int, sequence: int, time: float, loss: float, samples: int, frame: bytes
+    ) -> None:
+        self._write(
+            "INSERT INTO updates VALUES (?, ?, ?, ?, ?, ?, ?)",
+            version, device, sequence, time, loss, samples, frame,
+        )  # fmt: skip
+
+    def add_snapshot(self, version: int, theta: NDArray[np.float32]) -> None:
+        """Keep theta; drop all snapshots but the first and the newest two."""
+        self._write("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", version, theta.astype("<f4").tobytes())
+        self._write(
+            "DELETE FROM snapshots WHERE version > 0 AND version NOT IN "
+            "(SELECT version FROM snapshots ORDER BY version DESC LIMIT 2)"
+        )
+
+    def add_regime(self, version: int, regime: Regime) -> None:
+        self._write("INSERT OR REPLACE INTO regimes VALUES (?, ?, ?, ?)", version, *astuple(regime))
+
+    def add_evaluation(self, evaluation: Evaluation) -> None:
+        self._write("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?)", *astuple(evaluation))
+
+    def forget_frames(self, before: int) -> None:
+        """Drop the records, not the facts, of updates that made a version up to `before`."""
+        self._write("UPDATE updates SET frame = NULL WHERE version <= ? AND frame IS NOT NULL", before)
+
+    def add_account(self, device: int, ingress: int, egress: int) -> None:
+        """A device's traffic until now, in bytes."""
+        self._write("UPDATE devices SET ingress = ?, egress = ? WHERE id = ?", ingress, egress, device)
+
+    def device_id(self, name: str) -> int:
+        """The device's number, given on first sight."""
+        row = self._db.execute("SELECT id FROM devices WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            self._write("INSERT INTO devices (name) VALUES (?)", name)
+            self.commit()
+            return self.device_id(name)
+        return int(row[0])
+
+    def commit(self) -> None:
+        """Return when everything written is on disk."""
+        if self._begun:
+            self._db.execute("COMMIT")
+            self._begun = False
+
+    def close(self) -> None:
+        self.commit()
+        self._db.close()
+
+    def _write(self, statement: str, *values: object) -> None:
+        if not self._begun:
+            self._db.execute("BEGIN")
+            self._begun = True
+        self._db.execute(statement, values)
+
+    # Reading
+
+    def receipt(self, device: int, sequence: int) -> int | None:
+        """The version that this update made, or None if it is not in the journal."""
+        row = self._db.execute(
+            "SELECT version FROM updates WHERE device = ? AND sequence = ?", (device, sequence)
+        ).fetchone()
+        return int(row[0]) if row else None
+
+    def last_sequence(self, device: int) -> int:
+        """The device's highest journaled sequence number, 0 if it has none."""
+        row = self._db.execute("SELECT max(sequence) FROM updates WHERE device = ?", (device,)).fetchone()
+        return int(row[0] or 0)
+
+    def snapshot(self, *, first: bool = False) -> tuple[int, NDArray[np.float32]]:
+        """(version, theta) of the newest snapshot, or of version 0."""
+        order = "ASC" if first else "DESC"
+        version, theta = self._db.execute(
+            f"SELECT version, theta FROM snapshots ORDER BY version {order} LIMIT 1"
+        ).fetchone()
+        return version, np.frombuffer(theta, "<f4").astype(np.float32)
+
+    def updates(self, after: int, until: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """(version made, Update record) for the versions after `after`, up to and with `until`, in order."""
+        rows = self._db.execute(
+            "SELECT version, frame FROM updates WHERE version > ? AND version <= ? ORDER BY version",
+            (after, (1 << 62) if until is None else until),
+        )
+        for version, frame in rows:
+            if frame is None:
+                raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
+            yield version, frame
+
+    def regimes(self) -> list[tuple[int, Regime]]:
+        """[(from version, regime), ...] in order."""
+        rows = self._db.execute("SELECT version, rule, learning_rate, window FROM regimes ORDER BY version")
+        return [(version, Regime(*rest)) for version, *rest in rows]
+
+    def accounts(self) -> list[Account]:
+        """What is known of every device."""
+        rows = self._db.execute(
+            "SELECT id, name, (SELECT count(*) FROM updates WHERE device = id), ingress, egress FROM devices"
+        )
+        return [Account(*row) for row in rows]
+
+    def evaluations(self) -> list[Evaluation]:
+        rows = self._db.execute("SELECT * FROM evaluations ORDER BY rowid")
+        return [Evaluation(*row) for row in rows]

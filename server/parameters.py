@@ -1,0 +1,62 @@
+"""theta, its version and the rule that makes the next one: what a journal's replay reproduces."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.admission import Step
+from edgeflock.server.coordination import Async, Coordinator
+from edgeflock.server.optimizer import descend
+from edgeflock.server.staleness import Staleness, Where
+from edgeflock.server.weighting import RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """How updates count from a version on."""
+
+    rule: str
+    learning_rate: float
+    window: int
+    """Updates may be based on any of the latest `window` versions."""
+
+
+class Parameters:
+    """The flat parameter vector, or any contiguous slice of it."""
+
+    def __init__(self, version: int, theta: NDArray[np.float32]) -> None:
+        self.version = version
+        self.theta = theta
+        self._coordinator: Coordinator = Async()
+
+    def adopt(self, regime: Regime, recent: Iterable[Step]) -> None:
+        """Count by `regime` from here on. `recent` are the steps of the latest regime.window versions."""
+        self.regime = regime
+        self._rule = RULES[regime.rule]
+        self._learning_rate = np.float32(regime.learning_rate)
+        self._staleness: Staleness | None = None
+        if self._rule.per_parameter:
+            start = max(0, self.version - regime.window)
+            self._staleness = Staleness(self.theta.size, regime.window, start)
+            for step in recent:
+                self._staleness.touch(step.touched())
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that an update may be based on."""
+        return max(0, self.version - self.regime.window + 1)
+
+    def apply(self, step: Step) -> list[Where]:
+        """Coordinate, weigh, descend. Returns what each version that it made has touched."""
+        made = []
+        for ready in self._coordinator.offer(step):
+            weight = self._rule.weight(ready, self.version, self._staleness)
+            descend(self.theta, ready, self._learning_rate, weight)
+            touched = ready.touched()
+            if self._staleness is not None:
+                self._staleness.touch(touched)
+            self.version += 1
+            made.append(touched)
+        return made

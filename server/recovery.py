@@ -1,0 +1,56 @@
+"""From the journal back to the parameters, bit for bit."""
+
+from collections.abc import Iterator
+
+from edgeflock.server.admission import Step, admit
+from edgeflock.server.journal import Journal
+from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.shared import wire
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Update
+
+
+def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
+    """The parameters as they were after the last journaled update, counting by `regime` from here on.
+
+    Replays what follows the newest snapshot under the regime that held then; a change of regime begins with
+    a snapshot of its own, so that a replay from the newest snapshot never crosses one.
+    """
+    parameters = Parameters(*journal.snapshot())
+    regimes = journal.regimes()
+    if regimes:
+        _adopt(parameters, regimes[-1][1], journal, layout)
+        for step in _steps(journal, layout, parameters.version):
+            parameters.apply(step)
+    if not regimes or regimes[-1][1] != regime:
+        journal.add_snapshot(parameters.version, parameters.theta)
+        journal.add_regime(parameters.version, regime)
+        journal.commit()
+        _adopt(parameters, regime, journal, layout)
+    return parameters
+
+
+def replay(journal: Journal, layout: Layout) -> Parameters:
+    """The parameters computed from version 0 and every journaled update, later snapshots unread."""
+    parameters = Parameters(*journal.snapshot(first=True))
+    regimes = dict(journal.regimes())
+    for step in _steps(journal, layout, 0):
+        if parameters.version in regimes:
+            _adopt(parameters, regimes[parameters.version], journal, layout)
+        parameters.apply(step)
+    return parameters
+
+
+def _adopt(parameters: Parameters, regime: Regime, journal: Journal, layout: Layout) -> None:
+    start = max(0, parameters.version - regime.window)
+    parameters.adopt(regime, _steps(journal, layout, start, parameters.version))
+
+
+def _steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
+    """The journaled updates after a version, decoded again. They were admitted once: only damage fails."""
+    for version, frame in journal.updates(after, until):
+        update = wire.decode(frame)
+        if not isinstance(update, Update):
+            raise ConfigError(f"{journal.path}: the entry of version {version} is not an update")
+        yield admit(update, layout, oldest=0, version=version, expansion_bytes=1 << 62)

@@ -1,0 +1,73 @@
+"""The devices of a run, as the server knows them."""
+
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from edgeflock.server.journal import Account
+from edgeflock.server.traffic import Meter
+from edgeflock.shared.errors import TooManyDevices
+from edgeflock.shared.messages import Facts
+
+if TYPE_CHECKING:
+    from edgeflock.server.session import Session
+
+
+@dataclass(slots=True)
+class Device:
+    """One device: who it is, what it did, how much it cost."""
+
+    id: int
+    name: str
+    facts: Facts = field(default_factory=dict)
+    session: "Session | None" = None
+    updates: int = 0
+    refused: int = 0
+    staleness: int = 0
+    loss: float = 0.0
+    samples: int = 0
+    last_seen: float = 0.0
+    past: Meter = field(default_factory=Meter)
+    """Traffic of its earlier connections."""
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """(ingress, egress) of all its connections."""
+        now = self.session.meter if self.session else Meter()
+        return self.past.ingress + now.ingress, self.past.egress + now.egress
+
+
+class Registry:
+    """Devices by name, and the secret that lets them in."""
+
+    def __init__(self, token: str, limit: int, known: Iterable[Account] = ()) -> None:
+        """An empty token lets everybody in. `known` are the devices of the run's past."""
+        self._token = token.encode()
+        self._limit = limit
+        self.devices: dict[str, Device] = {
+            account.name: Device(
+                account.device,
+                account.name,
+                updates=account.updates,
+                past=Meter(account.ingress, account.egress),
+            )
+            for account in known
+        }
+
+    def traffic(self) -> list[tuple[int, int, int]]:
+        """(device, ingress, egress) for each."""
+        return [(device.id, *device.traffic) for device in self.devices.values()]
+
+    def authorised(self, header: str) -> bool:
+        """Whether an Authorization header carries the token."""
+        return not self._token or hmac.compare_digest(header.encode(), b"Bearer " + self._token)
+
+    def admit(self, name: str, number: int) -> Device:
+        """The device of this name. Raises TooManyDevices beyond the limit."""
+        device = self.devices.get(name)
+        if device is None:
+            if len(self.devices) >= self._limit:
+                raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
+            device = self.devices[name] = Device(number, name)
+        return device

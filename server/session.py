@@ -1,0 +1,195 @@
+"""One device's WebSocket: hello, pulls, pushes, receipts. docs/protocol.md is the reference."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from edgeflock.server.engine import Engine, Push
+from edgeflock.server.registry import Device, Registry
+from edgeflock.server.traffic import Meter, Traffic
+from edgeflock.server.writer import Writer
+from edgeflock.shared import sparse, values, wire
+from edgeflock.shared.config import Config
+from edgeflock.shared.errors import (
+    LayoutMismatch,
+    Malformed,
+    ProtocolVersion,
+    Refused,
+    RunComplete,
+    SessionRefused,
+    Superseded,
+    UnexpectedRecord,
+)
+from edgeflock.shared.messages import (
+    PROTOCOL,
+    Hello,
+    Pull,
+    Record,
+    Refusal,
+    Stop,
+    Update,
+    Welcome,
+)
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT = 20.0
+"""Seconds of silence after which the server pings; twice that and the device is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every session shares."""
+
+    run: str
+    config: Config
+    engine: Engine
+    writer: Writer
+    registry: Registry
+    traffic: Traffic
+
+
+class Session:
+    """One connection of one device."""
+
+    def __init__(self, services: Services, request: web.Request) -> None:
+        self._services = services
+        self._request = request
+        limits = services.config.limits
+        self._socket = web.WebSocketResponse(
+            max_msg_size=limits.frame_bytes, compress=False, heartbeat=HEARTBEAT
+        )
+        transport = request.transport
+        self.meter: Meter = transport.get_extra_info("meter", Meter()) if transport else Meter()
+        self._ended = asyncio.Event()
+
+    async def serve(self) -> web.WebSocketResponse:
+        """Talk to the device until either side ends it."""
+        await self._socket.prepare(self._request)
+        device: Device | None = None
+        try:
+            device = await self._hello()
+            async for message in self._socket:
+                record, frame = self._received(message.type, message.data)
+                await self._answer(device, record, frame)
+        except SessionRefused as refusal:
+            await self._refuse(refusal, None)
+            await self._socket.close(code=4000 + refusal.status, message=refusal.code.encode())
+        except ConnectionError:
+            pass  # the device is gone; it will be back
+        finally:
+            if device is not None and device.session is self:
+                device.past = Meter(*device.traffic)
+                device.session = None
+            self._ended.set()
+        return self._socket
+
+    async def supersede(self) -> None:
+        """End this session for a newer one; return when nothing of it is in flight."""
+        refusal = Superseded("this device connected again")
+        await self._socket.close(code=4000 + refusal.status, message=refusal.code.encode())
+        await self._ended.wait()
+
+    async def leave(self) -> None:
+        """End this session because the server stops; the device will try again."""
+        await self._socket.close(code=WSCloseCode.GOING_AWAY)
+
+    async def _hello(self) -> Device:
+        """Let the device in, or raise the refusal it meets."""
+        services, layout = self._services, self._services.engine.layout
+        try:
+            async with asyncio.timeout(services.config.limits.hello_seconds):
+                message = await self._socket.receive()
+        except TimeoutError:
+            raise UnexpectedRecord("no Hello in time") from None
+        hello, _ = self._received(message.type, message.data)
+        if not isinstance(hello, Hello):
+            raise UnexpectedRecord(f"a session begins with a Hello, not a {type(hello).__name__}")
+        if hello.protocol != PROTOCOL:
+            raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
+        if not 0 < len(hello.device) <= 200:
+            raise Malformed("a device's name has 1 to 200 characters")
+        if hello.layout not in (b"", layout.digest):
+            raise LayoutMismatch(
+                f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
+                "is it the same model?"
+            )
+        number = await services.writer.call(lambda: services.engine.device_id(hello.device))
+        device = services.registry.admit(hello.device, number)
+        while device.session is not None:
+            await device.session.supersede()
+        device.session = self
+        device.facts = hello.facts
+        device.last_seen = time.time()
+        version, sequence = await services.writer.call(
+            lambda: (services.engine.version, services.engine.last_sequence(number))
+        )
+        await self._send(self._welcome(version, sequence))
+        return device
+
+    def _welcome(self, version: int, sequence: int) -> Welcome:
+        config = self._services.config
+        return Welcome(
+            protocol=PROTOCOL,
+            run=self._services.run,
+            model=config.model.module,
+            loss=config.model.loss,
+            layout=list(self._services.engine.layout.shapes()),
+            version=version,
+            sequence=sequence,
+            batch=config.run.batch,
+            select=config.compression.select,
+            indices=sparse.MODES[config.compression.indices],
+            values=values.CODINGS[config.compression.values].mode,
+            frame_bytes=config.limits.frame_bytes,
+        )
+
+    async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
+        services = self._services
+        device.last_seen = time.time()
+        if isinstance(record, Pull):
+            base = record.base
+            await self._send(await services.writer.call(lambda: services.engine.model(base)))
+        elif isinstance(record, Update):
+            try:
+                receipt = await services.writer.push(Push(device.id, device.last_seen, record, frame))
+            except RunComplete as complete:
+                await self._send(Stop(str(complete)))
+            except SessionRefused:
+                raise
+            except Refused as refusal:
+                device.refused += 1
+                await self._refuse(refusal, record.sequence)
+            else:
+                device.updates += 1
+                device.samples += record.samples
+                device.loss = record.loss
+                device.staleness = max(0, receipt.version - 1 - record.base)
+                await self._send(receipt)
+        else:
+            raise UnexpectedRecord(f"a {type(record).__name__} has no place here")
+
+    def _received(self, kind: WSMsgType, data: object) -> tuple[Record, bytes]:
+        if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
+            raise ConnectionError("closed by the device")
+        if kind is not WSMsgType.BINARY or not isinstance(data, bytes):
+            raise Malformed("records travel in binary messages")
+        record = wire.decode(data)
+        self._services.traffic.received[type(record)] += wire.framed_size(len(data), masked=True)
+        return record, data
+
+    async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
+        log.info("refused %s: %s", refusal.code, refusal)
+        await self._send(Refusal(refusal.code, str(refusal), sequence))
+
+    async def _send(self, record: Record) -> None:
+        octets = wire.encode(record)
+        if self._socket.closed:
+            raise ConnectionError("closed by the device")
+        self._services.traffic.sent[type(record)] += wire.framed_size(len(octets), masked=False)
+        await self._socket.send_bytes(octets)
+
+

@@ -1,0 +1,79 @@
+"""The one thread that may touch the engine, and the group commit in front of it.
+
+While one group of updates is applied and written to disk, the next one gathers: the more devices push at
+once, the more updates share a flush. The event loop never waits for a decode, a large step or the disk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from edgeflock.server.engine import Engine, Push
+from edgeflock.shared.errors import Refused, Unavailable
+from edgeflock.shared.messages import Receipt
+
+T = TypeVar("T")
+
+_GROUP = 256
+"""The largest group: bounds how long the first of it waits for the last."""
+
+
+class Writer:
+    """Serialises everything that reads or writes the engine onto one thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
+        self._waiting: list[tuple[Push, asyncio.Future[Receipt]]] = []
+        self._committing: asyncio.Task[None] | None = None
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Gets the exception, if the journal or the engine fails: the server cannot go on."""
+
+    async def push(self, push: Push) -> Receipt:
+        """The receipt for one update, durable. Raises the Refused that it met."""
+        if self.failed.done():
+            raise Unavailable("the server cannot write its journal and is stopping")
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._waiting.append((push, answer))
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_groups())
+        return await answer
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run `function` between two groups, where the engine is at rest and durable."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    async def close(self) -> None:
+        """Answer what waits, leave a snapshot and end the thread."""
+        while self._committing is not None:
+            await self._committing
+        if not self.failed.done():
+            await self.call(self._engine.close)
+            self.failed.cancel()
+        self._thread.shutdown()
+
+    async def _commit_groups(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+            pushes = [push for push, _ in group]
+            try:
+                outcomes = await self.call(lambda pushes=pushes: self._engine.commit(pushes))  # type: ignore[misc]
+            except Exception as error:  # memory may now be ahead of the disk: nothing may be acknowledged
+                self._fail(error, [answer for _, answer in group])
+                break
+            for (_, answer), outcome in zip(group, outcomes, strict=True):
+                if answer.cancelled():
+                    continue
+                if isinstance(outcome, Refused):
+                    answer.set_exception(outcome)
+                else:
+                    answer.set_result(outcome)
+        self._committing = None
+
+    def _fail(self, error: Exception, answers: list[asyncio.Future[Receipt]]) -> None:
+        self.failed.set_exception(error)
+        for answer in answers + [answer for _, answer in self._waiting]:
+            if not answer.done():
+                answer.set_exception(Unavailable("the server cannot write its journal and is stopping"))
+        self._waiting.clear()

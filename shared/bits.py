@@ -1,0 +1,29 @@
+"""Fixed-width bit fields <-> bytes, most significant bit first, vectorised."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def packed_size(count: int, width: int) -> int:
+    """Bytes that `count` fields of `width` bits take, padded to a whole byte."""
+    return (count * width + 7) // 8
+
+
+def pack(fields: NDArray[np.unsignedinteger | np.signedinteger], width: int) -> bytes:
+    """The low `width` (0..32) bits of each field, one after the other, the last byte zero-padded."""
+    if width == 0 or fields.size == 0:
+        return b""
+    octets = 1 if width <= 8 else 2 if width <= 16 else 4
+    columns = fields.astype(f">u{octets}").view(np.uint8).reshape(-1, octets)
+    return np.packbits(np.unpackbits(columns, axis=1)[:, -width:]).tobytes()
+
+
+def unpack(octets: bytes | memoryview, count: int, width: int) -> NDArray[np.int64]:
+    """int64 [count]: the inverse of `pack`. `octets` must hold packed_size(count, width) bytes."""
+    if width == 0 or count == 0:
+        return np.zeros(count, np.int64)
+    size = 8 if width <= 8 else 16 if width <= 16 else 32
+    columns = np.zeros((count, size), np.uint8)
+    bits = np.unpackbits(np.frombuffer(octets, np.uint8), count=count * width)
+    columns[:, size - width :] = bits.reshape(count, width)
+    return np.packbits(columns).view(f">u{size // 8}").astype(np.int64)

@@ -1,0 +1,102 @@
+"""Stored data by URI, split and shared out the same way on both ends.
+
+    digits:                     scikit-learn's bundled handwritten digits, 1,797 images of 8 x 8
+    npz:PATH                    a NumPy archive with x_train, y_train and, for evaluation, x_test, y_test
+    ...?part=3/8                the third of eight equal random shares (1/8 .. 8/8)
+
+uint8 images are scaled to 0..1; images without a channel axis get one.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """n samples: x float32 [n, ...], y [n]: int64 classes or float32 targets."""
+
+    x: NDArray[np.float32]
+    y: NDArray[np.int64] | NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def load(uri: str, split: str) -> Dataset:
+    """The `split` ("train" or "test") of the data set that `uri` names.
+
+    Raises ConfigError that names the URI and what is wrong with it.
+    """
+    scheme, _, rest = uri.partition(":")
+    path, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    part = options.pop("part", "1/1")
+    if options:
+        raise ConfigError(f"data {uri!r}: option {next(iter(options))!r} is unknown; known is part=I/N")
+    read = READERS.get(scheme)
+    if read is None:
+        raise ConfigError(f"data {uri!r}: known are {', '.join(f'{name}:' for name in READERS)}")
+    x, y = read(path, split)
+    chosen = _share(len(y), part, uri)
+    return Dataset(_scaled(x[chosen]), _targets(y[chosen]))
+
+
+def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
+    """The indices of share i of n: the same random deal on every machine."""
+    number, _, of = part.partition("/")
+    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of) <= count):
+        raise ConfigError(f"data {uri!r}: part={part} must be I/N with 1 <= I <= N <= {count}, e.g. 3/8")
+    if of == "1":
+        return np.arange(count)
+    dealt = np.random.default_rng(0).permutation(count)
+    return np.sort(dealt[int(number) - 1 :: int(of)])
+
+
+def _read_digits(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    if path:
+        raise ConfigError(f"data 'digits:{path}': digits takes no path")
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ConfigError("data 'digits:' needs scikit-learn: pip install 'edgeflock[demo]'") from error
+    bunch = load_digits()
+    images = (bunch.images / 16).astype(np.float32)[:, np.newaxis]
+    order = np.random.default_rng(0).permutation(len(images))
+    held_out = len(images) // 5
+    chosen = order[:held_out] if split == "test" else order[held_out:]
+    return images[chosen], bunch.target[chosen]
+
+
+def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    if not Path(path).is_file():
+        raise ConfigError(f"data 'npz:{path}': there is no such file")
+    with np.load(path) as archive:
+        for name in (f"x_{split}", f"y_{split}"):
+            if name not in archive:
+                found = ", ".join(archive.files)
+                raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {found}")
+        x, y = archive[f"x_{split}"], archive[f"y_{split}"]
+    if len(x) != len(y) or len(y) == 0:
+        raise ConfigError(f"data 'npz:{path}': x_{split} has {len(x)} samples, y_{split} {len(y)}")
+    return x, y
+
+
+READERS = {"digits": _read_digits, "npz": _read_npz}
+
+
+def _scaled(x: NDArray[np.generic]) -> NDArray[np.float32]:
+    if x.dtype == np.uint8:
+        x = x.astype(np.float32) / np.float32(255)
+        if x.ndim == 3:
+            x = x[:, np.newaxis]
+    return np.ascontiguousarray(x, dtype=np.float32)
+
+
+def _targets(y: NDArray[np.generic]) -> NDArray[np.int64] | NDArray[np.float32]:
+    return y.astype(np.float32) if np.issubdtype(y.dtype, np.floating) else y.astype(np.int64)

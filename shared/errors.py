@@ -1,0 +1,161 @@
+"""The error tree: every way a request can fail, its code on the wire and its status.
+
+    EdgeflockError
+    ├── ConfigError                    a key, a value, a data set or a model the user named
+    └── Refused                        a peer's input; it changed nothing
+        ├── WrongDtype                 unknown coding, or a stream of another length than its coding
+        ├── NonFinite                  NaN or infinity among the values
+        ├── IndexMalformed             a Golomb stream that does not hold what it announces
+        ├── IndexOutOfRange
+        ├── IndexRepeated
+        ├── IndexUnsorted
+        ├── BaseInFuture               computed from a version the server never had
+        ├── BaseExpired                computed from a version beyond the staleness window
+        ├── ExpansionTooLarge          small on the wire, too large once decoded
+        ├── BadSequence                a sequence number that cannot be one
+        ├── RunComplete                the run has all its updates
+        └── SessionRefused             the session ends with it
+            ├── Malformed              not one whole msgpack array of the record's fields
+            ├── UnknownRecord
+            ├── UnexpectedRecord       a known record out of turn
+            ├── ProtocolVersion
+            ├── LayoutMismatch
+            ├── FrameTooLarge
+            ├── Unauthorized
+            ├── Superseded             the same device connected again
+            ├── TooManyDevices
+            └── Unavailable            the server stops or cannot write its journal
+
+An error is raised where it is known and becomes a status once, at the edge: as an HTTP status, or as
+a Refusal record and, for a SessionRefused, the WebSocket close code 4000 + HTTP status.
+"""
+
+from typing import ClassVar
+
+
+class EdgeflockError(Exception):
+    """Anything Edgeflock refuses or cannot do, with a message for a person."""
+
+
+class ConfigError(EdgeflockError):
+    """A setting, data set or model that cannot work; the message names key, value and remedy."""
+
+
+class Refused(EdgeflockError):
+    """A peer's input that was refused and changed nothing."""
+
+    code: ClassVar[str] = "refused"
+    status: ClassVar[int] = 422
+
+
+class WrongDtype(Refused):
+    code = "wrong-dtype"
+
+
+class NonFinite(Refused):
+    code = "non-finite"
+
+
+class IndexMalformed(Refused):
+    code = "index-malformed"
+
+
+class IndexOutOfRange(Refused):
+    code = "index-out-of-range"
+
+
+class IndexRepeated(Refused):
+    code = "index-repeated"
+
+
+class IndexUnsorted(Refused):
+    code = "index-unsorted"
+
+
+class BaseInFuture(Refused):
+    code = "base-in-future"
+    status = 409
+
+
+class BaseExpired(Refused):
+    code = "base-expired"
+    status = 409
+
+
+class ExpansionTooLarge(Refused):
+    code = "expansion-too-large"
+    status = 413
+
+
+class BadSequence(Refused):
+    code = "bad-sequence"
+    status = 409
+
+
+class RunComplete(Refused):
+    code = "run-complete"
+    status = 410
+
+
+class SessionRefused(Refused):
+    """A refusal after which the server closes the WebSocket with 4000 + status."""
+
+    code = "session-refused"
+    status = 400
+
+
+class Malformed(SessionRefused):
+    code = "malformed"
+
+
+class UnknownRecord(SessionRefused):
+    code = "unknown-record"
+    status = 404
+
+
+class UnexpectedRecord(SessionRefused):
+    code = "unexpected-record"
+    status = 405
+
+
+class ProtocolVersion(SessionRefused):
+    code = "protocol-version"
+    status = 426
+
+
+class LayoutMismatch(SessionRefused):
+    code = "layout-mismatch"
+    status = 412
+
+
+class FrameTooLarge(SessionRefused):
+    code = "frame-too-large"
+    status = 413
+
+
+class Unauthorized(SessionRefused):
+    code = "unauthorized"
+    status = 401
+
+
+class Superseded(SessionRefused):
+    code = "superseded"
+    status = 409
+
+
+class TooManyDevices(SessionRefused):
+    code = "too-many-devices"
+    status = 429
+
+
+class Unavailable(SessionRefused):
+    code = "unavailable"
+    status = 503
+
+
+def _leaves(kind: type[Refused]) -> list[type[Refused]]:
+    return [kind] + [leaf for child in kind.__subclasses__() for leaf in _leaves(child)]
+
+
+REFUSALS: dict[str, type[Refused]] = {kind.code: kind for kind in _leaves(Refused)}
+"""Wire code -> class, so that a client raises what the server raised."""

@@ -1,0 +1,133 @@
+"""Every record that crosses a process. docs/protocol.md describes their bytes.
+
+    device -> server    Hello, Pull, Update
+    server -> device    Welcome, Model, Receipt, Refusal, Stop
+
+The order of a record's fields is their order on the wire.
+"""
+
+from dataclasses import dataclass
+
+PROTOCOL = 1
+"""Protocol version. Both ends speak exactly one; another one is refused."""
+
+Facts = dict[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A device introduces itself; the first record of a session."""
+
+    protocol: int
+    device: str
+    layout: bytes
+    """Digest of the layout it has, or empty if it does not know yet."""
+    facts: Facts
+    """What it tells about itself for operators: backend, class, cores, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The server's answer to a Hello: the run and what to do in it."""
+
+    protocol: int
+    run: str
+    """Identity of the run. Sequence numbers count within it."""
+    model: str
+    """Import string of the torch module, e.g. edgeflock.client.zoo:PaperCNN."""
+    loss: str
+    layout: list[object]
+    """[[tensor name, [dimension, ...]], ...]"""
+    version: int
+    sequence: int
+    """The highest sequence number the server has from this device; the next one must be above."""
+    batch: int
+    """Samples to take per step."""
+    select: float
+    """Fraction of each tensor's gradient to send; 1 sends all of it."""
+    indices: int
+    """Index mode to use for a sparse update."""
+    values: int
+    """Value mode to use."""
+    frame_bytes: int
+    """The longest message the server takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Asks for the current model."""
+
+    base: int | None
+    """The version the device holds, so that the server may answer with the difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """theta at `version`, whole (base None) or as new values for the changed parameters since `base`."""
+
+    version: int
+    base: int | None
+    index_mode: int
+    value_mode: int
+    count: int
+    indices: bytes
+    values: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A gradient, sparse or dense, computed from version `base`."""
+
+    sequence: int
+    base: int
+    index_mode: int
+    value_mode: int
+    count: int
+    indices: bytes
+    values: bytes
+    loss: float
+    samples: int
+    pull: bool
+    """Whether the receipt should carry the next model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The update is in the journal and in the model: durable, counted, never applied again."""
+
+    sequence: int
+    version: int
+    """The version that this update made."""
+    model: Model | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was asked was refused and changed nothing."""
+
+    code: str
+    detail: str
+    sequence: int | None
+    """The update it answers, if it answers one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The device need not send more: the run is over."""
+
+    reason: str
+
+
+Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop
+
+TAGS: dict[type[Record], int] = {
+    Hello: 1,
+    Welcome: 2,
+    Pull: 3,
+    Model: 4,
+    Update: 5,
+    Receipt: 6,
+    Refusal: 7,
+    Stop: 8,
+}
+"""The first element of a record's msgpack array."""

@@ -1,0 +1,169 @@
+"""Which parameters an update touches: strictly increasing indices <-> bytes.
+
+A sorted index set is coded as its gaps g_i = k_i - k_{i-1} - 1 (k_{-1} = -1) with Golomb's code
+(S. W. Golomb, "Run-length encodings", 1966): g = q M + r, q in unary, r in truncated binary. For k of P
+indices drawn at random it stays within 1% of the entropy bound log2 C(P, k) / k.
+
+The three parts of a code word lie in three planes instead of side by side, so that each plane decodes
+with a handful of array operations:
+
+    M        the Golomb parameter, LEB128
+    prefix   k fields of b - 1 bits, where b = ceil(log2 M) and u = 2^b - M:
+             r if r < u, else (r + u) >> 1
+    extra    one bit, (r + u) & 1, for each prefix >= u, in order
+    unary    q zeros and a one for each index, in order
+
+Each plane starts on a byte and is zero-padded to a byte. M = 1 has neither prefix nor extra.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared import bits
+from edgeflock.shared.errors import (
+    IndexMalformed,
+    IndexOutOfRange,
+    IndexRepeated,
+    IndexUnsorted,
+    WrongDtype,
+)
+
+Indices = NDArray[np.int64]
+
+DENSE, RAW, GOLOMB = 0, 1, 2
+"""Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps."""
+
+MODES = {"raw": RAW, "golomb": GOLOMB}
+
+_LARGEST_PARAMETER = 1 << 31
+
+
+def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
+    """Code strictly increasing `indices` (int64 [k], 0 <= index < size)."""
+    if mode == RAW:
+        return indices.astype("<u4").tobytes()
+    gaps = np.diff(indices, prepend=-1) - 1
+    parameter = _best_parameter(gaps, size)
+    width, cutoff = _remainder(parameter)
+    quotients, remainders = np.divmod(gaps, parameter)
+    long = remainders >= cutoff
+    shifted = remainders + cutoff
+    prefixes = np.where(long, shifted >> 1, remainders)
+    unary = np.zeros(int(quotients.sum()) + gaps.size, np.uint8)
+    unary[np.cumsum(quotients + 1) - 1] = 1
+    return b"".join(
+        (
+            _leb128(parameter),
+            bits.pack(prefixes, max(width - 1, 0)),
+            bits.pack(shifted[long] & 1, 1) if width else b"",
+            np.packbits(unary).tobytes(),
+        )
+    )
+
+
+def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
+    """int64 [count], strictly increasing, 0 <= index < size.
+
+    Allocates at most about 80 bytes per announced index, and only after the announced count has been
+    held against the length of the stream. Raises WrongDtype, IndexMalformed, IndexOutOfRange,
+    IndexRepeated or IndexUnsorted.
+    """
+    if mode == RAW:
+        return _decode_raw(octets, count, size)
+    if mode == GOLOMB:
+        return _decode_golomb(octets, count, size)
+    raise WrongDtype(f"index mode {mode} is unknown; known are 0 (dense), 1 (raw), 2 (golomb)")
+
+
+def _decode_raw(octets: bytes, count: int, size: int) -> Indices:
+    if len(octets) != 4 * count:
+        raise WrongDtype(f"{count} raw indices take {4 * count} bytes as u32, not {len(octets)}")
+    indices = np.frombuffer(octets, "<u4").astype(np.int64)
+    if count > 1:
+        smallest_step = int(np.diff(indices).min())
+        if smallest_step == 0:
+            raise IndexRepeated("an index occurs twice; send each parameter at most once")
+        if smallest_step < 0:
+            raise IndexUnsorted("indices must be strictly increasing; sort them before sending")
+    _check_range(indices, size)
+    return indices
+
+
+def _decode_golomb(octets: bytes, count: int, size: int) -> Indices:
+    if count > 8 * len(octets):
+        raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
+    parameter, at = _read_leb128(octets)
+    width, cutoff = _remainder(parameter)
+    if width:
+        end = at + bits.packed_size(count, width - 1)
+        if end > len(octets):
+            raise IndexMalformed("the prefix plane is cut short")
+        remainders = bits.unpack(octets[at:end], count, width - 1)
+        long = np.flatnonzero(remainders >= cutoff)
+        at, end = end, end + bits.packed_size(long.size, 1)
+        if end > len(octets):
+            raise IndexMalformed("the extra plane is cut short")
+        extra = np.unpackbits(np.frombuffer(octets[at:end], np.uint8), count=long.size)
+        remainders[long] += remainders[long] + extra - cutoff
+        at = end
+    else:
+        remainders = np.zeros(count, np.int64)
+    ones = np.flatnonzero(np.unpackbits(np.frombuffer(octets[at:], np.uint8)))
+    if ones.size != count or (count and ones[-1] // 8 + at != len(octets) - 1):
+        raise IndexMalformed(f"the unary plane holds {ones.size} indices, announced were {count}")
+    # ones[i] = q_0 + ... + q_i + i, so the running index needs one multiplication and one sum.
+    steps = np.arange(count)
+    indices: Indices = (ones - steps) * parameter + np.cumsum(remainders) + steps
+    _check_range(indices, size)
+    return indices
+
+
+def _check_range(indices: Indices, size: int) -> None:
+    if indices.size and indices[-1] >= size:
+        raise IndexOutOfRange(f"index {indices[-1]} lies outside the {size} parameters")
+
+
+def _best_parameter(gaps: Indices, size: int) -> int:
+    """The optimum for random gaps, ln 2 (P/k - 1/2), or a half or quarter of it if gaps cluster."""
+    if gaps.size == 0:
+        return 1
+    uniform = max(1, round(0.693 * (size / gaps.size - 0.5)))
+    candidates = {max(1, uniform >> halvings) for halvings in range(3)}
+    return min(candidates, key=lambda parameter: _cost(gaps, parameter))
+
+
+def _cost(gaps: Indices, parameter: int) -> int:
+    """Bits of the three planes, without padding."""
+    width, cutoff = _remainder(parameter)
+    quotients = gaps // parameter
+    unary = int(quotients.sum()) + gaps.size
+    if not width:
+        return unary
+    long = np.count_nonzero(gaps - quotients * parameter >= cutoff)
+    return unary + gaps.size * (width - 1) + int(long)
+
+
+def _remainder(parameter: int) -> tuple[int, int]:
+    """(b, u): the longest remainder code in bits, and how many remainders take one bit less."""
+    width = (parameter - 1).bit_length()
+    return width, (1 << width) - parameter
+
+
+def _leb128(number: int) -> bytes:
+    octets = bytearray()
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def _read_leb128(octets: bytes) -> tuple[int, int]:
+    number = 0
+    for at, octet in enumerate(octets[:5]):
+        number |= (octet & 0x7F) << 7 * at
+        if octet < 0x80:
+            if not 1 <= number <= _LARGEST_PARAMETER:
+                break
+            return number, at + 1
+    raise IndexMalformed("the stream does not begin with a Golomb parameter of 1 to 2^31")

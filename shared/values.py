@@ -1,0 +1,190 @@
+"""How the values of an update travel: float32 [k] <-> bytes, at 32, 16, 8, 4 or 1 bit a value.
+
+Values come in the order of their indices, so those of one tensor stand together; `counts` (int64 [T],
+Layout.counts) says how many each tensor has. A coding that scales does so for each tensor that has a value,
+because gradients of different layers differ by orders of magnitude; scales are bfloat16 (the upper half of a
+float32, rounded to nearest even). All numbers are little-endian; bit fields go most significant bit first.
+
+    f32        k float32
+    f16        k float16, clipped to +-65504
+    int8       scale s per tensor, then k int8 q:                       value = s q
+    codebook4  scale s per tensor, 8 levels a (bfloat16), then k 4-bit
+               fields (sign bit, 3-bit level number j):                 value = +-s a_j
+    sign       scale s per tensor, the mean of |value| over its sent
+               values, then k sign bits, 1 for negative:                value = +-s
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared import bits
+from edgeflock.shared.errors import WrongDtype
+
+Values = NDArray[np.float32]
+Counts = NDArray[np.int64]
+
+_LEVELS = 8
+_LARGEST_F16 = 65504.0
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """One way to write values. `size(k, t)` is the bytes that k values in t non-empty tensors take."""
+
+    mode: int
+    encode: Callable[[Values, Counts], bytes]
+    decode: Callable[[bytes, Counts], Values]
+    size: Callable[[int, int], int]
+
+
+def encode(values: Values, counts: Counts, coding: str) -> bytes:
+    """Write `values` (float32 [k], finite), of which tensor t has counts[t]."""
+    return CODINGS[coding].encode(values, counts)
+
+
+def decode(octets: bytes, counts: Counts, mode: int) -> Values:
+    """float32 [counts.sum()].
+
+    May hold NaN or infinity if the bytes do: admission looks for them.
+    Raises WrongDtype if the mode is unknown or the bytes are not as many as it takes.
+    """
+    coding = _BY_MODE.get(mode)
+    if coding is None:
+        known = ", ".join(f"{c.mode} ({name})" for name, c in CODINGS.items())
+        raise WrongDtype(f"value mode {mode} is unknown; known are {known}")
+    count = int(counts.sum())
+    expected = coding.size(count, int(np.count_nonzero(counts)))
+    if len(octets) != expected:
+        name = next(name for name, c in CODINGS.items() if c is coding)
+        raise WrongDtype(f"{count} values as {name} take {expected} bytes, not {len(octets)}")
+    return coding.decode(octets, counts)
+
+
+def _encode_f32(values: Values, counts: Counts) -> bytes:
+    return values.astype("<f4", copy=False).tobytes()
+
+
+def _decode_f32(octets: bytes, counts: Counts) -> Values:
+    return np.frombuffer(octets, "<f4").astype(np.float32)
+
+
+def _encode_f16(values: Values, counts: Counts) -> bytes:
+    return np.clip(values, -_LARGEST_F16, _LARGEST_F16).astype("<f2").tobytes()
+
+
+def _decode_f16(octets: bytes, counts: Counts) -> Values:
+    return np.frombuffer(octets, "<f2").astype(np.float32)
+
+
+def _encode_int8(values: Values, counts: Counts) -> bytes:
+    scales, scale = _scales(np.maximum.reduceat, np.abs(values), counts, 1 / np.float32(127))
+    quantised = np.clip(np.rint(_ratio(values, scale)), -127, 127).astype(np.int8)
+    return scales + quantised.tobytes()
+
+
+def _decode_int8(octets: bytes, counts: Counts) -> Values:
+    scale, rest = _read_scales(octets, counts)
+    return scale * np.frombuffer(rest, np.int8)
+
+
+def _encode_codebook4(values: Values, counts: Counts) -> bytes:
+    magnitudes = np.abs(values)
+    scales, scale = _mean_scales(magnitudes, counts)
+    relative = _ratio(magnitudes, scale)
+    levels = _fit_levels(relative)
+    nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, relative)
+    fields = nearest | (values < 0) * _LEVELS
+    return scales + _to_bfloat16(levels).tobytes() + bits.pack(fields, 4)
+
+
+def _decode_codebook4(octets: bytes, counts: Counts) -> Values:
+    scale, rest = _read_scales(octets, counts)
+    levels = _from_bfloat16(rest[: 2 * _LEVELS])
+    signed = np.concatenate((levels, -levels))
+    return scale * signed[bits.unpack(rest[2 * _LEVELS :], scale.size, 4)]
+
+
+def _encode_sign(values: Values, counts: Counts) -> bytes:
+    scales, _ = _mean_scales(np.abs(values), counts)
+    return scales + np.packbits(values < 0).tobytes()
+
+
+def _decode_sign(octets: bytes, counts: Counts) -> Values:
+    scale, rest = _read_scales(octets, counts)
+    negative = np.unpackbits(np.frombuffer(rest, np.uint8), count=scale.size)
+    np.negative(scale, out=scale, where=negative.view(np.bool_))
+    return scale
+
+
+def _fit_levels(relative: Values) -> Values:
+    """Eight ascending levels for `relative`: Lloyd's algorithm (IEEE Trans. IT 28, 1982), a few steps."""
+    if relative.size == 0:
+        return np.ones(_LEVELS, np.float32)
+    sample = relative[:: 1 + relative.size // 8192]
+    low, high = float(sample.min()), float(relative.max())
+    # Top-k magnitudes crowd at the threshold and thin out above it: start geometrically.
+    levels = np.geomspace(max(low, high * 1e-3, 1e-30), max(high, 1e-30), _LEVELS)
+    for _ in range(6):
+        nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, sample)
+        members = np.bincount(nearest, minlength=_LEVELS)
+        sums = np.bincount(nearest, weights=sample, minlength=_LEVELS)
+        np.divide(sums, members, out=levels, where=members > 0)
+    return _from_bfloat16(_to_bfloat16(levels.astype(np.float32)).tobytes())
+
+
+def _mean_scales(magnitudes: Values, counts: Counts) -> tuple[bytes, Values]:
+    present = counts[counts > 0]
+    return _scales(np.add.reduceat, magnitudes, counts, (1 / present).astype(np.float32))
+
+
+def _scales(
+    reduce: Callable[..., Values],
+    magnitudes: Values,
+    counts: Counts,
+    factor: Values | np.float32,
+) -> tuple[bytes, Values]:
+    """(bfloat16 scale per non-empty tensor, the same spread to one float32 per value)."""
+    present = counts[counts > 0]
+    if present.size == 0:
+        return b"", np.zeros(0, np.float32)
+    starts = np.cumsum(present) - present
+    scales = _to_bfloat16(reduce(magnitudes, starts) * factor).tobytes()
+    return scales, np.repeat(_from_bfloat16(scales), present)
+
+
+def _read_scales(octets: bytes, counts: Counts) -> tuple[Values, bytes]:
+    """(scale per value, the octets that follow the scales)."""
+    present = counts[counts > 0]
+    end = 2 * present.size
+    return np.repeat(_from_bfloat16(octets[:end]), present), octets[end:]
+
+
+def _ratio(values: Values, scale: Values) -> Values:
+    """values / scale, and 0 where the scale is 0 (or underflowed to it)."""
+    return np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
+
+
+def _to_bfloat16(numbers: Values) -> NDArray[np.uint16]:
+    words = numbers.astype("<f4").view("<u4")
+    return ((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype("<u2")
+
+
+def _from_bfloat16(octets: bytes) -> Values:
+    return (np.frombuffer(octets, "<u2").astype("<u4") << 16).view("<f4").astype(np.float32)
+
+
+CODINGS: dict[str, Coding] = {
+    "f32": Coding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k),
+    "f16": Coding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k),
+    "int8": Coding(2, _encode_int8, _decode_int8, lambda k, t: 2 * t + k),
+    "codebook4": Coding(
+        3, _encode_codebook4, _decode_codebook4, lambda k, t: 2 * (t + _LEVELS) + bits.packed_size(k, 4)
+    ),
+    "sign": Coding(4, _encode_sign, _decode_sign, lambda k, t: 2 * t + bits.packed_size(k, 1)),
+}
+"""Value codings by name; the mode is their number on the wire."""
+
+_BY_MODE = {coding.mode: coding for coding in CODINGS.values()}

@@ -1,0 +1,127 @@
+"""Bytes <-> records. A record is one msgpack array [tag, field, ...] in one WebSocket message.
+
+No I/O. What it does not know it refuses: an unknown tag, another number of fields, a field of another type,
+bytes after the end. Nothing a frame announces is allocated beyond the frame's own length.
+"""
+
+import types
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgpack
+
+from edgeflock.shared.errors import Malformed, UnknownRecord
+from edgeflock.shared.messages import TAGS, Model, Record
+
+_LARGEST_INTEGER = (1 << 63) - 1
+
+
+def encode(record: Record) -> bytes:
+    """One record as the payload of one WebSocket message. Floats travel as float32."""
+    octets: bytes = msgpack.packb(_array(record), use_single_float=True)
+    return octets
+
+
+def decode(octets: bytes) -> Record:
+    """The record in `octets`. Raises Malformed or UnknownRecord."""
+    try:
+        array = msgpack.unpackb(octets, use_list=True, max_map_len=64)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise Malformed(f"not one whole msgpack object: {error or type(error).__name__}") from error
+    return _record(array)
+
+
+def framed_size(payload: int, *, masked: bool) -> int:
+    """Bytes on the socket of an unfragmented WebSocket message (RFC 6455, section 5.2).
+
+    Devices mask what they send, servers do not.
+    """
+    extended = 0 if payload < 126 else 2 if payload < 1 << 16 else 8
+    return 2 + extended + 4 * masked + payload
+
+
+def _array(record: Record) -> list[Any]:
+    kind = type(record)
+    values = [getattr(record, name) for name, _ in _FIELDS[kind]]
+    return [TAGS[kind], *(_array(v) if isinstance(v, Model) else v for v in values)]
+
+
+def _record(array: object) -> Record:
+    if not isinstance(array, list) or not array or type(array[0]) is not int:
+        raise Malformed("a record is a msgpack array that begins with its type tag")
+    kind = _KINDS.get(array[0])
+    if kind is None:
+        raise UnknownRecord(f"record type {array[0]} is unknown; known are {sorted(_KINDS)}")
+    expected = _FIELDS[kind]
+    if len(array) != len(expected) + 1:
+        raise Malformed(f"{kind.__name__} has {len(expected)} fields, not {len(array) - 1}")
+    checked = [
+        check(value, f"{kind.__name__}.{name}")
+        for (name, check), value in zip(expected, array[1:], strict=True)
+    ]
+    return kind(*checked)
+
+
+Check = Callable[[object, str], object]
+
+
+def _integer(value: object, name: str) -> object:
+    if type(value) is not int or not 0 <= value <= _LARGEST_INTEGER:
+        raise Malformed(f"{name} must be an integer of 0 to 2^63 - 1, not {value!r:.40}")
+    return value
+
+
+def _number(value: object, name: str) -> object:
+    if type(value) is not float and type(value) is not int:
+        raise Malformed(f"{name} must be a number, not {value!r:.40}")
+    return float(value)
+
+
+def _exactly(expected: type) -> Check:
+    def check(value: object, name: str) -> object:
+        if type(value) is not expected:
+            raise Malformed(f"{name} must be {expected.__name__}, not {type(value).__name__}")
+        return value
+
+    return check
+
+
+def _facts(value: object, name: str) -> object:
+    if type(value) is not dict or not all(
+        type(k) is str and type(v) in (str, int, float) for k, v in value.items()
+    ):
+        raise Malformed(f"{name} must map names to text or numbers")
+    return value
+
+
+def _model(value: object, name: str) -> object:
+    record = _record(value)
+    if not isinstance(record, Model):
+        raise Malformed(f"{name} must be a Model or nil")
+    return record
+
+
+def _check_for(hint: object) -> Check:
+    if hint is int:
+        return _integer
+    if hint is float:
+        return _number
+    if hint is Model:
+        return _model
+    if get_origin(hint) is dict:
+        return _facts
+    if get_origin(hint) is list:
+        return _exactly(list)
+    if get_origin(hint) in (Union, types.UnionType):
+        (present,) = (_check_for(arg) for arg in get_args(hint) if arg is not types.NoneType)
+        return lambda value, name: None if value is None else present(value, name)
+    assert isinstance(hint, type)
+    return _exactly(hint)
+
+
+_KINDS: dict[int, type[Record]] = {tag: kind for kind, tag in TAGS.items()}
+_FIELDS: dict[type[Record], list[tuple[str, Check]]] = {
+    kind: [(field.name, _check_for(get_type_hints(kind)[field.name])) for field in fields(kind)]
+    for kind in TAGS
+}
