@@ -32,7 +32,5 @@ class Replica:
             if model.base != self.version:
                 raise BaseExpired(f"the difference builds on {model.base}, held is {self.version}")
             changed = sparse.decode(model.indices, model.count, self._layout.size, model.index_mode)
-            self.theta[changed] = values.decode(
-                model.values, self._layout.counts(changed), model.value_mode
-            )
+            self.theta[changed] = values.decode(model.values, self._layout.counts(changed), model.value_mode)
         self.version = model.version

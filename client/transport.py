@@ -189,6 +189,10 @@ class Link:
 def _refusal_of(close_code: int | None) -> SessionRefused | None:
     """The refusal that a private WebSocket close code stands for, if it came without its record."""
     for kind in REFUSALS.values():
-        if issubclass(kind, SessionRefused) and kind is not LayoutMismatch and close_code == 4000 + kind.status:
+        if (
+            issubclass(kind, SessionRefused)
+            and kind is not LayoutMismatch
+            and close_code == 4000 + kind.status
+        ):
             return kind(kind.code)
     return None

@@ -1,4 +1,4 @@
-"""What a device does: pull, take a step on its own data, keep the largest, push; again. Algorithm 1 of AdaComp."""
+"""What a device does: pull, step on its own data, keep the largest, push; again (AdaComp, algorithm 1)."""
 
 import asyncio
 import logging
@@ -108,8 +108,8 @@ class Worker:
                     gradient, backend.layout, welcome, sequence, replica.version, loss, len(y)
                 )
         raise ConfigError(
-            f"{_HOPELESS} batches in a row gave NaN or infinite gradients: the model has diverged or the data "
-            "are broken; lower coordination.learning_rate"
+            f"{_HOPELESS} batches in a row gave NaN or infinite gradients: the model has diverged or the "
+            "data are broken; lower coordination.learning_rate"
         )
 
 

@@ -1,7 +1,5 @@
 """Reference models. Each is named by import string, e.g. edgeflock.client.zoo:PaperCNN."""
 
-
-
 from torch import Tensor, nn
 
 

@@ -89,7 +89,9 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
         if json:
             import json as encoder
 
-            print(encoder.dumps({"url": url, "run": hosted.run, "version": hosted.engine.version}), flush=True)
+            print(
+                encoder.dumps({"url": url, "run": hosted.run, "version": hosted.engine.version}), flush=True
+            )
         else:
             secret = f" --token {hosted.token}" if hosted.token else ""
             print(f"Run {hosted.run} at version {hosted.engine.version} on {url}", file=sys.stderr)
@@ -150,7 +152,9 @@ def quickstart(
     clients: Annotated[int, typer.Option(min=1, max=64, help="Client processes.")] = 4,
     updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: as the data need.")] = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Runs are kept under this folder.")] = Path("edgeflock-quickstart"),
+    out: Annotated[Path, typer.Option(help="Runs are kept under this folder.")] = Path(
+        "edgeflock-quickstart"
+    ),
     set_: Set = None,
     json: Json = False,
 ) -> None:

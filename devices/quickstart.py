@@ -21,7 +21,10 @@ from edgeflock.shared import datasets
 from edgeflock.shared.config import Config, parse
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 
-_DEFAULTS = {(1, 8, 8): ("edgeflock.client.zoo:DigitsCNN", 4000), (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 8000)}
+_DEFAULTS = {
+    (1, 8, 8): ("edgeflock.client.zoo:DigitsCNN", 8000),
+    (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 8000),
+}
 """Input shape -> model and number of updates that suit it."""
 
 
@@ -151,7 +154,9 @@ async def _watch(
             for name, process in zip(names, processes, strict=True):
                 # Clients leave by themselves once the run has its updates.
                 if process.returncode and status["version"] < config.run.updates:
-                    raise EdgeflockError(f"{name} ended with {process.returncode}: {_tail(directory / f'{name}.log')}")
+                    raise EdgeflockError(
+                        f"{name} ended with {process.returncode}: {_tail(directory / f'{name}.log')}"
+                    )
             await asyncio.sleep(0.2)
 
 

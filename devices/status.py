@@ -45,7 +45,9 @@ def _print(console: Console, status: dict[str, Any]) -> None:
     evaluation = status["evaluation"] or {}
     target = f" of {status['updates_target']:,}" if status["updates_target"] else ""
     coordination, compression = status["coordination"], status["compression"]
-    console.print(f"Run {status['run']}, {status['state']}: {status['model']}, {status['parameters']:,} parameters")
+    console.print(
+        f"Run {status['run']}, {status['state']}: {status['model']}, {status['parameters']:,} parameters"
+    )
     console.print(
         f"{coordination['rule']}, learning rate {coordination['learning_rate']}, "
         f"select {compression['select']}, values {compression['values']}"

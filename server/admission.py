@@ -5,6 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.kernels import (
+    BAD_PARAMETER,
+    TOO_SHORT,
+    TRAILING,
+    all_finite,
+    decode_golomb,
+    spread_fields,
+)
 from edgeflock.server.staleness import Where
 from edgeflock.shared import sparse, values
 from edgeflock.shared.errors import (
@@ -21,6 +29,12 @@ from edgeflock.shared.messages import Update
 EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
 
+_GOLOMB_ERRORS = {
+    TOO_SHORT: "the index stream ends before its last index",
+    BAD_PARAMETER: "the index stream does not begin with a Golomb parameter of 1 to 2^31",
+    TRAILING: "the index stream goes on after its last index",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -29,13 +43,6 @@ class Step:
     base: int
     where: Where
     delta: NDArray[np.float32]
-
-    def touched(self) -> Where:
-        """The parameters that this step changes: those with delta_k != 0, equation (3)."""
-        if self.delta.all():
-            return self.where
-        changed = np.flatnonzero(self.delta)
-        return changed if isinstance(self.where, slice) else self.where[changed]
 
 
 def admit(update: Update, layout: Layout, *, oldest: int, version: int, expansion_bytes: int) -> Step:
@@ -63,9 +70,31 @@ def admit(update: Update, layout: Layout, *, oldest: int, version: int, expansio
             )
         where, counts = slice(None), layout.counts(None)
     else:
-        where = sparse.decode(update.indices, update.count, layout.size, update.index_mode)
+        where = sparse.decode(update.indices, update.count, layout.size, update.index_mode, _decode_golomb)
         counts = layout.counts(where)
-    delta = values.decode(update.values, counts, update.value_mode)
-    if not np.isfinite(delta).all():
+    delta = values.decode(update.values, counts, update.value_mode, _spread)
+    if not all_finite(delta):
         raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
     return Step(update.base, where, delta)
+
+
+def _decode_golomb(octets: bytes, count: int) -> sparse.Indices:
+    """sparse.decode_golomb, compiled."""
+    where = np.empty(count, np.int64)
+    end = decode_golomb(np.frombuffer(octets, np.uint8), where)
+    if end < 0:
+        raise IndexMalformed(_GOLOMB_ERRORS[end])
+    return where
+
+
+def _spread(
+    octets: bytes,
+    width: int,
+    table: NDArray[np.float32],
+    scales: NDArray[np.float32],
+    counts: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """values.spread_fields, compiled."""
+    spread = np.empty(counts.sum(), np.float32)
+    spread_fields(np.frombuffer(octets, np.uint8), width, table, scales, counts, spread)
+    return spread

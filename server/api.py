@@ -46,7 +46,9 @@ async def get_model(request: web.Request) -> web.StreamResponse:
     try:
         asked = request.http_range
     except ValueError as error:
-        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{len(octets)}"}) from error
+        raise web.HTTPRequestRangeNotSatisfiable(
+            headers={"Content-Range": f"bytes */{len(octets)}"}
+        ) from error
     start, stop, _ = asked.indices(len(octets))
     if asked == slice(None, None, 1):
         return _octets(octets, 200, headers)

@@ -81,10 +81,9 @@ async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None])
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     async with listening(app, config.run.host, config.run.port) as port:
         ready(port)
-        stopping = asyncio.create_task(stop.wait())
         failed = app[SERVICES].writer.failed
-        await asyncio.wait({stopping, failed}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        failed.add_done_callback(lambda _: stop.set())
+        await stop.wait()
     if not failed.cancelled():
         failed.result()
 

@@ -32,6 +32,9 @@ class Push:
     frame: bytes
 
 
+Answer = Receipt | Refused
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What an engine accepts and keeps."""
@@ -63,7 +66,8 @@ class Engine:
         self._journal = journal
         self._bounds = bounds or Bounds()
         self._differences = Differences(layout, parameters.version, pull)
-        self._last: dict[int, int] = {}
+        self._last: dict[int, int] = journal.last_sequences()
+        self._next_snapshot = parameters.version + self._bounds.snapshot_every
 
     @property
     def version(self) -> int:
@@ -75,9 +79,18 @@ class Engine:
         """Whether the run has all its updates."""
         return 0 < self._bounds.updates <= self.version
 
-    def commit(self, pushes: Sequence[Push]) -> list[Receipt | Refused]:
+    def commit(self, pushes: Sequence[Push]) -> list[Answer]:
         """Take a group of updates: an answer to each, in order, once what was accepted is durable."""
-        outcomes = [self._offer(push) for push in pushes]
+        return self.publish(pushes, self.stage(pushes))
+
+    def stage(self, pushes: Sequence[Push]) -> list[Answer]:
+        """The first half of `commit`, in memory only: nothing of it may leave before `publish`."""
+        return [self._offer(push) for push in pushes]
+
+    def publish(self, pushes: Sequence[Push], outcomes: Sequence[Answer]) -> list[Answer]:
+        """The second half: wait for the disk, then put the model into the receipts that asked for it."""
+        if self.version >= self._next_snapshot:
+            self._snapshot()
         self._journal.commit()
         return [
             replace(outcome, model=self.model(push.update.base))
@@ -86,7 +99,7 @@ class Engine:
             for push, outcome in zip(pushes, outcomes, strict=True)
         ]
 
-    def _offer(self, push: Push) -> Receipt | Refused:
+    def _offer(self, push: Push) -> Answer:
         """The path of one update. What is refused leaves no trace."""
         update, parameters = push.update, self.parameters
         try:
@@ -115,15 +128,11 @@ class Engine:
         self._last[push.device] = update.sequence
         for touched in parameters.apply(step):
             self._differences.add(touched)
-        if self.version % self._bounds.snapshot_every == 0:
-            self._snapshot()
         return Receipt(update.sequence, self.version, None)
 
     def last_sequence(self, device: int) -> int:
         """The highest sequence number accepted from a device, 0 if none was."""
-        if device not in self._last:
-            self._last[device] = self._journal.last_sequence(device)
-        return self._last[device]
+        return self._last.get(device, 0)
 
     def _receipt_again(self, push: Push) -> Receipt:
         """A resent update gets the receipt that it got, or would have got, the first time."""
@@ -160,6 +169,7 @@ class Engine:
         self._journal.close()
 
     def _snapshot(self) -> None:
+        self._next_snapshot = self.version + self._bounds.snapshot_every
         self._journal.add_snapshot(self.version, self.parameters.theta)
         if not self._bounds.keep_updates:
             self._journal.forget_frames(self.version - self.parameters.regime.window)

@@ -68,9 +68,7 @@ def open_run(config: Config) -> HostedRun:
                 f"{directory} holds a run of {model}, whose layout differs from "
                 f"model.module = {config.model.module!r}; choose another run.directory"
             )
-    regime = Regime(
-        config.coordination.rule, config.coordination.learning_rate, config.coordination.window
-    )
+    regime = Regime(config.coordination.rule, config.coordination.learning_rate, config.coordination.window)
     bounds = Bounds(
         config.run.updates,
         config.limits.expansion_bytes,
@@ -84,7 +82,9 @@ def open_run(config: Config) -> HostedRun:
 
 def _check_frame(config: Config, size: int) -> None:
     """A device must be able to send what it is asked for."""
-    worst = 1024 + (4 * size if config.compression.select == 1 else round(8 * size * config.compression.select))
+    worst = 1024 + (
+        4 * size if config.compression.select == 1 else round(8 * size * config.compression.select)
+    )
     if worst > config.limits.frame_bytes:
         raise ConfigError(
             f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "

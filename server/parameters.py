@@ -41,7 +41,7 @@ class Parameters:
             start = max(0, self.version - regime.window)
             self._staleness = Staleness(self.theta.size, regime.window, start)
             for step in recent:
-                self._staleness.touch(step.touched())
+                self._staleness.touch(step.where, step.delta)
 
     @property
     def oldest(self) -> int:
@@ -54,9 +54,8 @@ class Parameters:
         for ready in self._coordinator.offer(step):
             weight = self._rule.weight(ready, self.version, self._staleness)
             descend(self.theta, ready, self._learning_rate, weight)
-            touched = ready.touched()
             if self._staleness is not None:
-                self._staleness.touch(touched)
+                self._staleness.touch(ready.where, ready.delta)
             self.version += 1
-            made.append(touched)
+            made.append(ready.where)
         return made

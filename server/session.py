@@ -191,5 +191,3 @@ class Session:
             raise ConnectionError("closed by the device")
         self._services.traffic.sent[type(record)] += wire.framed_size(len(octets), masked=False)
         await self._socket.send_bytes(octets)
-
-

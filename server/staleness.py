@@ -27,6 +27,8 @@ Memory, bytes a parameter: (ceil(window / B) + 1) (B + c) / 8 + c / 8.
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.kernels import touch, touches_since
+
 Where = NDArray[np.int64] | slice
 """Strictly increasing indices of an update, or slice(None) for a dense one."""
 
@@ -73,14 +75,28 @@ class Staleness:
         if not self.oldest <= base <= self.version:
             raise ValueError(f"base {base} is outside {self.oldest}..{self.version}")
         slot, bit = self._place(base)
-        then: Counts = np.bitwise_count(self._touches[slot][where] & self._bits((1 << bit) - 1))
-        return self._now[where] - (self._before[slot][where] + then)
+        below = self._bits((1 << bit) - 1)
+        if isinstance(where, slice):
+            then = np.bitwise_count(self._touches[slot] & below)
+            dense: Counts = self._now - (self._before[slot] + then)
+            return dense
+        sigma = np.empty(where.size, self._count)
+        touches_since(where, self._now, self._before[slot], self._touches[slot], below, sigma)
+        return sigma
 
-    def touch(self, where: Where) -> None:
-        """Record that this version's update changes the parameters at `where`; go to the next."""
+    def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
+        """Record that this version's update changes the parameters at `where` by `delta`; go to the next.
+
+        An entry of zero changes nothing and does not count.
+        """
         slot, bit = self._place(self.version)
-        _add(self._now, where, self._count(1))
-        _add(self._touches[slot], where, self._bits(1 << bit))  # the bit is still 0: adding sets it
+        history, mark = self._touches[slot], self._bits(1 << bit)
+        if isinstance(where, slice):
+            changed = (delta != 0).astype(self._bits)
+            np.add(self._now, changed.astype(self._count), out=self._now)
+            history |= changed * mark
+        else:
+            touch(where, delta, self._now, history, mark)
         self.version += 1
         if bit == self._block - 1:
             following, _ = self._place(self.version)
@@ -91,11 +107,3 @@ class Staleness:
         """(slot of the version's block, bit within the block)."""
         block, bit = divmod(version, self._block)
         return block % self._blocks, bit
-
-
-def _add(plane: Counts, where: Where, amount: np.unsignedinteger) -> None:
-    """plane[where] += amount; for indices, ufunc.at does it in two thirds of the time."""
-    if isinstance(where, slice):
-        plane[where] += amount
-    else:
-        np.add.at(plane, where, amount)

@@ -6,8 +6,8 @@ insides: what arrives is counted before aiohttp sees it, what leaves after aioht
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 from edgeflock.shared.messages import Record
 
@@ -36,24 +36,25 @@ class Traffic:
         def factory() -> asyncio.Protocol:
             protocol = inner()
             assert isinstance(protocol, asyncio.Protocol)
-            return _MeteredProtocol(protocol, self.total)
+            return cast(asyncio.Protocol, _MeteredProtocol(protocol, self.total))
 
         return factory
 
 
-class _MeteredProtocol(asyncio.Protocol):
+class _MeteredProtocol:
+    """An asyncio protocol that counts what arrives and hands everything on."""
+
     def __init__(self, inner: asyncio.Protocol, total: Meter) -> None:
         self._inner = inner
         self._total = total
         self._own = Meter()
-        self.pause_writing = inner.pause_writing
-        self.resume_writing = inner.resume_writing
-        self.eof_received = inner.eof_received
-        self.connection_lost = inner.connection_lost
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._inner.connection_made(_MeteredTransport(transport, self._own, self._total))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        metered = _MeteredTransport(transport, self._own, self._total)
+        self._inner.connection_made(cast(asyncio.Transport, metered))
 
     def data_received(self, data: bytes) -> None:
         self._own.ingress += len(data)
@@ -61,27 +62,16 @@ class _MeteredProtocol(asyncio.Protocol):
         self._inner.data_received(data)
 
 
-class _MeteredTransport(asyncio.Transport):
+class _MeteredTransport:
     """The transport as aiohttp sees it; get_extra_info("meter") is the connection's Meter."""
 
     def __init__(self, inner: asyncio.Transport, own: Meter, total: Meter) -> None:
-        super().__init__()
         self._inner = inner
         self._own = own
         self._total = total
-        self.is_closing = inner.is_closing
-        self.close = inner.close
-        self.abort = inner.abort
-        self.pause_reading = inner.pause_reading
-        self.resume_reading = inner.resume_reading
-        self.is_reading = inner.is_reading
-        self.get_write_buffer_size = inner.get_write_buffer_size
-        self.get_write_buffer_limits = inner.get_write_buffer_limits
-        self.set_write_buffer_limits = inner.set_write_buffer_limits
-        self.can_write_eof = inner.can_write_eof
-        self.write_eof = inner.write_eof
-        self.set_protocol = inner.set_protocol
-        self.get_protocol = inner.get_protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._own if name == "meter" else self._inner.get_extra_info(name, default)
@@ -90,10 +80,10 @@ class _MeteredTransport(asyncio.Transport):
         self._count(len(data))
         self._inner.write(data)
 
-    def writelines(self, list_of_data: Any) -> None:
-        parts = list(list_of_data)
-        self._count(sum(len(part) for part in parts))
-        self._inner.writelines(parts)
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        octets = list(parts)
+        self._count(sum(len(part) for part in octets))
+        self._inner.writelines(octets)
 
     def _count(self, size: int) -> None:
         self._own.egress += size

@@ -15,6 +15,9 @@ from edgeflock.server.staleness import Staleness
 
 Weight = NDArray[np.float32] | np.float32
 
+_RECIPROCALS = (1 / np.maximum(1, np.arange(1 << 16))).astype(np.float32)
+"""1 / max(1, n) for every staleness n that a window admits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -27,8 +30,7 @@ class Rule:
 def adacomp(step: Step, version: int, staleness: Staleness | None) -> Weight:
     """1 / max(1, sigma_k): AdaComp, equations (3) and (5)."""
     assert staleness is not None, "adacomp declares per_parameter"
-    sigma = staleness.sigma(step.where, step.base)
-    return np.divide(np.float32(1), np.maximum(sigma, 1), dtype=np.float32)
+    return _RECIPROCALS.take(staleness.sigma(step.where, step.base))
 
 
 def tau(step: Step, version: int, staleness: Staleness | None) -> Weight:

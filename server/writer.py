@@ -1,7 +1,7 @@
-"""The one thread that may touch the engine, and the group commit in front of it.
+"""The group commit: everything that touches the engine, one after the other.
 
-While one group of updates is applied and written to disk, the next one gathers: the more devices push at
-once, the more updates share a flush. The event loop never waits for a decode, a large step or the disk.
+While one group of updates is written to disk, the next one gathers: the more devices push at once, the more
+updates share a flush. The event loop never waits for the disk nor for a large update: both have a thread.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from edgeflock.server.engine import Engine, Push
+from edgeflock.server.engine import Answer, Engine, Push
 from edgeflock.shared.errors import Refused, Unavailable
 from edgeflock.shared.messages import Receipt
 
@@ -18,13 +18,20 @@ T = TypeVar("T")
 _GROUP = 256
 """The largest group: bounds how long the first of it waits for the last."""
 
+_GATHER = 0.001
+"""Seconds that a group waits for more, if several devices push: a flush costs the same for one or many."""
+
+_SHORT = 100_000
+"""Entries that are decoded and applied in about a millisecond."""
+
 
 class Writer:
-    """Serialises everything that reads or writes the engine onto one thread."""
+    """Lets one caller at a time at the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
+        self._engine_at_rest = asyncio.Lock()
         self._waiting: list[tuple[Push, asyncio.Future[Receipt]]] = []
         self._committing: asyncio.Task[None] | None = None
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -42,6 +49,10 @@ class Writer:
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` between two groups, where the engine is at rest and durable."""
+        async with self._engine_at_rest:
+            return await self._in_thread(function)
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
     async def close(self) -> None:
@@ -54,11 +65,15 @@ class Writer:
         self._thread.shutdown()
 
     async def _commit_groups(self) -> None:
+        gathered = 0
         while self._waiting:
+            if gathered > 1:
+                await asyncio.sleep(_GATHER)
+            gathered = len(self._waiting)
             group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
             pushes = [push for push, _ in group]
             try:
-                outcomes = await self.call(lambda pushes=pushes: self._engine.commit(pushes))  # type: ignore[misc]
+                outcomes = await self._commit(pushes)
             except Exception as error:  # memory may now be ahead of the disk: nothing may be acknowledged
                 self._fail(error, [answer for _, answer in group])
                 break
@@ -70,6 +85,17 @@ class Writer:
                 else:
                     answer.set_result(outcome)
         self._committing = None
+
+    async def _commit(self, pushes: list[Push]) -> list[Answer]:
+        """engine.commit, its first half on the event loop's thread if it is short.
+
+        For small updates the hand-over between threads costs more than the work.
+        """
+        async with self._engine_at_rest:
+            if sum(push.update.count for push in pushes) > _SHORT:
+                return await self._in_thread(lambda: self._engine.commit(pushes))
+            outcomes = self._engine.stage(pushes)
+            return await self._in_thread(lambda: self._engine.publish(pushes, outcomes))
 
     def _fail(self, error: Exception, answers: list[asyncio.Future[Receipt]]) -> None:
         self.failed.set_exception(error)

@@ -93,7 +93,7 @@ class Config(Section):
     coordination: Coordination = Coordination()
     compression: Compression = Compression()
     limits: Limits = Limits()
-    client: Client = Field(default_factory=Client)
+    client: Client = Field(default_factory=lambda: Client())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def parse(
     environ: Mapping[str, str] | None = None,
     overrides: Iterable[str] = (),
 ) -> Config:
-    """The configuration: `toml` (the text of the file `source`), then `environ`, then `overrides` (key=value).
+    """The configuration: `toml` (the text of `source`), then `environ`, then `overrides` (key=value).
 
     Raises ConfigError.
     """

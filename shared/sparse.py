@@ -16,6 +16,8 @@ with a handful of array operations:
 Each plane starts on a byte and is zero-padded to a byte. M = 1 has neither prefix nor extra.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +36,9 @@ DENSE, RAW, GOLOMB = 0, 1, 2
 """Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps."""
 
 MODES = {"raw": RAW, "golomb": GOLOMB}
+
+GolombDecoder = Callable[[bytes, int], Indices]
+"""(stream, count) -> indices, as `decode_golomb`."""
 
 _LARGEST_PARAMETER = 1 << 31
 
@@ -61,21 +66,27 @@ def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
     )
 
 
-def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
+def decode(octets: bytes, count: int, size: int, mode: int, golomb: "GolombDecoder | None" = None) -> Indices:
     """int64 [count], strictly increasing, 0 <= index < size.
 
     Allocates at most about 80 bytes per announced index, and only after the announced count has been
-    held against the length of the stream. Raises WrongDtype, IndexMalformed, IndexOutOfRange,
-    IndexRepeated or IndexUnsorted.
+    held against the length of the stream. `golomb` may replace the loop over a Golomb stream by a faster
+    one. Raises WrongDtype, IndexMalformed, IndexOutOfRange, IndexRepeated or IndexUnsorted.
     """
     if mode == RAW:
-        return _decode_raw(octets, count, size)
-    if mode == GOLOMB:
-        return _decode_golomb(octets, count, size)
-    raise WrongDtype(f"index mode {mode} is unknown; known are 0 (dense), 1 (raw), 2 (golomb)")
+        indices = _decode_raw(octets, count)
+    elif mode == GOLOMB:
+        if count > 8 * len(octets):
+            raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
+        indices = (golomb or decode_golomb)(octets, count)
+    else:
+        raise WrongDtype(f"index mode {mode} is unknown; known are 0 (dense), 1 (raw), 2 (golomb)")
+    if count and indices[-1] >= size:
+        raise IndexOutOfRange(f"index {indices[-1]} lies outside the {size} parameters")
+    return indices
 
 
-def _decode_raw(octets: bytes, count: int, size: int) -> Indices:
+def _decode_raw(octets: bytes, count: int) -> Indices:
     if len(octets) != 4 * count:
         raise WrongDtype(f"{count} raw indices take {4 * count} bytes as u32, not {len(octets)}")
     indices = np.frombuffer(octets, "<u4").astype(np.int64)
@@ -85,13 +96,11 @@ def _decode_raw(octets: bytes, count: int, size: int) -> Indices:
             raise IndexRepeated("an index occurs twice; send each parameter at most once")
         if smallest_step < 0:
             raise IndexUnsorted("indices must be strictly increasing; sort them before sending")
-    _check_range(indices, size)
     return indices
 
 
-def _decode_golomb(octets: bytes, count: int, size: int) -> Indices:
-    if count > 8 * len(octets):
-        raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
+def decode_golomb(octets: bytes, count: int) -> Indices:
+    """The `count` indices of a Golomb stream, up to 2^62. Raises IndexMalformed."""
     parameter, at = _read_leb128(octets)
     width, cutoff = _remainder(parameter)
     if width:
@@ -114,13 +123,7 @@ def _decode_golomb(octets: bytes, count: int, size: int) -> Indices:
     # ones[i] = q_0 + ... + q_i + i, so the running index needs one multiplication and one sum.
     steps = np.arange(count)
     indices: Indices = (ones - steps) * parameter + np.cumsum(remainders) + steps
-    _check_range(indices, size)
     return indices
-
-
-def _check_range(indices: Indices, size: int) -> None:
-    if indices.size and indices[-1] >= size:
-        raise IndexOutOfRange(f"index {indices[-1]} lies outside the {size} parameters")
 
 
 def _best_parameter(gaps: Indices, size: int) -> int:

@@ -28,6 +28,12 @@ Counts = NDArray[np.int64]
 
 _LEVELS = 8
 _LARGEST_F16 = 65504.0
+_SIGNS = np.array([1, -1], np.float32)
+_INT8 = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
+
+
+Spread = Callable[[bytes, int, Values, Values, Counts], Values]
+"""(octets, width, table, scales, counts) -> values, as `spread_fields`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class Coding:
 
     mode: int
     encode: Callable[[Values, Counts], bytes]
-    decode: Callable[[bytes, Counts], Values]
+    decode: Callable[[bytes, Counts, Spread], Values]
     size: Callable[[int, int], int]
 
 
@@ -45,10 +51,11 @@ def encode(values: Values, counts: Counts, coding: str) -> bytes:
     return CODINGS[coding].encode(values, counts)
 
 
-def decode(octets: bytes, counts: Counts, mode: int) -> Values:
+def decode(octets: bytes, counts: Counts, mode: int, spread: Spread | None = None) -> Values:
     """float32 [counts.sum()].
 
-    May hold NaN or infinity if the bytes do: admission looks for them.
+    `spread` may replace the loop over bit fields by a faster one. The values may hold NaN or infinity if
+    the bytes do: admission looks for them.
     Raises WrongDtype if the mode is unknown or the bytes are not as many as it takes.
     """
     coding = _BY_MODE.get(mode)
@@ -60,34 +67,21 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     if len(octets) != expected:
         name = next(name for name, c in CODINGS.items() if c is coding)
         raise WrongDtype(f"{count} values as {name} take {expected} bytes, not {len(octets)}")
-    return coding.decode(octets, counts)
+    return coding.decode(octets, counts, spread or spread_fields)
 
 
 def _encode_f32(values: Values, counts: Counts) -> bytes:
     return values.astype("<f4", copy=False).tobytes()
 
 
-def _decode_f32(octets: bytes, counts: Counts) -> Values:
-    return np.frombuffer(octets, "<f4").astype(np.float32)
-
-
 def _encode_f16(values: Values, counts: Counts) -> bytes:
     return np.clip(values, -_LARGEST_F16, _LARGEST_F16).astype("<f2").tobytes()
-
-
-def _decode_f16(octets: bytes, counts: Counts) -> Values:
-    return np.frombuffer(octets, "<f2").astype(np.float32)
 
 
 def _encode_int8(values: Values, counts: Counts) -> bytes:
     scales, scale = _scales(np.maximum.reduceat, np.abs(values), counts, 1 / np.float32(127))
     quantised = np.clip(np.rint(_ratio(values, scale)), -127, 127).astype(np.int8)
     return scales + quantised.tobytes()
-
-
-def _decode_int8(octets: bytes, counts: Counts) -> Values:
-    scale, rest = _read_scales(octets, counts)
-    return scale * np.frombuffer(rest, np.int8)
 
 
 def _encode_codebook4(values: Values, counts: Counts) -> bytes:
@@ -100,22 +94,40 @@ def _encode_codebook4(values: Values, counts: Counts) -> bytes:
     return scales + _to_bfloat16(levels).tobytes() + bits.pack(fields, 4)
 
 
-def _decode_codebook4(octets: bytes, counts: Counts) -> Values:
-    scale, rest = _read_scales(octets, counts)
-    levels = _from_bfloat16(rest[: 2 * _LEVELS])
-    signed = np.concatenate((levels, -levels))
-    return scale * signed[bits.unpack(rest[2 * _LEVELS :], scale.size, 4)]
-
-
 def _encode_sign(values: Values, counts: Counts) -> bytes:
     scales, _ = _mean_scales(np.abs(values), counts)
     return scales + np.packbits(values < 0).tobytes()
 
 
-def _decode_sign(octets: bytes, counts: Counts) -> Values:
-    scale, rest = _read_scales(octets, counts)
-    negative = np.unpackbits(np.frombuffer(rest, np.uint8), count=scale.size)
-    np.negative(scale, out=scale, where=negative.view(np.bool_))
+def _decode_f32(octets: bytes, counts: Counts, spread: Spread) -> Values:
+    return np.frombuffer(octets, "<f4").astype(np.float32)
+
+
+def _decode_f16(octets: bytes, counts: Counts, spread: Spread) -> Values:
+    return np.frombuffer(octets, "<f2").astype(np.float32)
+
+
+def _decode_int8(octets: bytes, counts: Counts, spread: Spread) -> Values:
+    end = 2 * int(np.count_nonzero(counts))
+    return spread(octets[end:], 8, _INT8, _from_bfloat16(octets[:end]), counts)
+
+
+def _decode_codebook4(octets: bytes, counts: Counts, spread: Spread) -> Values:
+    end = 2 * (int(np.count_nonzero(counts)) + _LEVELS)
+    numbers = _from_bfloat16(octets[:end])
+    levels = numbers[-_LEVELS:]
+    return spread(octets[end:], 4, np.concatenate((levels, -levels)), numbers[:-_LEVELS], counts)
+
+
+def _decode_sign(octets: bytes, counts: Counts, spread: Spread) -> Values:
+    end = 2 * int(np.count_nonzero(counts))
+    return spread(octets[end:], 1, _SIGNS, _from_bfloat16(octets[:end]), counts)
+
+
+def spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
+    """scale * table[field] for fields of `width` bits; scales has one entry per non-empty tensor."""
+    scale = np.repeat(scales, counts[counts > 0])
+    scale *= table[bits.unpack(octets, scale.size, width)]
     return scale
 
 
@@ -155,25 +167,20 @@ def _scales(
     return scales, np.repeat(_from_bfloat16(scales), present)
 
 
-def _read_scales(octets: bytes, counts: Counts) -> tuple[Values, bytes]:
-    """(scale per value, the octets that follow the scales)."""
-    present = counts[counts > 0]
-    end = 2 * present.size
-    return np.repeat(_from_bfloat16(octets[:end]), present), octets[end:]
-
-
 def _ratio(values: Values, scale: Values) -> Values:
     """values / scale, and 0 where the scale is 0 (or underflowed to it)."""
     return np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
 
 
 def _to_bfloat16(numbers: Values) -> NDArray[np.uint16]:
-    words = numbers.astype("<f4").view("<u4")
-    return ((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype("<u2")
+    words: NDArray[np.uint32] = numbers.astype("<f4").view("<u4")
+    return ((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype(np.dtype("<u2"))
 
 
 def _from_bfloat16(octets: bytes) -> Values:
-    return (np.frombuffer(octets, "<u2").astype("<u4") << 16).view("<f4").astype(np.float32)
+    words = np.frombuffer(octets, "<u2").astype("<u4")
+    words <<= 16
+    return words.view("<f4")
 
 
 CODINGS: dict[str, Coding] = {

@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgpack
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
-from edgeflock.shared.messages import TAGS, Model, Record
+from edgeflock.shared.messages import TAGS, Model, Receipt, Record
 
 _LARGEST_INTEGER = (1 << 63) - 1
 
@@ -43,8 +43,10 @@ def framed_size(payload: int, *, masked: bool) -> int:
 
 def _array(record: Record) -> list[Any]:
     kind = type(record)
-    values = [getattr(record, name) for name, _ in _FIELDS[kind]]
-    return [TAGS[kind], *(_array(v) if isinstance(v, Model) else v for v in values)]
+    array = [TAGS[kind], *(getattr(record, name) for name in kind.__match_args__)]
+    if kind is Receipt and array[-1] is not None:
+        array[-1] = _array(array[-1])
+    return array
 
 
 def _record(array: object) -> Record:
@@ -56,14 +58,12 @@ def _record(array: object) -> Record:
     expected = _FIELDS[kind]
     if len(array) != len(expected) + 1:
         raise Malformed(f"{kind.__name__} has {len(expected)} fields, not {len(array) - 1}")
-    checked = [
-        check(value, f"{kind.__name__}.{name}")
-        for (name, check), value in zip(expected, array[1:], strict=True)
-    ]
+    del array[0]
+    checked: list[Any] = [check(value, name) for (name, check), value in zip(expected, array, strict=True)]
     return kind(*checked)
 
 
-Check = Callable[[object, str], object]
+Check = Callable[[object, str], Any]
 
 
 def _integer(value: object, name: str) -> object:
@@ -122,6 +122,9 @@ def _check_for(hint: object) -> Check:
 
 _KINDS: dict[int, type[Record]] = {tag: kind for kind, tag in TAGS.items()}
 _FIELDS: dict[type[Record], list[tuple[str, Check]]] = {
-    kind: [(field.name, _check_for(get_type_hints(kind)[field.name])) for field in fields(kind)]
+    kind: [
+        (f"{kind.__name__}.{field.name}", _check_for(get_type_hints(kind)[field.name]))
+        for field in fields(kind)
+    ]
     for kind in TAGS
 }

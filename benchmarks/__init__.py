@@ -1,0 +1,1 @@
+"""Measurements behind docs/benchmarks.md; run each with `python -m benchmarks.NAME`."""

@@ -1,0 +1,223 @@
+"""A server process without a model, an echo server, and devices that push ready-made updates."""
+
+import asyncio
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+import psutil
+from aiohttp import web
+
+from edgeflock.server.app import create_app, listening
+from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.hosting import HostedRun
+from edgeflock.server.journal import Journal
+from edgeflock.server.parameters import Regime
+from edgeflock.server.recovery import recover
+from edgeflock.shared import sparse, values, wire
+from edgeflock.shared.compression import select_largest
+from edgeflock.shared.config import parse
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update, Welcome
+
+PAPER_CNN = Layout.of(
+    [
+        ("conv1.weight", (32, 1, 3, 3)),
+        ("conv1.bias", (32,)),
+        ("conv2.weight", (32, 32, 3, 3)),
+        ("conv2.bias", (32,)),
+        ("dense1.weight", (128, 1568)),
+        ("dense1.bias", (128,)),
+        ("dense2.weight", (10, 128)),
+        ("dense2.bias", (10,)),
+    ]
+)
+
+
+def random_update(layout: Layout, fraction: float, coding: str, random: np.random.Generator) -> Update:
+    """An update as a device would make it from a Gaussian gradient. At fraction 1 it is dense."""
+    gradient = random.standard_normal(layout.size).astype(np.float32) * np.float32(1e-3)
+    if fraction >= 1:
+        octets = values.encode(gradient, layout.counts(None), coding)
+        return Update(
+            1, 0, sparse.DENSE, values.CODINGS[coding].mode, layout.size, b"", octets, 0.5, 10, False
+        )
+    where = select_largest(gradient, layout, fraction)
+    return Update(
+        sequence=1,
+        base=0,
+        index_mode=sparse.GOLOMB,
+        value_mode=values.CODINGS[coding].mode,
+        count=where.size,
+        indices=sparse.encode(where, layout.size),
+        values=values.encode(gradient[where], layout.counts(where), coding),
+        loss=0.5,
+        samples=10,
+        pull=False,
+    )
+
+
+def _serve_edgeflock(ready: Connection, layout: Layout, directory: str, window: int) -> None:
+    async def main() -> None:
+        config = parse(overrides=["run.open=true", "model.data=", f"coordination.window={window}"])
+        journal = Journal(Path(directory) / "journal.sqlite")
+        if journal.run() is None:
+            journal.begin_run("benchmark", "none", layout, np.zeros(layout.size, np.float32), 0.0)
+        regime = Regime("adacomp", 1e-3, window)
+        # A snapshot of a large model would dominate a short measurement; its cost is stated apart.
+        bounds = Bounds(snapshot_every=10**9 if layout.size > 10**6 else 1000)
+        engine = Engine(journal, layout, recover(journal, layout, regime), bounds)
+        hosted = HostedRun("benchmark", "", engine, None, [], [])
+        async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
+            ready.send(port)
+            await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+def _serve_echo(ready: Connection) -> None:
+    async def echo(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(compress=False, max_msg_size=0)
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_bytes(message.data)
+        return socket
+
+    async def main() -> None:
+        app = web.Application()
+        app.router.add_get("/v1/session", echo)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        ready.send(runner.addresses[0][1])
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+@contextmanager
+def process(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[int, psutil.Process]]:
+    """(port, process) of a server in a process of its own; ends with the context."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+    child.start()
+    try:
+        yield ours.recv(), psutil.Process(child.pid)
+    finally:
+        child.kill()
+        child.join()
+
+
+@contextmanager
+def edgeflock(layout: Layout, window: int = 256) -> Iterator[tuple[int, psutil.Process]]:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        process(_serve_edgeflock, layout, directory, window) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def echo() -> Iterator[tuple[int, psutil.Process]]:
+    with process(_serve_echo) as server:
+        yield server
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a load cost the server."""
+
+    per_second: float
+    cpu_microseconds: float
+    """Server CPU (user and system, all threads) per message."""
+
+
+async def measure(
+    server: tuple[int, psutil.Process],
+    updates: list[Update],
+    devices: int,
+    seconds: float,
+    *,
+    lag: int,
+    plain: bool = False,
+) -> Measured:
+    """Push from `devices` connections for `seconds`, each update computed `lag` versions before.
+
+    `plain` sends the frames to an echo server instead.
+    """
+    port, process = server
+    done, stop_at = 0, 0.0
+
+    async def device(number: int) -> None:
+        nonlocal done
+        update = updates[number % len(updates)]
+        async with _socket(port) as socket:
+            sequence = version = 0
+            if not plain:
+                await socket.send_bytes(wire.encode(Hello(PROTOCOL, f"device-{number}", b"", {})))
+                welcome = wire.decode((await socket.receive()).data)
+                assert isinstance(welcome, Welcome)
+                sequence, version = welcome.sequence, welcome.version
+            gate.release()
+            await go.wait()
+            while time.perf_counter() < stop_at:
+                sequence += 1
+                frame = wire.encode(_at(update, sequence, max(0, version - lag)))
+                await socket.send_bytes(frame)
+                message = await socket.receive()
+                if not plain:
+                    answer = wire.decode(message.data)
+                    assert isinstance(answer, Receipt), answer
+                    version = answer.version
+                done += 1
+
+    gate, go = asyncio.Semaphore(0), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for number in range(devices):
+            group.create_task(device(number))
+        for _ in range(devices):
+            await gate.acquire()
+        before, began = process.cpu_times(), time.perf_counter()
+        stop_at = began + seconds
+        go.set()
+    elapsed, after = time.perf_counter() - began, process.cpu_times()
+    cpu = after.user + after.system - before.user - before.system
+    return Measured(done / elapsed, cpu / done * 1e6)
+
+
+def _at(update: Update, sequence: int, base: int) -> Update:
+    return Update(
+        sequence, base, update.index_mode, update.value_mode, update.count, update.indices, update.values,
+        update.loss, update.samples, update.pull,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def _socket(port: int) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    url = f"http://127.0.0.1:{port}/v1/session"
+    async with aiohttp.ClientSession() as http, http.ws_connect(url, compress=0, max_msg_size=0) as socket:
+        yield socket
+
+
+def machine() -> str:
+    """The machine in a few words, for the record."""
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        "unknown processor",
+    )
+    return f"{psutil.cpu_count()} cores ({model}), Python {sys.version.split()[0]}, numpy {np.__version__}"

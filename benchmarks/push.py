@@ -1,0 +1,89 @@
+"""What one sparse push costs: against a dense step, and through the whole server against a no-op echo.
+
+P = 211,690, c = .01, 4-bit values, 200 versions outstanding. Prints one JSON object.
+"""
+
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks import load
+from edgeflock.server.admission import admit
+from edgeflock.server.parameters import Parameters, Regime
+
+LAG = 200
+
+
+def best_of(function: Callable[[], object], repeat: int) -> float:
+    """Microseconds a call, over `repeat` calls."""
+    began = time.perf_counter()
+    for _ in range(repeat):
+        function()
+    return (time.perf_counter() - began) / repeat * 1e6
+
+
+def kernels() -> dict[str, float]:
+    """Interleaved: decode + admit, sigma + apply, and the in-place dense step, in microseconds (medians)."""
+    layout, random = load.PAPER_CNN, np.random.default_rng(0)
+    updates = [load.random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
+    parameters = Parameters(0, np.zeros(layout.size, np.float32))
+    parameters.adopt(Regime("adacomp", 1e-3, 256), [])
+    steps = [admit(u, layout, oldest=0, version=0, expansion_bytes=1 << 28) for u in updates]
+    theta, gradient = parameters.theta.copy(), random.standard_normal(layout.size).astype(np.float32)
+    scratch, rate = np.empty_like(theta), np.float32(1e-3)
+    turn = 0
+
+    def decode_and_admit() -> None:
+        nonlocal turn
+        turn += 1
+        admit(updates[turn % 64], layout, oldest=0, version=0, expansion_bytes=1 << 28)
+
+    def sigma_and_apply() -> None:
+        nonlocal turn
+        turn += 1
+        step = steps[turn % 64]
+        base = max(0, parameters.version - LAG)
+        parameters.apply(type(step)(base, step.where, step.delta))
+
+    def dense_step() -> None:
+        np.multiply(gradient, rate, out=scratch)
+        np.subtract(theta, scratch, out=theta)
+
+    functions = (decode_and_admit, sigma_and_apply, dense_step)
+    rounds = [[best_of(function, 300) for function in functions] for _ in range(21)]
+    ratios = [apply / dense for _, apply, dense in rounds]
+    admit_us, apply_us, dense_us = (statistics.median(column) for column in zip(*rounds, strict=True))
+    return {
+        "decode_admit_us": round(admit_us, 1),
+        "sigma_apply_us": round(apply_us, 1),
+        "dense_step_us": round(dense_us, 1),
+        "sigma_apply_over_dense": round(statistics.median(ratios), 2),
+    }
+
+
+async def whole_path(devices: int = 16, seconds: float = 3.0, rounds: int = 5) -> dict[str, float]:
+    """Server CPU a push, journal included, over that of an echo of the same frames; interleaved."""
+    random = np.random.default_rng(0)
+    updates = [load.random_update(load.PAPER_CNN, 0.01, "codebook4", random) for _ in range(devices)]
+    pushes, echoes = [], []
+    with load.edgeflock(load.PAPER_CNN) as server, load.echo() as other:
+        for _ in range(rounds):
+            pushes.append(await load.measure(server, updates, devices, seconds, lag=LAG))
+            echoes.append(await load.measure(other, updates, devices, seconds, lag=LAG, plain=True))
+    pairs = zip(pushes, echoes, strict=True)
+    ratio = statistics.median(p.cpu_microseconds / e.cpu_microseconds for p, e in pairs)
+    return {
+        "devices": devices,
+        "push_cpu_us": round(statistics.median(p.cpu_microseconds for p in pushes), 1),
+        "echo_cpu_us": round(statistics.median(e.cpu_microseconds for e in echoes), 1),
+        "push_over_echo": round(ratio, 2),
+        "pushes_per_second": round(statistics.median(p.per_second for p in pushes)),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps({"machine": load.machine(), **kernels(), **asyncio.run(whole_path())}, indent=2))
