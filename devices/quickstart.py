@@ -60,8 +60,9 @@ class Result:
 
 def run_quickstart(plan: Plan, *, as_json: bool) -> None:
     """Carry out `plan` and print its result. Raises ConfigError or EdgeflockError."""
+    settings = _settings(plan)
     directory = _fresh(plan.out)
-    settings = _settings(plan, directory)
+    settings.append(f"run.directory={directory}")
     narration = Console(stderr=True)
     result = asyncio.run(_run(plan, settings, directory, narration))
     if as_json:
@@ -70,7 +71,7 @@ def run_quickstart(plan: Plan, *, as_json: bool) -> None:
         _show(result)
 
 
-def _settings(plan: Plan, directory: Path) -> list[str]:
+def _settings(plan: Plan) -> list[str]:
     """Overrides for the server, checked here so that a mistake shows before anything starts."""
     sample = datasets.load(plan.data, "train")
     if plan.clients > len(sample):
@@ -80,7 +81,6 @@ def _settings(plan: Plan, directory: Path) -> list[str]:
     if not (plan.model or model):
         raise ConfigError(f"no ready-made model takes inputs of shape {shape}; name yours with --model")
     overrides = [
-        f"run.directory={directory}",
         "run.port=0",
         f"run.updates={plan.updates or updates}",
         f"run.seed={plan.seed}",
