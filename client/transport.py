@@ -7,6 +7,7 @@ and an Update keeps its sequence number, so that the server answers a second one
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import TypeVar
 
@@ -18,7 +19,6 @@ from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
     FrameTooLarge,
-    LayoutMismatch,
     Malformed,
     Refused,
     SessionRefused,
@@ -32,8 +32,11 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 60.0
-"""Silence after which a line counts as dead."""
+ANSWER_SECONDS = 300.0
+"""The longest wait for an answer, a large model over a slow line included. Dead lines show by heartbeat."""
+
+HEARTBEAT = 20.0
+"""Seconds of silence after which the device pings."""
 
 _TRANSIENT = (Unavailable, TooManyDevices)
 
@@ -118,7 +121,8 @@ class Link:
 
         async def attempt() -> R:
             socket = await self._connected()
-            await socket.send_bytes(octets)
+            with suppress(ConnectionError):  # if the server hung up, what it said last tells why
+                await socket.send_bytes(octets)
             answer = await self._receive(socket)
             if not isinstance(answer, expected):
                 raise Malformed(f"the server answered with a {type(answer).__name__}")
@@ -149,7 +153,7 @@ class Link:
         assert self._http is not None, "use Link as an async context manager"
         try:
             socket = await self._http.ws_connect(
-                self._url, headers=self._headers, heartbeat=20.0, max_msg_size=0, compress=0
+                self._url, headers=self._headers, heartbeat=HEARTBEAT, max_msg_size=0, compress=0
             )
         except aiohttp.WSServerHandshakeError as error:
             if error.status == Unauthorized.status:
@@ -169,9 +173,11 @@ class Link:
         """The next record. Raises what the server refused, or ConnectionError if it hung up."""
         message = await socket.receive(ANSWER_SECONDS)
         if message.type is not aiohttp.WSMsgType.BINARY:
-            if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+            # The close frame itself: the socket's own close_code is 1006 once the line is gone.
+            code = message.data if message.type is aiohttp.WSMsgType.CLOSE else socket.close_code
+            if code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
                 raise FrameTooLarge("the server takes no update of this size (limits.frame_bytes)")
-            refusal = _refusal_of(socket.close_code)
+            refusal = _refusal_of(code)
             raise refusal or ConnectionResetError("the server hung up")
         record = wire.decode(message.data)
         if isinstance(record, Refusal):
@@ -189,10 +195,6 @@ class Link:
 def _refusal_of(close_code: int | None) -> SessionRefused | None:
     """The refusal that a private WebSocket close code stands for, if it came without its record."""
     for kind in REFUSALS.values():
-        if (
-            issubclass(kind, SessionRefused)
-            and kind is not LayoutMismatch
-            and close_code == 4000 + kind.status
-        ):
-            return kind(kind.code)
+        if issubclass(kind, SessionRefused) and close_code == 4000 + kind.status:
+            return kind(f"the server closed the session: {kind.code}")
     return None

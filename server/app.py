@@ -67,8 +67,10 @@ async def listening(app: web.Application, host: str, port: int) -> AsyncIterator
         protocol = app[SERVICES].traffic.protocol(runner.server)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(protocol, host, port, backlog=1024)
-        yield server.sockets[0].getsockname()[1]
-        server.close()
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
     finally:
         await runner.cleanup()
 

@@ -1,6 +1,7 @@
 """How good the model is on held-out data: measured at an interval, off the event loop."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ from edgeflock.server.journal import Evaluation
 from edgeflock.server.registry import Registry
 from edgeflock.server.traffic import Meter
 from edgeflock.server.writer import Writer
+
+log = logging.getLogger(__name__)
 
 Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 """theta -> (loss, accuracy or None)."""
@@ -53,12 +56,16 @@ class Evaluator:
         """Until cancelled."""
         with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation") as thread:
             while True:
-                evaluation = await self._measure(thread)
+                try:
+                    evaluation = await self._measure(thread)
+                except Exception:  # a user's module may raise anything; training goes on without
+                    log.exception("the evaluation failed")
+                    evaluation = None
                 if evaluation is not None:
                     self.history.append(evaluation)
                 await self.record(evaluation)
                 # The last version of a run is evaluated right away.
-                last = self._engine.complete and not self.finished
+                last = self._engine.complete and evaluation is not None and not self.finished
                 await asyncio.sleep(0 if last else self._every)
 
     async def record(self, evaluation: Evaluation | None = None) -> None:

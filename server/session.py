@@ -14,6 +14,7 @@ from edgeflock.server.writer import Writer
 from edgeflock.shared import sparse, values, wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import (
+    FrameTooLarge,
     LayoutMismatch,
     Malformed,
     ProtocolVersion,
@@ -40,6 +41,10 @@ HEARTBEAT = 20.0
 """Seconds of silence after which the server pings; twice that and the device is gone."""
 
 
+LONGEST_HELLO = 4096
+"""Bytes. What a device tells about itself is kept for as long as the server runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What every session shares."""
@@ -60,7 +65,7 @@ class Session:
         self._request = request
         limits = services.config.limits
         self._socket = web.WebSocketResponse(
-            max_msg_size=limits.frame_bytes, compress=False, heartbeat=HEARTBEAT
+            max_msg_size=limits.frame_bytes, compress=False, heartbeat=HEARTBEAT, timeout=2.0
         )
         transport = request.transport
         self.meter: Meter = transport.get_extra_info("meter", Meter()) if transport else Meter()
@@ -105,9 +110,11 @@ class Session:
                 message = await self._socket.receive()
         except TimeoutError:
             raise UnexpectedRecord("no Hello in time") from None
-        hello, _ = self._received(message.type, message.data)
+        hello, frame = self._received(message.type, message.data)
         if not isinstance(hello, Hello):
             raise UnexpectedRecord(f"a session begins with a Hello, not a {type(hello).__name__}")
+        if len(frame) > LONGEST_HELLO:
+            raise FrameTooLarge(f"a Hello has at most {LONGEST_HELLO} bytes")
         if hello.protocol != PROTOCOL:
             raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
         if not 0 < len(hello.device) <= 200:

@@ -154,7 +154,8 @@ class Unavailable(SessionRefused):
 
 
 def _leaves(kind: type[Refused]) -> list[type[Refused]]:
-    return [kind] + [leaf for child in kind.__subclasses__() for leaf in _leaves(child)]
+    children = kind.__subclasses__()
+    return [leaf for child in children for leaf in _leaves(child)] if children else [kind]
 
 
 REFUSALS: dict[str, type[Refused]] = {kind.code: kind for kind in _leaves(Refused)}

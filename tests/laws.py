@@ -1,0 +1,228 @@
+"""Laws that every codec obeys, as functions that raise AssertionError where one does not.
+
+Index codings and value codings are what `INDEX_CODINGS` and `VALUE_CODINGS` list: every entry of the tables in
+shared/sparse.py and shared/values.py, with each decoder that the project has for it.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.admission import _decode_golomb, _spread
+from edgeflock.shared import sparse, values
+from edgeflock.shared.errors import (
+    IndexMalformed,
+    IndexOutOfRange,
+    IndexRepeated,
+    IndexUnsorted,
+    Refused,
+    WrongDtype,
+)
+
+Indices = NDArray[np.int64]
+Values = NDArray[np.float32]
+Counts = NDArray[np.int64]
+
+INDEX_REFUSALS = {WrongDtype, IndexMalformed, IndexOutOfRange, IndexRepeated, IndexUnsorted}
+SHORTEST_MANTISSA = 2.0**-8
+"""Relative error of rounding to bfloat16, which has 8 significant bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCoding:
+    """An index mode and one decoder for it."""
+
+    mode: int
+    golomb: sparse.GolombDecoder | None = None
+
+    def encode(self, indices: Indices, size: int) -> bytes:
+        return sparse.encode(indices, size, self.mode)
+
+    def decode(self, octets: bytes, count: int, size: int) -> Indices:
+        return sparse.decode(octets, count, size, self.mode, self.golomb)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCoding:
+    """A value coding and one loop over its bit fields."""
+
+    name: str
+    spread: values.Spread | None = None
+
+    @property
+    def coding(self) -> values.Coding:
+        return values.CODINGS[self.name]
+
+    def encode(self, numbers: Values, counts: Counts) -> bytes:
+        return values.encode(numbers, counts, self.name)
+
+    def decode(self, octets: bytes, counts: Counts) -> Values:
+        return values.decode(octets, counts, self.coding.mode, self.spread)
+
+
+INDEX_CODINGS: dict[str, IndexCoding] = {name: IndexCoding(mode) for name, mode in sparse.MODES.items()} | {
+    "golomb-compiled": IndexCoding(sparse.GOLOMB, _decode_golomb)
+}
+VALUE_CODINGS: dict[str, ValueCoding] = {name: ValueCoding(name) for name in values.CODINGS} | {
+    f"{name}-compiled": ValueCoding(name, _spread) for name in values.CODINGS
+}
+
+
+# Index codings
+
+
+def indices_come_back(coding: IndexCoding, indices: Indices, size: int) -> None:
+    """decode(encode(x)) = x, as int64."""
+    decoded = coding.decode(coding.encode(indices, size), indices.size, size)
+    assert decoded.dtype == np.int64
+    assert decoded.tolist() == indices.tolist()
+
+
+def no_part_of_a_stream_passes(coding: IndexCoding, indices: Indices, size: int) -> None:
+    """Every stream that is cut short, goes on, or is announced with another count is refused."""
+    stream = coding.encode(indices, size)
+    for cut in range(len(stream)):
+        assert outcome(coding, stream[:cut], indices.size, size) in INDEX_REFUSALS
+    for addition in (b"\x00", b"\x80", b"\xff\xff"):
+        assert outcome(coding, stream + addition, indices.size, size) in INDEX_REFUSALS
+    for count in (indices.size - 1, indices.size + 1, 1 << 40):
+        if count >= 0:
+            assert_refused_or_valid(coding, stream, count, size)
+
+
+def last_index_is_held_against_the_size(coding: IndexCoding, indices: Indices, size: int) -> None:
+    """A stream for more parameters than there are is refused."""
+    if indices.size:
+        stream = coding.encode(indices, size)
+        assert outcome(coding, stream, indices.size, int(indices[-1])) is IndexOutOfRange
+
+
+def assert_refused_or_valid(coding: IndexCoding, octets: bytes, count: int, size: int) -> None:
+    """Whatever the bytes: a refusal for indices, or `count` indices in order and in range."""
+    decoded = outcome(coding, octets, count, size)
+    if isinstance(decoded, type):
+        assert decoded in INDEX_REFUSALS
+    else:
+        assert len(decoded) == count
+        assert all(0 <= index < size for index in decoded)
+        assert all(before < after for before, after in zip(decoded, decoded[1:], strict=False))
+
+
+def outcome(coding: IndexCoding, octets: bytes, count: int, size: int) -> list[int] | type[Refused]:
+    """What decoding gives: the indices, or the kind of refusal."""
+    try:
+        return coding.decode(octets, count, size).tolist()  # type: ignore[no-any-return]
+    except Refused as refusal:
+        return type(refusal)
+
+
+# Value codings
+
+
+def size_is_as_announced(coding: ValueCoding, numbers: Values, counts: Counts) -> None:
+    tensors = sum(1 for count in counts if count)
+    assert len(coding.encode(numbers, counts)) == coding.coding.size(numbers.size, tensors)
+
+
+def values_come_back(coding: ValueCoding, numbers: Values, counts: Counts) -> None:
+    """decode(encode(x)) = x, exactly or as nearly as the coding promises."""
+    octets = coding.encode(numbers, counts)
+    decoded = coding.decode(octets, counts)
+    assert decoded.dtype == np.float32
+    assert decoded.shape == numbers.shape
+    _PROMISES[coding.name](numbers, decoded, counts, octets)
+
+
+def coding_again_changes_nothing(coding: ValueCoding, numbers: Values, counts: Counts) -> None:
+    """Values that a coding can write exactly, it writes exactly: encode(decode(s)) = s.
+
+    codebook4 fits its levels anew and promises nothing; int8 does if its scale is the largest value's.
+    """
+    octets = coding.encode(numbers, counts)
+    decoded = coding.decode(octets, counts)
+    again = coding.encode(decoded, counts)
+    if coding.name in ("f32", "f16", "sign") or (coding.name == "int8" and _uses_full_range(octets, counts)):
+        assert again == octets
+
+
+def spreads_agree(name: str, octets: bytes, counts: Counts) -> None:
+    """The compiled loop gives numpy's bits, for any bytes of the right length (NaN is NaN)."""
+    mode = values.CODINGS[name].mode
+    with np.errstate(all="ignore"):
+        expected = values.decode(octets, counts, mode)
+        compiled = values.decode(octets, counts, mode, _spread)
+    assert np.isnan(expected).tolist() == np.isnan(compiled).tolist()
+    assert np.nan_to_num(expected, nan=0).tobytes() == np.nan_to_num(compiled, nan=0).tobytes()
+
+
+def only_the_announced_length_passes(coding: ValueCoding, numbers: Values, counts: Counts) -> None:
+    octets = coding.encode(numbers, counts)
+    for wrong in [octets[:cut] for cut in range(len(octets))] + [octets + b"\x00"]:
+        try:
+            coding.decode(wrong, counts)
+        except WrongDtype:
+            continue
+        raise AssertionError(f"{len(wrong)} bytes passed for {len(octets)}")
+
+
+def per_tensor(numbers: Values, counts: Counts) -> list[NDArray[np.float64]]:
+    """The values of each tensor that has any, in double precision."""
+    parts = np.split(numbers.astype(np.float64), np.cumsum(counts)[:-1])
+    return [part for part in parts if part.size]
+
+
+def _exact(numbers: Values, decoded: Values, counts: Counts, octets: bytes) -> None:
+    assert decoded.tobytes() == numbers.tobytes()
+
+
+def _half_precision(numbers: Values, decoded: Values, counts: Counts, octets: bytes) -> None:
+    halves = [struct.pack("<e", min(65504.0, max(-65504.0, float(number)))) for number in numbers]
+    assert octets == b"".join(halves)
+    assert decoded.tolist() == [struct.unpack("<e", half)[0] for half in halves]
+
+
+def _steps_of_a_127th(numbers: Values, decoded: Values, counts: Counts, octets: bytes) -> None:
+    """Half a step, and what rounding the step to bfloat16 adds: 127 / 256 of a step at the largest value."""
+    for exact, coded in zip(per_tensor(numbers, counts), per_tensor(decoded, counts), strict=True):
+        step = np.abs(exact).max() / 127
+        assert np.abs(exact - coded).max() <= 0.503 * step
+        assert (coded * exact >= 0).all()
+
+
+def _nearest_level(numbers: Values, decoded: Values, counts: Counts, octets: bytes) -> None:
+    """Every magnitude becomes the scale times the nearest of the eight levels in the stream."""
+    parts = list(zip(per_tensor(numbers, counts), per_tensor(decoded, counts), strict=True))
+    words = np.frombuffer(octets[: 2 * (len(parts) + 8)], "<u2").astype(np.uint32) << 16
+    header = words.view(np.float32).astype(np.float64)
+    levels = header[len(parts) :]
+    for (exact, coded), scale in zip(parts, header, strict=False):
+        assert abs(scale - np.abs(exact).mean()) <= 1.01 * SHORTEST_MANTISSA * np.abs(exact).mean()
+        distances = np.abs(np.abs(exact)[:, np.newaxis] - scale * levels)
+        slack = 1e-6 * (np.abs(exact) + scale * levels.max())
+        assert (np.abs(np.abs(exact) - np.abs(coded)) <= distances.min(axis=1) + slack).all()
+        assert (np.signbit(coded) == (exact < 0)).all()
+
+
+def _mean_with_sign(numbers: Values, decoded: Values, counts: Counts, octets: bytes) -> None:
+    for exact, coded in zip(per_tensor(numbers, counts), per_tensor(decoded, counts), strict=True):
+        mean = np.abs(exact).mean()
+        assert np.abs(np.abs(coded) - mean).max() <= 1.01 * SHORTEST_MANTISSA * mean
+        assert (np.signbit(coded) == (exact < 0)).all()
+
+
+_PROMISES: dict[str, Callable[[Values, Values, Counts, bytes], None]] = {
+    "f32": _exact,
+    "f16": _half_precision,
+    "int8": _steps_of_a_127th,
+    "codebook4": _nearest_level,
+    "sign": _mean_with_sign,
+}
+
+
+def _uses_full_range(octets: bytes, counts: Counts) -> bool:
+    present = [int(count) for count in counts if count]
+    quantised = np.frombuffer(octets[2 * len(present) :], np.int8).astype(np.float32)
+    return all((np.abs(part) == 127).any() for part in per_tensor(quantised, np.array(present, np.int64)))
