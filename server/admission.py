@@ -5,14 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.kernels import (
-    BAD_PARAMETER,
-    TOO_SHORT,
-    TRAILING,
-    all_finite,
-    decode_golomb,
-    spread_fields,
-)
+from edgeflock.server.kernels import decode_update
 from edgeflock.server.staleness import Where
 from edgeflock.shared import sparse, values
 from edgeflock.shared.errors import (
@@ -29,11 +22,8 @@ from edgeflock.shared.messages import Update
 EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
 
-_GOLOMB_ERRORS = {
-    TOO_SHORT: "the index stream ends before its last index",
-    BAD_PARAMETER: "the index stream does not begin with a Golomb parameter of 1 to 2^31",
-    TRAILING: "the index stream goes on after its last index",
-}
+_COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
+"""Value modes that kernels.decode_update knows, together with Golomb-coded indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +51,27 @@ def admit(update: Update, layout: Layout, *, oldest: int, version: int, expansio
         )
     if update.count > layout.size:
         raise IndexOutOfRange(f"{update.count} entries for {layout.size} parameters")
+    return _decode_compiled(update, layout) or _decode(update, layout)
+
+
+def _decode_compiled(update: Update, layout: Layout) -> Step | None:
+    """The usual update in one compiled pass; None if it is not of the usual kind, or anything is wrong."""
+    if update.index_mode != sparse.GOLOMB or update.value_mode not in _COMPILED:
+        return None
+    if not update.values or update.count > 8 * len(update.indices):
+        return None
+    where, delta = np.empty(update.count, np.int64), np.empty(update.count, np.float32)
+    index_octets, value_octets = (
+        np.frombuffer(update.indices, np.uint8),
+        np.frombuffer(update.values, np.uint8),
+    )
+    if not decode_update(index_octets, value_octets, update.value_mode, layout.bounds, where, delta):
+        return None
+    return Step(update.base, where, delta)
+
+
+def _decode(update: Update, layout: Layout) -> Step:
+    """Any update, step by step: the definition of what is admitted, and the words for what is not."""
     where: Where
     if update.index_mode == sparse.DENSE:
         if update.count != layout.size or update.indices:
@@ -70,31 +81,9 @@ def admit(update: Update, layout: Layout, *, oldest: int, version: int, expansio
             )
         where, counts = slice(None), layout.counts(None)
     else:
-        where = sparse.decode(update.indices, update.count, layout.size, update.index_mode, _decode_golomb)
+        where = sparse.decode(update.indices, update.count, layout.size, update.index_mode)
         counts = layout.counts(where)
-    delta = values.decode(update.values, counts, update.value_mode, _spread)
-    if not all_finite(delta):
+    delta = values.decode(update.values, counts, update.value_mode)
+    if not np.isfinite(delta).all():
         raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
     return Step(update.base, where, delta)
-
-
-def _decode_golomb(octets: bytes, count: int) -> sparse.Indices:
-    """sparse.decode_golomb, compiled."""
-    where = np.empty(count, np.int64)
-    end = decode_golomb(np.frombuffer(octets, np.uint8), where)
-    if end < 0:
-        raise IndexMalformed(_GOLOMB_ERRORS[end])
-    return where
-
-
-def _spread(
-    octets: bytes,
-    width: int,
-    table: NDArray[np.float32],
-    scales: NDArray[np.float32],
-    counts: NDArray[np.int64],
-) -> NDArray[np.float32]:
-    """values.spread_fields, compiled."""
-    spread = np.empty(counts.sum(), np.float32)
-    spread_fields(np.frombuffer(octets, np.uint8), width, table, scales, counts, spread)
-    return spread

@@ -2,62 +2,37 @@
 
 Each says as a loop what its caller's docstring says as a formula. They are compiled for fixed types when
 this module is first imported, and kept in numba's cache on disk. They follow IEEE 754 to the letter (no
-fast-math, no fused operations), so that a replay gives the same bits.
+fast-math, no fused operations), so that a replay gives the same bits. Where the data decide, they compute
+rather than branch: such a branch is mispredicted every other time.
 """
 
 import numba as nb
 import numpy as np
+from numba import float32, int64, uint8, uint16, uint32, uint64
 
-_OCTETS = nb.types.Array(nb.uint8, 1, "C", readonly=True)
-_INDICES = nb.types.Array(nb.int64, 1, "C", readonly=True)
-_FLOATS = nb.types.Array(nb.float32, 1, "C", readonly=True)
+_OCTETS = nb.types.Array(uint8, 1, "C", readonly=True)
+_INDICES = nb.types.Array(int64, 1, "C", readonly=True)
+_FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
 
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1)
 _ONES_COUNT = _ONES.sum(axis=1, dtype=np.int64)
 _ONES_AT = np.argsort(-_ONES.astype(np.int64), axis=1, kind="stable")
 """Of each octet: how many bits are set, and where, most significant first."""
 
-TOO_SHORT, BAD_PARAMETER, TRAILING = -1, -2, -3
 
-
-@nb.njit(nb.boolean(_FLOATS), cache=True)
-def all_finite(values):
-    """Whether there is neither NaN nor infinity among `values`."""
-    strange = 0
-    for word in values.view(np.uint32):  # integers, so that the loop vectorises
-        strange += (word & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
-    return strange == 0
-
-
-@nb.njit(nb.void(_OCTETS, nb.int64, _FLOATS, _FLOATS, _INDICES, nb.float32[::1]), cache=True)
-def spread_fields(octets, width, table, scales, counts, values):
-    """values[i] = scale of its tensor * table[field i]; fields of 1, 4 or 8 bits."""
-    i, bit, present, mask = 0, 0, 0, (1 << width) - 1
-    for tensor in range(counts.size):
-        if counts[tensor] == 0:
-            continue
-        scale = scales[present]
-        present += 1
-        for _ in range(counts[tensor]):
-            field = octets[bit >> 3] >> (8 - width - (bit & 7)) & mask
-            values[i] = scale * table[field]
-            bit += width
-            i += 1
-
-
-@nb.njit(nb.uint64(nb.uint64), inline="always")
+@nb.njit(uint64(uint64), inline="always")
 def _popcount(word):
-    """Set bits of a 64-bit word, without a branch (H. S. Warren, Hacker's Delight, 5-1)."""
-    word -= (word >> nb.uint64(1)) & nb.uint64(0x5555555555555555)
-    word = (word & nb.uint64(0x3333333333333333)) + ((word >> nb.uint64(2)) & nb.uint64(0x3333333333333333))
-    word = (word + (word >> nb.uint64(4))) & nb.uint64(0x0F0F0F0F0F0F0F0F)
-    return (word * nb.uint64(0x0101010101010101)) >> nb.uint64(56)
+    """Set bits of a 64-bit word (H. S. Warren, Hacker's Delight, 5-1)."""
+    word -= (word >> uint64(1)) & uint64(0x5555555555555555)
+    word = (word & uint64(0x3333333333333333)) + ((word >> uint64(2)) & uint64(0x3333333333333333))
+    word = (word + (word >> uint64(4))) & uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * uint64(0x0101010101010101)) >> uint64(56)
 
 
 @nb.njit(
     [
-        nb.void(_INDICES, nb.uint8[::1], nb.uint8[::1], nb.uint8[::1], nb.uint8, nb.uint8[::1]),
-        nb.void(_INDICES, nb.uint16[::1], nb.uint16[::1], nb.uint64[::1], nb.uint64, nb.uint16[::1]),
+        nb.void(_INDICES, uint8[::1], uint8[::1], uint8[::1], uint8, uint8[::1]),
+        nb.void(_INDICES, uint16[::1], uint16[::1], uint64[::1], uint64, uint16[::1]),
     ],
     cache=True,
 )
@@ -65,101 +40,176 @@ def touches_since(where, now, before, history, below, sigma):
     """sigma[i] = T_k - (C_k + popcount(H_k, bits below)) for k = where[i]."""
     for i in range(where.size):
         k = where[i]
-        sigma[i] = now[k] - before[k] - _popcount(nb.uint64(history[k] & below))
+        sigma[i] = now[k] - before[k] - _popcount(uint64(history[k] & below))
 
 
 @nb.njit(
     [
-        nb.void(_INDICES, _FLOATS, nb.uint8[::1], nb.uint8[::1], nb.uint8),
-        nb.void(_INDICES, _FLOATS, nb.uint16[::1], nb.uint64[::1], nb.uint64),
+        nb.void(_INDICES, _FLOATS, uint8[::1], uint8[::1], uint8),
+        nb.void(_INDICES, _FLOATS, uint16[::1], uint64[::1], uint64),
     ],
     cache=True,
 )
 def touch(where, delta, now, history, bit):
     """T_k += 1 and H_k |= bit for k = where[i], if delta[i] != 0."""
     for i in range(where.size):
-        if delta[i] != 0:
-            k = where[i]
-            now[k] += 1
-            history[k] |= bit
+        k = where[i]
+        changed = delta[i] != 0
+        now[k] += changed
+        history[k] |= bit * changed
 
 
-@nb.njit(nb.void(nb.float32[::1], _INDICES, _FLOATS, nb.float32, _FLOATS), cache=True)
-def descend(theta, where, delta, learning_rate, weight):
-    """theta_k -= learning_rate * weight_k * delta_k for k = where[i]."""
+@nb.njit(nb.void(float32[::1], _INDICES, _FLOATS, float32), cache=True)
+def descend(theta, where, delta, rate):
+    """theta_k -= rate * delta_k for k = where[i]."""
     for i in range(where.size):
-        theta[where[i]] -= learning_rate * weight[i] * delta[i]
+        theta[where[i]] -= rate * delta[i]
 
 
-@nb.njit(nb.int64(_OCTETS, nb.int64[::1]), cache=True)
+@nb.njit(
+    [
+        nb.void(
+            float32[::1], _INDICES, _FLOATS, float32,
+            uint8[::1], uint8[::1], uint8[::1], uint8, uint8[::1], uint8, int64,
+        ),
+        nb.void(
+            float32[::1], _INDICES, _FLOATS, float32,
+            uint16[::1], uint16[::1], uint64[::1], uint64, uint64[::1], uint64, int64,
+        ),
+    ],
+    cache=True,
+)  # fmt: skip
+def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, modulus):
+    """theta_k -= rate / max(1, sigma_k) * delta_k for k = where[i], and touch."""
+    for i in range(where.size):
+        k = where[i]
+        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) % modulus
+        theta[k] -= rate / float32(max(1, sigma)) * delta[i]
+        changed = delta[i] != 0
+        now[k] += changed
+        history[k] |= bit * changed
+
+
+@nb.njit(nb.boolean(_OCTETS, int64[::1]), cache=True)
 def decode_golomb(octets, indices):
-    """Fill `indices` from a stream of shared/sparse.py; its last index + 1, or TOO_SHORT, ... if it is bad.
-
-    Stops adding up at 2^62, so that no stream can overflow an index.
-    """
-    size, count = octets.size, indices.size
-    parameter, at = 0, 0
+    """Fill `indices` from a Golomb stream (shared/sparse.py). False if it does not hold exactly as many."""
+    size, count = uint64(octets.size), uint64(indices.size)
+    parameter, at = uint64(0), uint64(0)
     while True:
-        if at == size or at == 5:
-            return BAD_PARAMETER
-        octet = nb.int64(octets[at])
-        parameter |= (octet & 0x7F) << (7 * at)
-        at += 1
-        if octet < 0x80:
+        if at == size or at == uint64(5):
+            return False
+        octet = uint64(octets[at])
+        parameter |= (octet & uint64(0x7F)) << (uint64(7) * at)
+        at += uint64(1)
+        if octet < uint64(0x80):
             break
-    if parameter < 1 or parameter > 1 << 31:
-        return BAD_PARAMETER
+    if parameter < uint64(1) or parameter > uint64(1 << 31):
+        return False
 
-    width = 0
-    while (1 << width) < parameter:
-        width += 1
-    cutoff = (1 << width) - parameter
-    indices[:] = 0
-    if width > 0:
-        end = at + (count * (width - 1) + 7) // 8
+    width = uint64(0)  # of a prefix, one less than of the longest remainder
+    while (uint64(2) << width) < parameter:
+        width += uint64(1)
+    cutoff = (uint64(2) << width) - parameter
+    if parameter == uint64(1):
+        indices[:] = 0
+    else:
+        end = at + (count * width + uint64(7)) // uint64(8)
         if end > size:
-            return TOO_SHORT
-        longs, held, have = 0, 0, 0
+            return False
+        longs, held, have = uint64(0), uint64(0), uint64(0)
         for i in range(count):
-            while have < width - 1:
-                held = held << 8 | nb.int64(octets[at])
-                at += 1
-                have += 8
-            have -= width - 1
+            while have < width:
+                held = held << uint64(8) | uint64(octets[at])
+                at += uint64(1)
+                have += uint64(8)
+            have -= width
             prefix = held >> have
-            held &= (1 << have) - 1
-            indices[i] = prefix
-            longs += prefix >= cutoff
-        at, bit = end, 8 * end
-        end += (longs + 7) // 8
-        if end > size:
-            return TOO_SHORT
+            held &= (uint64(1) << have) - uint64(1)
+            indices[i] = int64(prefix)
+            longs += uint64(prefix >= cutoff)
+        bit = uint64(8) * end
+        at = end + (longs + uint64(7)) // uint64(8)
+        if at > size:
+            return False
         if longs:
-            # No branch on what the data decide: it would be mispredicted every other time.
             for i in range(count):
-                prefix = indices[i]
-                long = nb.int64(prefix >= cutoff)
-                extra = nb.int64(octets[min(bit >> 3, size - 1)] >> (7 - (bit & 7)) & 1)
-                indices[i] = prefix + long * (prefix + extra - cutoff)
+                prefix = uint64(indices[i])
+                long = uint64(prefix >= cutoff)
+                octet = uint64(octets[min(bit >> uint64(3), size - uint64(1))])
+                extra = octet >> (uint64(7) - (bit & uint64(7))) & uint64(1)
+                indices[i] = int64(prefix + long * (prefix + extra - cutoff))
                 bit += long
-        at = end
 
-    # ones[i] = q_0 + ... + q_i + i is where the i-th one stands in the unary plane.
-    index, found, last = -1, 0, 0
-    for octet_at in range(at, size):
-        octet = octets[octet_at]
-        first = 8 * (octet_at - at)
+    # The i-th one of the unary plane stands at q_0 + ... + q_i + i.
+    index, found, following = int64(-1), uint64(0), int64(0)
+    for place in range(at, size):
+        octet = octets[place]
+        first = int64(8 * (place - at))
+        if found + uint64(_ONES_COUNT[octet]) > count:
+            return False
         for j in range(_ONES_COUNT[octet]):
-            if found == count:
-                return TRAILING
             one = first + _ONES_AT[octet, j]
-            quotient = one - last
-            last = one + 1
-            index = min(index + quotient * parameter + indices[found] + 1, 1 << 62)
+            index += (one - following) * int64(parameter) + indices[found] + 1
+            following = one + 1
+            if index < 0:  # a stream may add up beyond 2^63
+                return False
             indices[found] = index
-            found += 1
-    if found < count:
-        return TOO_SHORT
-    if (last + 7) // 8 != size - at:
-        return TRAILING
-    return index + 1
+            found += uint64(1)
+    return found == count and uint64((following + 7) // 8) == size - at
+
+
+@nb.njit(nb.boolean(_OCTETS, _OCTETS, int64, _INDICES, int64[::1], float32[::1]), cache=True)
+def decode_update(index_octets, value_octets, mode, bounds, where, delta):
+    """Fill `where` and `delta` from a Golomb stream and int8 (mode 2), codebook4 (3) or sign (4) values.
+
+    False if anything is wrong with them: an index out of range, another length, NaN or infinity.
+    """
+    if not decode_golomb(index_octets, where):
+        return False
+    count, tensors = where.size, bounds.size - 1
+    if count > 0 and where[count - 1] >= bounds[tensors]:
+        return False
+
+    # How many values each tensor has, and how many tensors have one.
+    counts, present, i = np.zeros(tensors, np.int64), 0, 0
+    for tensor in range(tensors):
+        first = i
+        while i < count and where[i] < bounds[tensor + 1]:
+            i += 1
+        counts[tensor] = i - first
+        present += i > first
+
+    width = 8 if mode == 2 else 4 if mode == 3 else 1
+    numbers = present + (8 if mode == 3 else 0)  # bfloat16: scales, then levels
+    if value_octets.size != 2 * numbers + (count * width + 7) // 8:
+        return False
+    words = np.empty(numbers, np.uint32)
+    for n in range(numbers):
+        words[n] = uint32(value_octets[2 * n]) << uint32(16) | uint32(value_octets[2 * n + 1]) << uint32(24)
+    scales = words.view(np.float32)
+
+    table = np.empty(1 << width, np.float32)
+    for field in range(1 << width):
+        if mode == 2:
+            table[field] = field - 256 * (field > 127)
+        elif mode == 3:
+            level = scales[present + (field & 7)]
+            table[field] = level if field < 8 else -level
+        else:
+            table[field] = 1 - 2 * field
+
+    i, bit, at, mask = 0, 16 * numbers, 0, (1 << width) - 1
+    for tensor in range(tensors):
+        if counts[tensor] == 0:
+            continue
+        scale = scales[at]
+        at += 1
+        for _ in range(counts[tensor]):
+            delta[i] = scale * table[value_octets[bit >> 3] >> (8 - width - (bit & 7)) & mask]
+            bit += width
+            i += 1
+
+    strange = 0
+    for word in delta.view(np.uint32):  # integers, so that the loop vectorises
+        strange += (word & uint32(0x7F800000)) == uint32(0x7F800000)
+    return strange == 0

@@ -35,7 +35,6 @@ class Parameters:
         """Count by `regime` from here on. `recent` are the steps of the latest regime.window versions."""
         self.regime = regime
         self._rule = RULES[regime.rule]
-        self._learning_rate = np.float32(regime.learning_rate)
         self._staleness: Staleness | None = None
         if self._rule.per_parameter:
             start = max(0, self.version - regime.window)
@@ -52,10 +51,11 @@ class Parameters:
         """Coordinate, weigh, descend. Returns what each version that it made has touched."""
         made = []
         for ready in self._coordinator.offer(step):
-            weight = self._rule.weight(ready, self.version, self._staleness)
-            descend(self.theta, ready, self._learning_rate, weight)
-            if self._staleness is not None:
-                self._staleness.touch(ready.where, ready.delta)
+            rate = np.float32(self.regime.learning_rate * self._rule.weight(ready, self.version))
+            if self._staleness is None:
+                descend(self.theta, ready.where, ready.delta, rate)
+            else:
+                self._staleness.descend(self.theta, ready.where, ready.delta, ready.base, rate)
             self.version += 1
             made.append(ready.where)
         return made

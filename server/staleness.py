@@ -27,7 +27,7 @@ Memory, bytes a parameter: (ceil(window / B) + 1) (B + c) / 8 + c / 8.
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.kernels import touch, touches_since
+from edgeflock.server.kernels import adacomp, touch, touches_since
 
 Where = NDArray[np.int64] | slice
 """Strictly increasing indices of an update, or slice(None) for a dense one."""
@@ -47,6 +47,7 @@ class Staleness:
         count, bits = (np.uint8, np.uint8) if window <= 256 else (np.uint16, np.uint64)
         self._count: type[np.unsignedinteger] = count
         self._bits: type[np.unsignedinteger] = bits
+        self._modulus = 1 << 8 * np.dtype(count).itemsize
         self._block = 8 * np.dtype(bits).itemsize
         # One block more than the window spans, so that the oldest admitted version is still whole.
         self._blocks = -(-window // self._block) + 1
@@ -72,8 +73,7 @@ class Staleness:
 
         Raises ValueError unless oldest <= base <= version; admission refuses such an update before.
         """
-        if not self.oldest <= base <= self.version:
-            raise ValueError(f"base {base} is outside {self.oldest}..{self.version}")
+        self._check(base)
         slot, bit = self._place(base)
         below = self._bits((1 << bit) - 1)
         if isinstance(where, slice):
@@ -83,6 +83,31 @@ class Staleness:
         sigma = np.empty(where.size, self._count)
         touches_since(where, self._now, self._before[slot], self._touches[slot], below, sigma)
         return sigma
+
+    def descend(
+        self,
+        theta: NDArray[np.float32],
+        where: Where,
+        delta: NDArray[np.float32],
+        base: int,
+        rate: np.float32,
+    ) -> None:
+        """theta_k <- theta_k - rate / max(1, sigma_k) delta_k, equations (4) and (5), in place; then `touch`.
+
+        One pass over the entries. Raises ValueError as `sigma` does.
+        """
+        if isinstance(where, slice):
+            theta -= rate / np.maximum(self.sigma(where, base), 1).astype(np.float32) * delta
+            self.touch(where, delta)
+            return
+        self._check(base)
+        then, bit_then = self._place(base)
+        slot, bit = self._place(self.version)
+        adacomp(
+            theta, where, delta, rate, self._now, self._before[then], self._touches[then],
+            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._modulus,
+        )  # fmt: skip
+        self._advance()
 
     def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
         """Record that this version's update changes the parameters at `where` by `delta`; go to the next.
@@ -97,8 +122,16 @@ class Staleness:
             history |= changed * mark
         else:
             touch(where, delta, self._now, history, mark)
+        self._advance()
+
+    def _check(self, base: int) -> None:
+        if not self.oldest <= base <= self.version:
+            raise ValueError(f"base {base} is outside {self.oldest}..{self.version}")
+
+    def _advance(self) -> None:
+        """Go to the next version; where a block ends, open the next with the counts so far."""
         self.version += 1
-        if bit == self._block - 1:
+        if self.version % self._block == 0:
             following, _ = self._place(self.version)
             self._before[following] = self._now
             self._touches[following] = 0

@@ -16,8 +16,6 @@ with a handful of array operations:
 Each plane starts on a byte and is zero-padded to a byte. M = 1 has neither prefix nor extra.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,9 +34,6 @@ DENSE, RAW, GOLOMB = 0, 1, 2
 """Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps."""
 
 MODES = {"raw": RAW, "golomb": GOLOMB}
-
-GolombDecoder = Callable[[bytes, int], Indices]
-"""(stream, count) -> indices, as `decode_golomb`."""
 
 _LARGEST_PARAMETER = 1 << 31
 
@@ -66,19 +61,19 @@ def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
     )
 
 
-def decode(octets: bytes, count: int, size: int, mode: int, golomb: "GolombDecoder | None" = None) -> Indices:
+def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
     """int64 [count], strictly increasing, 0 <= index < size.
 
     Allocates at most about 80 bytes per announced index, and only after the announced count has been
-    held against the length of the stream. `golomb` may replace the loop over a Golomb stream by a faster
-    one. Raises WrongDtype, IndexMalformed, IndexOutOfRange, IndexRepeated or IndexUnsorted.
+    held against the length of the stream. Raises WrongDtype, IndexMalformed, IndexOutOfRange,
+    IndexRepeated or IndexUnsorted.
     """
     if mode == RAW:
         indices = _decode_raw(octets, count)
     elif mode == GOLOMB:
         if count > 8 * len(octets):
             raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
-        indices = (golomb or decode_golomb)(octets, count)
+        indices = _decode_golomb(octets, count)
     else:
         raise WrongDtype(f"index mode {mode} is unknown; known are 0 (dense), 1 (raw), 2 (golomb)")
     if count and indices[-1] >= size:
@@ -99,7 +94,7 @@ def _decode_raw(octets: bytes, count: int) -> Indices:
     return indices
 
 
-def decode_golomb(octets: bytes, count: int) -> Indices:
+def _decode_golomb(octets: bytes, count: int) -> Indices:
     """The `count` indices of a Golomb stream, up to 2^62. Raises IndexMalformed."""
     parameter, at = _read_leb128(octets)
     width, cutoff = _remainder(parameter)

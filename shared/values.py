@@ -32,17 +32,13 @@ _SIGNS = np.array([1, -1], np.float32)
 _INT8 = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 
-Spread = Callable[[bytes, int, Values, Values, Counts], Values]
-"""(octets, width, table, scales, counts) -> values, as `spread_fields`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Coding:
     """One way to write values. `size(k, t)` is the bytes that k values in t non-empty tensors take."""
 
     mode: int
     encode: Callable[[Values, Counts], bytes]
-    decode: Callable[[bytes, Counts, Spread], Values]
+    decode: Callable[[bytes, Counts], Values]
     size: Callable[[int, int], int]
 
 
@@ -51,11 +47,10 @@ def encode(values: Values, counts: Counts, coding: str) -> bytes:
     return CODINGS[coding].encode(values, counts)
 
 
-def decode(octets: bytes, counts: Counts, mode: int, spread: Spread | None = None) -> Values:
+def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     """float32 [counts.sum()].
 
-    `spread` may replace the loop over bit fields by a faster one. The values may hold NaN or infinity if
-    the bytes do: admission looks for them.
+    May hold NaN or infinity if the bytes do: admission looks for them.
     Raises WrongDtype if the mode is unknown or the bytes are not as many as it takes.
     """
     coding = _BY_MODE.get(mode)
@@ -67,7 +62,7 @@ def decode(octets: bytes, counts: Counts, mode: int, spread: Spread | None = Non
     if len(octets) != expected:
         name = next(name for name, c in CODINGS.items() if c is coding)
         raise WrongDtype(f"{count} values as {name} take {expected} bytes, not {len(octets)}")
-    return coding.decode(octets, counts, spread or spread_fields)
+    return coding.decode(octets, counts)
 
 
 def _encode_f32(values: Values, counts: Counts) -> bytes:
@@ -99,32 +94,32 @@ def _encode_sign(values: Values, counts: Counts) -> bytes:
     return scales + np.packbits(values < 0).tobytes()
 
 
-def _decode_f32(octets: bytes, counts: Counts, spread: Spread) -> Values:
+def _decode_f32(octets: bytes, counts: Counts) -> Values:
     return np.frombuffer(octets, "<f4").astype(np.float32)
 
 
-def _decode_f16(octets: bytes, counts: Counts, spread: Spread) -> Values:
+def _decode_f16(octets: bytes, counts: Counts) -> Values:
     return np.frombuffer(octets, "<f2").astype(np.float32)
 
 
-def _decode_int8(octets: bytes, counts: Counts, spread: Spread) -> Values:
+def _decode_int8(octets: bytes, counts: Counts) -> Values:
     end = 2 * int(np.count_nonzero(counts))
-    return spread(octets[end:], 8, _INT8, _from_bfloat16(octets[:end]), counts)
+    return _spread_fields(octets[end:], 8, _INT8, _from_bfloat16(octets[:end]), counts)
 
 
-def _decode_codebook4(octets: bytes, counts: Counts, spread: Spread) -> Values:
+def _decode_codebook4(octets: bytes, counts: Counts) -> Values:
     end = 2 * (int(np.count_nonzero(counts)) + _LEVELS)
     numbers = _from_bfloat16(octets[:end])
     levels = numbers[-_LEVELS:]
-    return spread(octets[end:], 4, np.concatenate((levels, -levels)), numbers[:-_LEVELS], counts)
+    return _spread_fields(octets[end:], 4, np.concatenate((levels, -levels)), numbers[:-_LEVELS], counts)
 
 
-def _decode_sign(octets: bytes, counts: Counts, spread: Spread) -> Values:
+def _decode_sign(octets: bytes, counts: Counts) -> Values:
     end = 2 * int(np.count_nonzero(counts))
-    return spread(octets[end:], 1, _SIGNS, _from_bfloat16(octets[:end]), counts)
+    return _spread_fields(octets[end:], 1, _SIGNS, _from_bfloat16(octets[:end]), counts)
 
 
-def spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
+def _spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
     """scale * table[field] for fields of `width` bits; scales has one entry per non-empty tensor."""
     scale = np.repeat(scales, counts[counts > 0])
     scale *= table[bits.unpack(octets, scale.size, width)]
