@@ -5,8 +5,8 @@ push through the client's own transport. After each kill a copy of the journal i
 so far, and the parameters of the next server against those of a replica that applied the journaled updates
 without any interruption; in the end also against a replay from version 0.
 
-A killed process leaves what it wrote to the kernel, so this measures what a crash of the server may cost. That
-a crash of the machine costs no more is SQLite's promise (WAL, synchronous = FULL).
+What a killed process wrote stays with the kernel, so this measures what a crash of the server costs. That a
+crash of the machine costs no more is SQLite's promise (WAL, synchronous = FULL).
 """
 
 import argparse
@@ -288,9 +288,9 @@ class Audit:
         # Staleness is right if updates of every base weigh the same from here on.
         random, version = np.random.default_rng(1), self.replica.version
         for base in range(max(0, version - REGIME.window // 2), version):
-            delta = random.standard_normal(LAYOUT.size).astype(np.float32)
+            step = _step(replace(load.random_update(LAYOUT, 1, "f32", random), base=base), version)
             for parameters in (self.replica, *both):
-                parameters.apply(Step(base, slice(None), delta))
+                parameters.apply(step)
         for parameters in both:
             self.same(parameters.version, _digest(parameters.theta))
 
@@ -299,7 +299,11 @@ class Audit:
             for version, frame in journal.updates(self.replica.version):
                 update = wire.decode(frame)
                 assert isinstance(update, Update), "the journal holds updates only"
-                self.replica.apply(admit(update, LAYOUT, oldest=0, version=version, expansion_bytes=1 << 28))
+                self.replica.apply(_step(update, version))
+
+
+def _step(update: Update, version: int) -> Step:
+    return admit(update, LAYOUT, oldest=0, version=version, expansion_bytes=1 << 28)
 
 
 def _await_write(log: Path, seconds: float = 0.05) -> None:

@@ -95,7 +95,13 @@ def _check_frame(config: Config, size: int) -> None:
 def _kept_token(directory: Path) -> str:
     """The secret in the run's directory, made up on first use and readable by its owner only."""
     path = directory / "token"
-    if not path.exists():
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(24) + "\n")
-    return path.read_text().strip()
+    kept = path.read_text().strip() if path.exists() else ""
+    if not kept:
+        # Whole or not at all: an empty secret would let everybody in.
+        kept, fresh = secrets.token_urlsafe(24), directory / f"token.{os.getpid()}"
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(kept + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    return kept

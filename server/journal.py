@@ -89,7 +89,9 @@ class Journal:
 
     def begin_run(self, run: str, model: str, layout: Layout, theta: NDArray[np.float32], now: float) -> None:
         """Set up an empty journal with theta as version 0."""
-        self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
+        # One transaction: a journal is whole or was never begun.
+        self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {SCHEMA};")
+        self._begun = True
         self._write("INSERT INTO meta VALUES (?, ?, ?, ?)", run, model, msgpack.packb(layout.shapes()), now)
         self.add_snapshot(0, theta)
         self.commit()
@@ -165,16 +167,21 @@ class Journal:
     # Reading
 
     def receipt(self, device: int, sequence: int) -> int | None:
-        """The version that this update made, or None if it is not in the journal."""
+        """The version that this update made, or None if it is not in the journal. Reads all of it.
+
+        There is no index: it would scatter every commit over a page per device, for a question that only a
+        device asks which resends an update older than its last.
+        """
         row = self._db.execute(
             "SELECT version FROM updates WHERE device = ? AND sequence = ?", (device, sequence)
         ).fetchone()
         return int(row[0]) if row else None
 
-    def last_sequences(self) -> dict[int, int]:
-        """device -> its highest journaled sequence number."""
-        rows = self._db.execute("SELECT device, max(sequence) FROM updates GROUP BY device")
-        return dict(rows.fetchall())
+    def last_receipts(self) -> dict[int, tuple[int, int]]:
+        """device -> (its highest journaled sequence number, the version that update made)."""
+        # SQLite takes the bare column from the row of the maximum.
+        rows = self._db.execute("SELECT device, max(sequence), version FROM updates GROUP BY device")
+        return {device: (sequence, version) for device, sequence, version in rows}
 
     def snapshot(self, *, first: bool = False) -> tuple[int, NDArray[np.float32]]:
         """(version, theta) of the newest snapshot, or of version 0."""
@@ -203,7 +210,8 @@ class Journal:
     def accounts(self) -> list[Account]:
         """What is known of every device."""
         rows = self._db.execute(
-            "SELECT id, name, (SELECT count(*) FROM updates WHERE device = id), ingress, egress FROM devices"
+            "SELECT id, name, coalesce(updates, 0), ingress, egress FROM devices LEFT JOIN "
+            "(SELECT device, count(*) AS updates FROM updates GROUP BY device) ON device = id"
         )
         return [Account(*row) for row in rows]
 

@@ -7,6 +7,7 @@ updates share a flush. The event loop never waits for the disk nor for a large u
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from edgeflock.server.engine import Answer, Engine, Push
@@ -18,11 +19,9 @@ T = TypeVar("T")
 _GROUP = 256
 """The largest group: bounds how long the first of it waits for the last."""
 
-_GATHER = 0.001
-"""Seconds that a group waits for more, if several devices push: a flush costs the same for one or many."""
-
-_SHORT = 100_000
-"""Entries that are decoded and applied in about a millisecond."""
+_GATHER = 0.002
+"""Seconds that a group waits at most to grow as large as the one before: a flush costs the same for one
+update or many."""
 
 
 class Writer:
@@ -33,6 +32,8 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
         self._waiting: list[tuple[Push, asyncio.Future[Receipt]]] = []
+        self._expected = 1
+        self._enough = asyncio.Event()
         self._committing: asyncio.Task[None] | None = None
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Gets the exception, if the journal or the engine fails: the server cannot go on."""
@@ -43,6 +44,8 @@ class Writer:
             raise Unavailable("the server cannot write its journal and is stopping")
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append((push, answer))
+        if len(self._waiting) >= self._expected:
+            self._enough.set()
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_groups())
         return await answer
@@ -65,11 +68,8 @@ class Writer:
         self._thread.shutdown()
 
     async def _commit_groups(self) -> None:
-        gathered = 0
         while self._waiting:
-            if gathered > 1:
-                await asyncio.sleep(_GATHER)
-            gathered = len(self._waiting)
+            await self._gather()
             group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
             pushes = [push for push, _ in group]
             try:
@@ -86,13 +86,22 @@ class Writer:
                     answer.set_result(outcome)
         self._committing = None
 
+    async def _gather(self) -> None:
+        """Wait a little while fewer updates wait than last time."""
+        if len(self._waiting) < self._expected:
+            self._enough.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GATHER):
+                    await self._enough.wait()
+        self._expected = min(len(self._waiting), _GROUP)
+
     async def _commit(self, pushes: list[Push]) -> list[Answer]:
-        """engine.commit, its first half on the event loop's thread if it is short.
+        """engine.commit, its first half on the event loop's thread if it is quick.
 
         For small updates the hand-over between threads costs more than the work.
         """
         async with self._engine_at_rest:
-            if sum(push.update.count for push in pushes) > _SHORT:
+            if not self._engine.is_quick(pushes):
                 return await self._in_thread(lambda: self._engine.commit(pushes))
             outcomes = self._engine.stage(pushes)
             return await self._in_thread(lambda: self._engine.publish(pushes, outcomes))
