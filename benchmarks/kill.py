@@ -15,48 +15,32 @@ import hashlib
 import json
 import logging
 import multiprocessing
-import shutil
 import socket
-import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks import load
+from benchmarks.audit import LAYOUT, REGIME, Audit, copy_journal, digest_of, initial_theta
 from edgeflock.client.transport import Link
-from edgeflock.server.admission import Step, admit
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Parameters, Regime
-from edgeflock.server.recovery import recover, replay
-from edgeflock.shared import sparse, values, wire
+from edgeflock.server.recovery import recover
+from edgeflock.shared import sparse, values
 from edgeflock.shared.config import parse
 from edgeflock.shared.errors import BaseExpired
-from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import PROTOCOL, Hello, Update
 
-LAYOUT = Layout.of(
-    [
-        ("hidden.weight", (64, 288)),
-        ("hidden.bias", (64,)),
-        ("output.weight", (10, 64)),
-        ("output.bias", (10,)),
-    ]
-)
-REGIME = Regime("adacomp", 1e-3, window=256)
 SNAPSHOT_EVERY = 200
 """Small, so that kills hit snapshots too."""
 
@@ -117,14 +101,6 @@ class Report:
         return self.bit_identical and not (self.lost or self.doubled or self.unacknowledged or self.gaps)
 
 
-def initial_theta() -> NDArray[np.float32]:
-    return np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32) * np.float32(0.05)
-
-
-def _digest(theta: NDArray[np.float32]) -> str:
-    return hashlib.sha256(theta.tobytes()).hexdigest()
-
-
 def _serve(pipe: Connection, directory: str, port: int) -> None:
     """The server process. Sends None before it opens the journal and an Opened once it listens."""
 
@@ -139,7 +115,7 @@ def _serve(pipe: Connection, directory: str, port: int) -> None:
         engine = Engine(journal, LAYOUT, parameters, Bounds(snapshot_every=SNAPSHOT_EVERY))
         hosted = HostedRun("kill", "", engine, None, journal.evaluations(), journal.accounts())
         elapsed = time.perf_counter() - began
-        opened = Opened(engine.version, _digest(parameters.theta), elapsed * 1e3)
+        opened = Opened(engine.version, digest_of(parameters.theta), elapsed * 1e3)
         async with listening(create_app(config, hosted), "127.0.0.1", port):
             pipe.send(opened)
             await asyncio.Event().wait()
@@ -248,64 +224,6 @@ def _with_raw_indices(update: Update) -> Update:
     return replace(update, index_mode=sparse.RAW, indices=sparse.encode(where, LAYOUT.size, sparse.RAW))
 
 
-class Audit:
-    """Holds journals against receipts, and servers against a replica that was never interrupted."""
-
-    def __init__(self) -> None:
-        self.replica = Parameters(0, initial_theta())
-        self.replica.adopt(REGIME, [])
-        self.lost: set[tuple[str, int]] = set()
-        self.doubled: set[tuple[str, int]] = set()
-        self.unacknowledged = self.gaps = 0
-        self.bit_identical = True
-
-    def journal(self, path: Path, receipts: Mapping[tuple[str, int], int]) -> int:
-        """Check the journal of an ended server; the newest version in it."""
-        with closing(sqlite3.connect(path)) as db:
-            rows = db.execute(
-                "SELECT name, sequence, version FROM updates JOIN devices ON device = devices.id"
-            ).fetchall()
-        versions = {(name, sequence): version for name, sequence, version in rows}
-        times = Counter((name, sequence) for name, sequence, _ in rows)
-        self.lost |= {key for key, version in receipts.items() if versions.get(key) != version}
-        self.doubled |= {key for key, count in times.items() if count > 1}
-        self.unacknowledged = len(versions.keys() - receipts.keys())
-        newest = max(versions.values(), default=0)
-        self.gaps = max(self.gaps, newest - len({version for _, _, version in rows}))
-        self._follow(path)
-        return newest
-
-    def same(self, version: int, digest: str) -> None:
-        """Check somebody's parameters against the replica's."""
-        self.bit_identical &= (version, digest) == (self.replica.version, _digest(self.replica.theta))
-
-    def restarts(self, path: Path) -> None:
-        """Check what recover() and replay() make of the journal, in theta and in all that comes after."""
-        with closing(Journal(path)) as journal:
-            both = recover(journal, LAYOUT, REGIME), replay(journal, LAYOUT)
-        for parameters in both:
-            self.same(parameters.version, _digest(parameters.theta))
-        # Staleness is right if updates of every base weigh the same from here on.
-        random, version = np.random.default_rng(1), self.replica.version
-        for base in range(max(0, version - REGIME.window // 2), version):
-            step = _step(replace(load.random_update(LAYOUT, 1, "f32", random), base=base), version)
-            for parameters in (self.replica, *both):
-                parameters.apply(step)
-        for parameters in both:
-            self.same(parameters.version, _digest(parameters.theta))
-
-    def _follow(self, path: Path) -> None:
-        with closing(Journal(path)) as journal:
-            for version, frame in journal.updates(self.replica.version):
-                update = wire.decode(frame)
-                assert isinstance(update, Update), "the journal holds updates only"
-                self.replica.apply(_step(update, version))
-
-
-def _step(update: Update, version: int) -> Step:
-    return admit(update, LAYOUT, oldest=0, version=version, expansion_bytes=1 << 28)
-
-
 def _await_write(log: Path, seconds: float = 0.05) -> None:
     """Return as soon as SQLite has written to its log, or after a while.
 
@@ -316,15 +234,6 @@ def _await_write(log: Path, seconds: float = 0.05) -> None:
         now = log.stat()
         if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
             return
-
-
-def _copy(directory: Path, to: Path) -> Path:
-    """A copy of an ended server's journal: opening it would spare the next server its own recovery."""
-    for name in ("journal.sqlite", "journal.sqlite-wal"):
-        (to / name).unlink(missing_ok=True)
-        if (directory / name).exists():
-            shutil.copyfile(directory / name, to / name)
-    return to / "journal.sqlite"
 
 
 def _free_port(random: Random) -> int:
@@ -379,7 +288,7 @@ async def run(directory: Path, kills: int, seed: int, devices: int) -> Report:
                     _await_write(directory / "journal.sqlite-wal")
                 server.kill()
                 fleet.kills += 1
-                copy, receipts = _copy(directory, scratch), dict(fleet.receipts)
+                copy, receipts = copy_journal(directory, scratch), dict(fleet.receipts)
                 server.start()
                 journaled.append(await asyncio.to_thread(audit.journal, copy, receipts))
             await opened()
