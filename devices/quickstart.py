@@ -162,9 +162,8 @@ async def _watch(
 
 @contextmanager
 def _progress(narration: Console, total: int) -> Iterator[Any]:
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
+    columns = (  # 80 characters at most
+        BarColumn(10),
         MofNCompleteColumn(),
         TextColumn("accuracy {task.fields[accuracy]}"),
         TextColumn("{task.fields[speed]} updates/s"),

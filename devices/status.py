@@ -56,7 +56,7 @@ def _print(console: Console, status: dict[str, Any]) -> None:
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
-        console.print(f"Loss {evaluation['loss']:.4f}{shown} at version {evaluation['version']:,}")
+        console.print(f"Loss {_number(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
     console.print(
         f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
         + (f", {status['reduction']}x less than dense float32" if status["reduction"] else "")
@@ -71,12 +71,16 @@ def _print(console: Console, status: dict[str, Any]) -> None:
             f"{device['updates']:,}",
             f"{device['refused']:,}",
             str(device["staleness"]),
-            f"{device['loss']:.3f}",
+            _number(device["loss"], 3),
             size(device["ingress"]),
             size(device["egress"]),
             f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
         )
     console.print(table)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "not finite" if value is None else f"{value:.{digits}f}"
 
 
 def size(octets: float) -> str:

@@ -1,6 +1,7 @@
 """Operators' HTTP: what the run does, and its model."""
 
 import hashlib
+import math
 import time
 from dataclasses import asdict
 from io import BytesIO
@@ -111,7 +112,7 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "refused": device.refused,
         "samples": device.samples,
         "staleness": device.staleness,
-        "loss": device.loss,
+        "loss": device.loss if math.isfinite(device.loss) else None,
         "ingress": ingress,
         "egress": egress,
         "last_seen": device.last_seen or None,

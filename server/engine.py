@@ -148,7 +148,7 @@ class Engine:
         """A resent update gets the receipt that it got, or would have got, the first time."""
         sequence = push.update.sequence
         last, version = self._last.get(push.device, (0, 0))
-        if sequence == last:
+        if sequence == last > 0:
             return Receipt(sequence, version, None)
         earlier = self._journal.receipt(push.device, sequence)
         if earlier is None:

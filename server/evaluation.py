@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -80,4 +81,5 @@ class Evaluator:
             return None
         ingress, egress = self._total.ingress, self._total.egress
         loss, accuracy = await asyncio.get_running_loop().run_in_executor(thread, self._evaluate, theta)
-        return Evaluation(version, time.time(), loss, accuracy, ingress, egress)
+        known = loss if math.isfinite(loss) else None
+        return Evaluation(version, time.time(), known, accuracy, ingress, egress)

@@ -34,14 +34,14 @@ CREATE TABLE devices (
 );
 CREATE TABLE updates (
     version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
-    time REAL NOT NULL, loss REAL NOT NULL, samples INTEGER NOT NULL, frame BLOB
+    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
 );
 CREATE TABLE regimes (
     version INTEGER PRIMARY KEY, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL
 );
 CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL);
 CREATE TABLE evaluations (
-    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL NOT NULL, accuracy REAL,
+    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
     ingress INTEGER NOT NULL, egress INTEGER NOT NULL
 );
 """
@@ -53,7 +53,8 @@ class Evaluation:
 
     version: int
     time: float
-    loss: float
+    loss: float | None
+    """None if it is not a finite number: the model has diverged."""
     accuracy: float | None
     ingress: int
     egress: int
@@ -83,7 +84,7 @@ class Journal:
         if schema not in (0, SCHEMA):
             raise ConfigError(f"{path} has journal schema {schema}; this version reads {SCHEMA}")
         self._begun = False
-        self._updates: list[tuple[object, ...]] = []
+        self._updates: list[tuple[int, int, int, float, float, int, bytes]] = []
 
     # The run
 
@@ -172,6 +173,9 @@ class Journal:
         There is no index: it would scatter every commit over a page per device, for a question that only a
         device asks which resends an update older than its last.
         """
+        for version, *of, _, _, _, _ in self._updates:
+            if of == [device, sequence]:
+                return version
         row = self._db.execute(
             "SELECT version FROM updates WHERE device = ? AND sequence = ?", (device, sequence)
         ).fetchone()
@@ -201,6 +205,11 @@ class Journal:
             if frame is None:
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
             yield version, frame
+
+    def first_kept(self) -> int | None:
+        """The oldest version whose update record is still there."""
+        row = self._db.execute("SELECT min(version) FROM updates WHERE frame IS NOT NULL").fetchone()
+        return int(row[0]) if row[0] is not None else None
 
     def regimes(self) -> list[tuple[int, Regime]]:
         """[(from version, regime), ...] in order."""

@@ -31,13 +31,16 @@ class Parameters:
         self.theta = theta
         self._coordinator: Coordinator = Async()
 
-    def adopt(self, regime: Regime, recent: Iterable[Step]) -> None:
-        """Count by `regime` from here on. `recent` are the steps of the latest regime.window versions."""
+    def adopt(self, regime: Regime, start: int, recent: Iterable[Step]) -> None:
+        """Count by `regime` from here on. `recent` are the steps that made the versions after `start`.
+
+        Updates based on versions before `start` are no longer admitted.
+        """
+        self._start = start
         self.regime = regime
         self._rule = RULES[regime.rule]
         self._staleness: Staleness | None = None
         if self._rule.per_parameter:
-            start = max(0, self.version - regime.window)
             self._staleness = Staleness(self.theta.size, regime.window, start)
             for step in recent:
                 self._staleness.touch(step.where, step.delta)
@@ -45,7 +48,7 @@ class Parameters:
     @property
     def oldest(self) -> int:
         """The oldest version that an update may be based on."""
-        return max(0, self.version - self.regime.window + 1)
+        return max(self._start, self.version - self.regime.window + 1)
 
     def apply(self, step: Step) -> list[Where]:
         """Coordinate, weigh, descend. Returns what each version that it made has touched."""

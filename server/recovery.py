@@ -43,8 +43,10 @@ def replay(journal: Journal, layout: Layout) -> Parameters:
 
 
 def _adopt(parameters: Parameters, regime: Regime, journal: Journal, layout: Layout) -> None:
-    start = max(0, parameters.version - regime.window)
-    parameters.adopt(regime, _steps(journal, layout, start, parameters.version))
+    """Learn who touched what over the window from what the journal still holds of it."""
+    version, first = parameters.version, journal.first_kept()
+    start = max(0, version - regime.window, version if first is None else min(version, first - 1))
+    parameters.adopt(regime, start, _steps(journal, layout, start, version))
 
 
 def _steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:

@@ -10,6 +10,7 @@ uint8 images are scaled to 0..1; images without a channel axis get one.
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ def load(uri: str, split: str) -> Dataset:
 def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
     """The indices of share i of n: the same random deal on every machine."""
     number, _, of = part.partition("/")
-    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of) <= count):
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of) <= count):
         raise ConfigError(f"data {uri!r}: part={part} must be I/N with 1 <= I <= N <= {count}, e.g. 3/8")
     if of == "1":
         return np.arange(count)
@@ -76,12 +77,17 @@ def _read_digits(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np
 def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     if not Path(path).is_file():
         raise ConfigError(f"data 'npz:{path}': there is no such file")
-    with np.load(path) as archive:
-        for name in (f"x_{split}", f"y_{split}"):
-            if name not in archive:
-                found = ", ".join(archive.files)
-                raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {found}")
-        x, y = archive[f"x_{split}"], archive[f"y_{split}"]
+    names = (f"x_{split}", f"y_{split}")
+    try:
+        with open(path, "rb") as file, np.load(file) as archive:
+            found = {name: archive[name] for name in names if name in archive}
+            held = ", ".join(archive.files)
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
+        raise ConfigError(f"data 'npz:{path}': is no readable np.savez archive: {error}") from error
+    for name in names:
+        if name not in found:
+            raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {held}")
+    x, y = (found[name] for name in names)
     if len(x) != len(y) or len(y) == 0:
         raise ConfigError(f"data 'npz:{path}': x_{split} has {len(x)} samples, y_{split} {len(y)}")
     return x, y

@@ -68,14 +68,19 @@ Check = Callable[[object, str], Any]
 
 def _integer(value: object, name: str) -> object:
     if type(value) is not int or not 0 <= value <= _LARGEST_INTEGER:
-        raise Malformed(f"{name} must be an integer of 0 to 2^63 - 1, not {value!r:.40}")
+        raise Malformed(f"{name} must be an integer of 0 to 2^63 - 1, not {_shown(value)}")
     return value
 
 
 def _number(value: object, name: str) -> object:
     if type(value) is not float and type(value) is not int:
-        raise Malformed(f"{name} must be a number, not {value!r:.40}")
+        raise Malformed(f"{name} must be a number, not {_shown(value)}")
     return float(value)
+
+
+def _shown(value: object) -> str:
+    """A scalar itself, of a container only its type: it may be nested too deep to be printed."""
+    return f"{value!r:.40}" if isinstance(value, int | float | str) else type(value).__name__
 
 
 def _exactly(expected: type) -> Check:
@@ -96,10 +101,10 @@ def _facts(value: object, name: str) -> object:
 
 
 def _model(value: object, name: str) -> object:
-    record = _record(value)
-    if not isinstance(record, Model):
+    # Only a Model is looked into, so that nothing nests deeper than that.
+    if type(value) is not list or value[:1] != [TAGS[Model]]:
         raise Malformed(f"{name} must be a Model or nil")
-    return record
+    return _record(value)
 
 
 def _check_for(hint: object) -> Check:
