@@ -29,7 +29,7 @@ class Replica:
                 raise WrongDtype(f"a whole model has {self._layout.size} values, not {model.count}")
             self.theta = values.decode(model.values, self._layout.counts(None), model.value_mode)
         else:
-            if model.base != self.version:
+            if model.base is None or model.base != self.version:
                 raise BaseExpired(f"the difference builds on {model.base}, held is {self.version}")
             changed = sparse.decode(model.indices, model.count, self._layout.size, model.index_mode)
             self.theta[changed] = values.decode(model.values, self._layout.counts(changed), model.value_mode)

@@ -35,10 +35,11 @@ def replay(journal: Journal, layout: Layout) -> Parameters:
     """The parameters computed from version 0 and every journaled update, later snapshots unread."""
     parameters = Parameters(*journal.snapshot(first=True))
     regimes = dict(journal.regimes())
+    _adopt(parameters, regimes[0], journal, layout)
     for step in _steps(journal, layout, 0):
+        parameters.apply(step)
         if parameters.version in regimes:
             _adopt(parameters, regimes[parameters.version], journal, layout)
-        parameters.apply(step)
     return parameters
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edgeflock.server.journal import Account
 from edgeflock.server.traffic import Meter
 from edgeflock.shared.errors import TooManyDevices
-from edgeflock.shared.messages import Facts
+from edgeflock.shared.messages import Facts, Receipt, Update
 
 if TYPE_CHECKING:
     from edgeflock.server.session import Session
@@ -22,6 +22,8 @@ class Device:
     name: str
     facts: Facts = field(default_factory=dict)
     session: "Session | None" = None
+    sequence: int = 0
+    """The last update that is counted here; a resent one is not counted again."""
     updates: int = 0
     refused: int = 0
     staleness: int = 0
@@ -36,6 +38,15 @@ class Device:
         """(ingress, egress) of all its connections."""
         now = self.session.meter if self.session else Meter()
         return self.past.ingress + now.ingress, self.past.egress + now.egress
+
+    def count(self, update: Update, receipt: Receipt) -> None:
+        """Take note of an accepted update."""
+        if update.sequence > self.sequence:
+            self.sequence = update.sequence
+            self.updates += 1
+            self.samples += update.samples
+            self.loss = update.loss
+            self.staleness = max(0, receipt.version - 1 - update.base)
 
 
 class Registry:
@@ -61,13 +72,18 @@ class Registry:
 
     def authorised(self, header: str) -> bool:
         """Whether an Authorization header carries the token."""
-        return not self._token or hmac.compare_digest(header.encode(), b"Bearer " + self._token)
+        octets = header.encode("utf-8", "surrogateescape")  # a header may hold any byte
+        return not self._token or hmac.compare_digest(octets, b"Bearer " + self._token)
+
+    def check(self, name: str) -> None:
+        """Raise TooManyDevices if there is no room for a device of this name."""
+        if name not in self.devices and len(self.devices) >= self._limit:
+            raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
 
     def admit(self, name: str, number: int) -> Device:
         """The device of this name. Raises TooManyDevices beyond the limit."""
         device = self.devices.get(name)
         if device is None:
-            if len(self.devices) >= self._limit:
-                raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
+            self.check(name)
             device = self.devices[name] = Device(number, name)
         return device

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -38,7 +39,7 @@ from edgeflock.shared.messages import (
 log = logging.getLogger(__name__)
 
 HEARTBEAT = 20.0
-"""Seconds of silence after which the server pings; twice that and the device is gone."""
+"""Seconds of silence after which the server pings; after half of it again without an answer it hangs up."""
 
 
 LONGEST_HELLO = 4096
@@ -65,7 +66,11 @@ class Session:
         self._request = request
         limits = services.config.limits
         self._socket = web.WebSocketResponse(
-            max_msg_size=limits.frame_bytes, compress=False, heartbeat=HEARTBEAT, timeout=2.0
+            # aiohttp refuses a message of exactly its limit.
+            max_msg_size=limits.frame_bytes + 1,
+            compress=False,
+            heartbeat=HEARTBEAT,
+            timeout=2.0,
         )
         transport = request.transport
         self.meter: Meter = transport.get_extra_info("meter", Meter()) if transport else Meter()
@@ -77,11 +82,13 @@ class Session:
         device: Device | None = None
         try:
             device = await self._hello()
+            await self._greet(device)
             async for message in self._socket:
                 record, frame = self._received(message.type, message.data)
                 await self._answer(device, record, frame)
         except SessionRefused as refusal:
-            await self._refuse(refusal, None)
+            with suppress(ConnectionError):
+                await self._refuse(refusal, None)
             await self._socket.close(code=4000 + refusal.status, message=refusal.code.encode())
         except ConnectionError:
             pass  # the device is gone; it will be back
@@ -124,6 +131,7 @@ class Session:
                 f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
                 "is it the same model?"
             )
+        services.registry.check(hello.device)
         number = await services.writer.call(lambda: services.engine.device_id(hello.device))
         device = services.registry.admit(hello.device, number)
         while device.session is not None:
@@ -131,11 +139,16 @@ class Session:
         device.session = self
         device.facts = hello.facts
         device.last_seen = time.time()
-        version, sequence = await services.writer.call(
-            lambda: (services.engine.version, services.engine.last_sequence(number))
-        )
-        await self._send(self._welcome(version, sequence))
         return device
+
+    async def _greet(self, device: Device) -> None:
+        """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
+        engine = self._services.engine
+        version, sequence = await self._services.writer.call(
+            lambda: (engine.version, engine.last_sequence(device.id))
+        )
+        device.sequence = sequence
+        await self._send(self._welcome(version, sequence))
 
     def _welcome(self, version: int, sequence: int) -> Welcome:
         config = self._services.config
@@ -171,10 +184,7 @@ class Session:
                 device.refused += 1
                 await self._refuse(refusal, record.sequence)
             else:
-                device.updates += 1
-                device.samples += record.samples
-                device.loss = record.loss
-                device.staleness = max(0, receipt.version - 1 - record.base)
+                device.count(record, receipt)
                 await self._send(receipt)
         else:
             raise UnexpectedRecord(f"a {type(record).__name__} has no place here")

@@ -113,7 +113,8 @@ def _decode_golomb(octets: bytes, count: int) -> Indices:
     else:
         remainders = np.zeros(count, np.int64)
     ones = np.flatnonzero(np.unpackbits(np.frombuffer(octets[at:], np.uint8)))
-    if ones.size != count or (count and ones[-1] // 8 + at != len(octets) - 1):
+    end = at + int(ones[-1]) // 8 + 1 if ones.size else at
+    if ones.size != count or end != len(octets):
         raise IndexMalformed(f"the unary plane holds {ones.size} indices, announced were {count}")
     # ones[i] = q_0 + ... + q_i + i, so the running index needs one multiplication and one sum.
     steps = np.arange(count)
@@ -125,7 +126,7 @@ def _best_parameter(gaps: Indices, size: int) -> int:
     """The optimum for random gaps, ln 2 (P/k - 1/2), or a half or quarter of it if gaps cluster."""
     if gaps.size == 0:
         return 1
-    uniform = max(1, round(0.693 * (size / gaps.size - 0.5)))
+    uniform = min(max(1, round(0.693 * (size / gaps.size - 0.5))), _LARGEST_PARAMETER)
     candidates = {max(1, uniform >> halvings) for halvings in range(3)}
     return min(candidates, key=lambda parameter: _cost(gaps, parameter))
 

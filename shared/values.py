@@ -28,6 +28,7 @@ Counts = NDArray[np.int64]
 
 _LEVELS = 8
 _LARGEST_F16 = 65504.0
+_LARGEST_SCALE = 3e38
 _SIGNS = np.array([1, -1], np.float32)
 _INT8 = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
@@ -62,7 +63,8 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     if len(octets) != expected:
         name = next(name for name, c in CODINGS.items() if c is coding)
         raise WrongDtype(f"{count} values as {name} take {expected} bytes, not {len(octets)}")
-    return coding.decode(octets, counts)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
+        return coding.decode(octets, counts)
 
 
 def _encode_f32(values: Values, counts: Counts) -> bytes:
@@ -158,7 +160,9 @@ def _scales(
     if present.size == 0:
         return b"", np.zeros(0, np.float32)
     starts = np.cumsum(present) - present
-    scales = _to_bfloat16(reduce(magnitudes, starts) * factor).tobytes()
+    # Sums of finite magnitudes may leave float32, and the largest of it would round to infinity.
+    exact = np.minimum(reduce(magnitudes, starts, dtype=np.float64) * factor, _LARGEST_SCALE)
+    scales = _to_bfloat16(exact.astype(np.float32)).tobytes()
     return scales, np.repeat(_from_bfloat16(scales), present)
 
 

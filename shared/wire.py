@@ -4,6 +4,7 @@ No I/O. What it does not know it refuses: an unknown tag, another number of fiel
 bytes after the end. Nothing a frame announces is allocated beyond the frame's own length.
 """
 
+import math
 import types
 from collections.abc import Callable
 from dataclasses import fields
@@ -13,6 +14,9 @@ import msgpack
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.messages import TAGS, Model, Receipt, Record
+
+_MOST_CONTAINERS = 1 << 16
+"""Lists and maps in a record: a Welcome has three a tensor."""
 
 _LARGEST_INTEGER = (1 << 63) - 1
 
@@ -25,8 +29,18 @@ def encode(record: Record) -> bytes:
 
 def decode(octets: bytes) -> Record:
     """The record in `octets`. Raises Malformed or UnknownRecord."""
+    containers = 0
+
+    def count(container: Any) -> Any:
+        # An empty list takes one byte on the wire and 56 in memory.
+        nonlocal containers
+        containers += 1
+        if containers > _MOST_CONTAINERS:
+            raise Malformed(f"a record holds at most {_MOST_CONTAINERS} lists and maps")
+        return container
+
     try:
-        array = msgpack.unpackb(octets, use_list=True, max_map_len=64)
+        array = msgpack.unpackb(octets, max_map_len=64, list_hook=count, object_hook=count)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise Malformed(f"not one whole msgpack object: {error or type(error).__name__}") from error
     return _record(array)
@@ -94,9 +108,10 @@ def _exactly(expected: type) -> Check:
 
 def _facts(value: object, name: str) -> object:
     if type(value) is not dict or not all(
-        type(k) is str and type(v) in (str, int, float) for k, v in value.items()
+        type(k) is str and (type(v) in (str, int) or (type(v) is float and math.isfinite(v)))
+        for k, v in value.items()
     ):
-        raise Malformed(f"{name} must map names to text or numbers")
+        raise Malformed(f"{name} must map names to text or finite numbers")
     return value
 
 

@@ -1,4 +1,4 @@
-"""A server for a test: an engine on a small layout, without a model, on 127.0.0.1, in the running event loop."""
+"""A server for a test: an engine on a small layout, without a model, on 127.0.0.1, in the running loop."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,7 @@
 """Laws that every codec obeys, as functions that raise AssertionError where one does not.
 
-Index codings and value codings are what `INDEX_CODINGS` and `VALUE_CODINGS` list: every entry of the tables in
-shared/sparse.py and shared/values.py, with each decoder that the project has for it.
+They hold for every index coding and value coding in the tables of shared/sparse.py and shared/values.py, and
+for the decoders that the server compiles for some of them.
 """
 
 import struct
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.admission import _decode_golomb, _spread
+from edgeflock.server.admission import _COMPILED, _decode, _decode_compiled
+from edgeflock.server.kernels import decode_golomb
 from edgeflock.shared import sparse, values
 from edgeflock.shared.errors import (
     IndexMalformed,
@@ -21,6 +22,8 @@ from edgeflock.shared.errors import (
     Refused,
     WrongDtype,
 )
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Update
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float32]
@@ -33,24 +36,21 @@ SHORTEST_MANTISSA = 2.0**-8
 
 @dataclass(frozen=True, slots=True)
 class IndexCoding:
-    """An index mode and one decoder for it."""
+    """An index mode and a decoder for it: (octets, count, size) -> indices."""
 
     mode: int
-    golomb: sparse.GolombDecoder | None = None
+    decode: Callable[[bytes, int, int], Indices]
 
     def encode(self, indices: Indices, size: int) -> bytes:
         return sparse.encode(indices, size, self.mode)
 
-    def decode(self, octets: bytes, count: int, size: int) -> Indices:
-        return sparse.decode(octets, count, size, self.mode, self.golomb)
-
 
 @dataclass(frozen=True, slots=True)
 class ValueCoding:
-    """A value coding and one loop over its bit fields."""
+    """A value coding and a decoder for it: (octets, counts) -> values."""
 
     name: str
-    spread: values.Spread | None = None
+    decode: Callable[[bytes, Counts], Values]
 
     @property
     def coding(self) -> values.Coding:
@@ -59,16 +59,62 @@ class ValueCoding:
     def encode(self, numbers: Values, counts: Counts) -> bytes:
         return values.encode(numbers, counts, self.name)
 
-    def decode(self, octets: bytes, counts: Counts) -> Values:
-        return values.decode(octets, counts, self.coding.mode, self.spread)
+
+def _index_decoder(mode: int) -> Callable[[bytes, int, int], Indices]:
+    return lambda octets, count, size: sparse.decode(octets, count, size, mode)
 
 
-INDEX_CODINGS: dict[str, IndexCoding] = {name: IndexCoding(mode) for name, mode in sparse.MODES.items()} | {
-    "golomb-compiled": IndexCoding(sparse.GOLOMB, _decode_golomb)
+def _compiled_golomb(octets: bytes, count: int, size: int) -> Indices:
+    """kernels.decode_golomb, called as admission calls it."""
+    if count > 8 * len(octets):
+        raise IndexMalformed
+    indices = np.empty(count, np.int64)
+    if not decode_golomb(np.frombuffer(octets, np.uint8), indices):
+        raise IndexMalformed
+    if count and indices[-1] >= size:
+        raise IndexOutOfRange
+    return indices
+
+
+def _value_decoder(mode: int) -> Callable[[bytes, Counts], Values]:
+    return lambda octets, counts: values.decode(octets, counts, mode)
+
+
+def _compiled_values(mode: int) -> Callable[[bytes, Counts], Values]:
+    """kernels.decode_update, for an update of every parameter of a layout that has as many as `counts`."""
+
+    def decode(octets: bytes, counts: Counts) -> Values:
+        if not octets:  # admission leaves an update without values to the other decoder
+            return values.decode(octets, counts, mode)
+        layout = Layout.of(
+            [*((str(t), (int(count),)) for t, count in enumerate(counts)), ("untouched", (1,))]
+        )
+        count = int(counts.sum())
+        indices = sparse.encode(np.arange(count), layout.size)
+        step = _decode_compiled(update_of(indices, count, octets, mode), layout)
+        if step is None:
+            raise WrongDtype
+        return step.delta
+
+    return decode
+
+
+INDEX_CODINGS: dict[str, IndexCoding] = {
+    name: IndexCoding(mode, _index_decoder(mode)) for name, mode in sparse.MODES.items()
+} | {"golomb-compiled": IndexCoding(sparse.GOLOMB, _compiled_golomb)}
+
+VALUE_CODINGS: dict[str, ValueCoding] = {
+    name: ValueCoding(name, _value_decoder(coding.mode)) for name, coding in values.CODINGS.items()
+} | {
+    f"{name}-compiled": ValueCoding(name, _compiled_values(coding.mode))
+    for name, coding in values.CODINGS.items()
+    if coding.mode in _COMPILED
 }
-VALUE_CODINGS: dict[str, ValueCoding] = {name: ValueCoding(name) for name in values.CODINGS} | {
-    f"{name}-compiled": ValueCoding(name, _spread) for name in values.CODINGS
-}
+
+
+def update_of(indices: bytes, count: int, octets: bytes, value_mode: int) -> Update:
+    """A Golomb-coded update of whatever bytes."""
+    return Update(1, 0, sparse.GOLOMB, value_mode, count, indices, octets, 0.0, 1, False)
 
 
 # Index codings
@@ -84,10 +130,12 @@ def indices_come_back(coding: IndexCoding, indices: Indices, size: int) -> None:
 def no_part_of_a_stream_passes(coding: IndexCoding, indices: Indices, size: int) -> None:
     """Every stream that is cut short, goes on, or is announced with another count is refused."""
     stream = coding.encode(indices, size)
-    for cut in range(len(stream)):
-        assert outcome(coding, stream[:cut], indices.size, size) in INDEX_REFUSALS
-    for addition in (b"\x00", b"\x80", b"\xff\xff"):
-        assert outcome(coding, stream + addition, indices.size, size) in INDEX_REFUSALS
+    altered = [stream[:cut] for cut in range(len(stream))]
+    altered += [stream + addition for addition in (b"\x00", b"\x80", b"\xff\xff")]
+    for octets in altered:
+        decoded = outcome(coding, octets, indices.size, size)
+        assert isinstance(decoded, type), f"{octets!r} passed for {stream!r} as {decoded}"
+        assert decoded in INDEX_REFUSALS
     for count in (indices.size - 1, indices.size + 1, 1 << 40):
         if count >= 0:
             assert_refused_or_valid(coding, stream, count, size)
@@ -148,14 +196,27 @@ def coding_again_changes_nothing(coding: ValueCoding, numbers: Values, counts: C
         assert again == octets
 
 
-def spreads_agree(name: str, octets: bytes, counts: Counts) -> None:
-    """The compiled loop gives numpy's bits, for any bytes of the right length (NaN is NaN)."""
-    mode = values.CODINGS[name].mode
-    with np.errstate(all="ignore"):
-        expected = values.decode(octets, counts, mode)
-        compiled = values.decode(octets, counts, mode, _spread)
-    assert np.isnan(expected).tolist() == np.isnan(compiled).tolist()
-    assert np.nan_to_num(expected, nan=0).tobytes() == np.nan_to_num(compiled, nan=0).tobytes()
+def decoders_agree(update: Update, layout: Layout) -> None:
+    """The server's compiled pass takes what the step-by-step decoders take, with the same bits, no more.
+
+    It may leave to them what is not of the usual kind: another index mode or value mode, or no values.
+    """
+    compiled = _decode_compiled(update, layout)
+    try:
+        with np.errstate(all="ignore"):
+            defined = _decode(update, layout)
+    except Refused:
+        assert compiled is None
+        return
+    if compiled is None:
+        usual = update.index_mode == sparse.GOLOMB and update.value_mode in _COMPILED
+        assert not usual or not update.values
+        return
+    assert isinstance(compiled.where, np.ndarray)
+    assert isinstance(defined.where, np.ndarray)
+    assert compiled.base == defined.base
+    assert compiled.where.tolist() == defined.where.tolist()
+    assert compiled.delta.tobytes() == defined.delta.tobytes()
 
 
 def only_the_announced_length_passes(coding: ValueCoding, numbers: Values, counts: Counts) -> None:

@@ -50,6 +50,7 @@ def tensors(draw: st.DrawFn) -> tuple[Values, Counts]:
 @example(given_set=(np.zeros(0, np.int64), 1))
 @example(given_set=(np.zeros(1, np.int64), 1))
 @example(given_set=(np.array([(1 << 31) - 1]), 1 << 31))
+@example(given_set=(np.array([(1 << 32) - 2]), (1 << 32) - 1))
 @example(given_set=(np.arange(1000), 1000))
 def test_index_laws(coding: IndexCoding, given_set: tuple[Indices, int]) -> None:
     indices, size = given_set
@@ -112,9 +113,8 @@ def test_the_golomb_decoders_agree_on_damaged_streams(
 def test_golomb_is_within_two_percent_of_the_entropy(size: int, share: float) -> None:
     count = round(share * size)
     chosen = np.sort(np.random.default_rng(0).choice(size, count, replace=False, shuffle=False))
-    bound = (
-        math.lgamma(size + 1) - math.lgamma(count + 1) - math.lgamma(size - count + 1)
-    ) / math.log(2)  # log2 C(P, k)
+    choices = math.lgamma(size + 1) - math.lgamma(count + 1) - math.lgamma(size - count + 1)  # ln C(P, k)
+    bound = choices / math.log(2)
     stream = sparse.encode(chosen, size)
     assert 8 * len(stream) <= 1.02 * bound
     assert np.array_equal(INDEX_CODINGS["golomb-compiled"].decode(stream, count, size), chosen)
@@ -173,9 +173,11 @@ def test_raw_indices_are_little_endian_words() -> None:
     ],
 )
 def test_bad_index_streams(octets: bytes, count: int, mode: int, refusal: type[Exception]) -> None:
-    for golomb in (None, INDEX_CODINGS["golomb-compiled"].golomb):
+    with pytest.raises(refusal):
+        sparse.decode(octets, count, 1 << 40, mode)
+    if mode == sparse.GOLOMB:
         with pytest.raises(refusal):
-            sparse.decode(octets, count, 1 << 40, mode, golomb)
+            INDEX_CODINGS["golomb-compiled"].decode(octets, count, 1 << 40)
 
 
 @every_value_coding
@@ -190,13 +192,36 @@ def test_value_laws(coding: ValueCoding, tensor_values: tuple[Values, Counts]) -
     laws.only_the_announced_length_passes(coding, numbers, counts)
 
 
-@pytest.mark.parametrize("name", values.CODINGS)
+@pytest.mark.parametrize("mode", [coding.mode for coding in values.CODINGS.values()], ids=values.CODINGS)
 @given(data=st.data(), counts=st.lists(st.integers(0, 9), min_size=1, max_size=5))
-def test_spreads_agree_on_garbage(name: str, data: st.DataObject, counts: list[int]) -> None:
-    tensors_present = sum(1 for count in counts if count)
-    size = values.CODINGS[name].size(sum(counts), tensors_present)
+def test_decoders_agree_on_updates_with_any_values(mode: int, data: st.DataObject, counts: list[int]) -> None:
+    """Values of the right length or nearly, NaN and infinity among them."""
+    layout = Layout.of([*((str(t), (count + 1,)) for t, count in enumerate(counts)), ("nothing", (0,))])
+    chosen = np.array(
+        [t + sum(counts[:t]) + i for t in range(len(counts)) for i in range(counts[t])], np.int64
+    )
+    assert layout.counts(chosen).tolist() == [*counts, 0]
+    coding = next(coding for coding in values.CODINGS.values() if coding.mode == mode)
+    size = coding.size(chosen.size, sum(1 for count in counts if count))
+    size = max(0, size + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
     octets = data.draw(st.binary(min_size=size, max_size=size))
-    laws.spreads_agree(name, octets, np.array(counts, np.int64))
+    indices = sparse.encode(chosen, layout.size)
+    laws.decoders_agree(laws.update_of(indices, chosen.size, octets, mode), layout)
+
+
+@given(
+    indices=garbage,
+    octets=st.binary(max_size=40),
+    count=st.integers(0, 12),
+    mode=st.integers(0, 5),
+    sizes_of_tensors=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+)
+@example(indices=b"\x01\x00", octets=bytes(16), count=0, mode=3, sizes_of_tensors=[1])
+def test_decoders_agree_on_garbage(
+    indices: bytes, octets: bytes, count: int, mode: int, sizes_of_tensors: list[int]
+) -> None:
+    layout = Layout.of((str(t), (size,)) for t, size in enumerate(sizes_of_tensors))
+    laws.decoders_agree(laws.update_of(indices, count, octets, mode), layout)
 
 
 @every_value_coding
@@ -210,7 +235,6 @@ def test_value_laws_for_a_large_gradient(coding: ValueCoding) -> None:
     laws.size_is_as_announced(coding, numbers, counts)
     laws.values_come_back(coding, numbers, counts)
     laws.coding_again_changes_nothing(coding, numbers, counts)
-    laws.spreads_agree(coding.name, coding.encode(numbers, counts), counts)
 
 
 def test_codebook_levels_are_nearly_the_best_eight() -> None:

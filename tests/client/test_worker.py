@@ -1,0 +1,291 @@
+"""What a device does (AdaComp, Algorithm 1), against a server and a training engine made of lists."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgeflock.client.backend import Backend
+from edgeflock.client.batcher import Shuffled
+from edgeflock.client.transport import RunOver, RunReplaced
+from edgeflock.client.worker import Progress, Worker
+from edgeflock.shared import sparse, values
+from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.errors import (
+    BadSequence,
+    BaseExpired,
+    BaseInFuture,
+    ConfigError,
+    LayoutMismatch,
+    Refused,
+    Unauthorized,
+)
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import PROTOCOL, Model, Receipt, Update, Welcome
+
+LAYOUT = Layout.of([("kernel", (2, 5)), ("bias", (4,))])
+F32 = values.CODINGS["f32"].mode
+
+WELCOME = Welcome(
+    protocol=PROTOCOL,
+    run="run",
+    model="package:Model",
+    loss="mse",
+    layout=list(LAYOUT.shapes()),
+    version=3,
+    sequence=40,
+    batch=6,
+    select=0.2,
+    indices=sparse.RAW,
+    values=F32,
+    frame_bytes=1 << 20,
+)
+
+Reply = Exception | None
+"""What a push meets: a refusal or the like, or None for a receipt."""
+
+
+def theta_at(version: int) -> NDArray[np.float32]:
+    """What this server's model is at a version."""
+    return np.full(LAYOUT.size, version, np.float32)
+
+
+def model_at(version: int) -> Model:
+    return Model(version, None, sparse.DENSE, F32, LAYOUT.size, b"", theta_at(version).tobytes())
+
+
+@dataclass
+class FakeServer:
+    """Answers pushes by a script, then says that the run is over. Each accepted update makes a version."""
+
+    replies: list[Reply]
+    welcome: Welcome = WELCOME
+    asked: list[object] = field(default_factory=list)
+    """What was asked, in order: "join", ("pull", base), ("speak as", digest) or the Update."""
+
+    def __post_init__(self) -> None:
+        self.version = self.welcome.version
+
+    @property
+    def updates(self) -> list[Update]:
+        return [question for question in self.asked if isinstance(question, Update)]
+
+    async def join(self) -> Welcome:
+        self.asked.append("join")
+        return self.welcome
+
+    async def pull(self, base: int | None) -> Model:
+        self.asked.append(("pull", base))
+        return model_at(self.version)
+
+    async def push(self, update: Update) -> Receipt:
+        self.asked.append(update)
+        reply = self.replies.pop(0) if self.replies else RunOver("the run has its updates")
+        if reply is not None:
+            raise reply
+        self.version += 1
+        return Receipt(update.sequence, self.version, model_at(self.version))
+
+    def speak_as(self, layout: bytes) -> None:
+        self.asked.append(("speak as", layout))
+
+
+@dataclass
+class FakeBackend:
+    """Computes the gradient theta + (0, 1, 2, ...), of alternating sign, or what is listed."""
+
+    layout: Layout = LAYOUT
+    name: str = "fake"
+    gradients: Iterator[NDArray[np.float32]] | None = None
+    seen: list[tuple[list[float], list[int]]] = field(default_factory=list)
+    """theta and targets of each call."""
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32]]:
+        self.seen.append((theta.tolist(), y.tolist()))
+        if self.gradients is not None:
+            return 0.5, next(self.gradients)
+        return float(theta[0]) / 2, gradient_at(theta)
+
+
+def gradient_at(theta: NDArray[np.float32]) -> NDArray[np.float32]:
+    numbers = np.arange(LAYOUT.size, dtype=np.float32)
+    return ((theta + numbers) * (1 - 2 * (numbers % 2))).astype(np.float32)
+
+
+def worker(server: FakeServer, backend: Backend | Callable[[Welcome], Backend], samples: int = 50) -> Worker:
+    data = Dataset(np.zeros((samples, 1), np.float32), np.arange(samples))
+    make = backend if callable(backend) else lambda welcome: backend
+    return Worker(server, make, Shuffled(data, np.random.default_rng(0)))
+
+
+async def test_pull_step_keep_the_largest_push_again() -> None:
+    """Algorithm 1: each update is from the model that the last receipt brought, and of its version."""
+    server, backend = FakeServer([None, None, None]), FakeBackend()
+    progress = await worker(server, backend).run()
+    assert server.asked[:3] == ["join", ("speak as", LAYOUT.digest), ("pull", None)]
+    assert server.asked[3:] == server.updates
+    assert [update.base for update in server.updates] == [3, 4, 5, 6]
+    assert [update.sequence for update in server.updates] == [41, 42, 43, 44]
+    assert [theta for theta, _ in backend.seen] == [theta_at(version).tolist() for version in (3, 4, 5, 6)]
+    # The fourth push met the end of the run.
+    assert progress == Progress(updates=3, samples=18, refused=0, loss=5 / 2)
+
+
+async def test_an_update_holds_the_largest_fraction_of_each_tensor() -> None:
+    """c = 0.2 of 10 and of 4: two and one. At version 3 the gradient is +3, -4, +5, ... -16."""
+    server = FakeServer([])
+    await worker(server, FakeBackend()).run()
+    (update,) = server.updates
+    assert (update.index_mode, update.value_mode, update.count) == (sparse.RAW, F32, 3)
+    assert np.frombuffer(update.indices, "<u4").tolist() == [8, 9, 13]
+    assert np.frombuffer(update.values, "<f4").tolist() == [11, -12, -16]
+    assert update.pull
+    assert update.samples == 6
+    assert update.loss == 1.5
+
+
+@pytest.mark.parametrize("coding", values.CODINGS)
+@pytest.mark.parametrize("indices", sparse.MODES)
+async def test_an_update_is_coded_as_the_run_asks(coding: str, indices: str) -> None:
+    welcome = replace(WELCOME, indices=sparse.MODES[indices], values=values.CODINGS[coding].mode)
+    server = FakeServer([], welcome)
+    await worker(server, FakeBackend()).run()
+    (update,) = server.updates
+    assert (update.index_mode, update.value_mode) == (welcome.indices, welcome.values)
+    where = sparse.decode(update.indices, update.count, LAYOUT.size, update.index_mode)
+    delta = values.decode(update.values, LAYOUT.counts(where), update.value_mode)
+    assert where.tolist() == [8, 9, 13]
+    assert np.sign(delta).tolist() == [1, -1, -1]
+    assert np.abs(delta).tolist() == pytest.approx([11, 12, 16], rel=0.1)
+
+
+async def test_all_of_it_is_a_dense_update() -> None:
+    server = FakeServer([], replace(WELCOME, select=1.0))
+    await worker(server, FakeBackend()).run()
+    (update,) = server.updates
+    assert (update.index_mode, update.count, update.indices) == (sparse.DENSE, LAYOUT.size, b"")
+    assert update.values == gradient_at(theta_at(3)).tobytes()
+
+
+async def test_batches_are_of_the_size_that_the_run_asks_for() -> None:
+    server, backend = FakeServer([None] * 9), FakeBackend()
+    await worker(server, backend, samples=12).run()
+    drawn = [target for _, targets in backend.seen for target in targets]
+    assert all(len(targets) == 6 for _, targets in backend.seen)
+    assert sorted(drawn) == sorted(list(range(12)) * 5)
+
+
+@pytest.mark.parametrize("stale", [BaseExpired, BaseInFuture])
+async def test_an_update_from_a_wrong_base_is_dropped_and_the_model_pulled(stale: type[Refused]) -> None:
+    """The sequence number was not used: the next update takes it, from the model just pulled."""
+    server, backend = FakeServer([None, stale("pull again"), None]), FakeBackend()
+    progress = await worker(server, backend).run()
+    first, dropped, pull, again, last = server.asked[3:]
+    assert pull == ("pull", None)
+    assert [one.sequence for one in (first, dropped, again, last) if isinstance(one, Update)] == [
+        41,
+        42,
+        42,
+        43,
+    ]
+    assert len(backend.seen) == 4
+    assert (progress.updates, progress.refused, progress.samples) == (2, 1, 12)
+
+
+async def test_a_run_that_is_over_when_joining() -> None:
+    class Over(FakeServer):
+        async def join(self) -> Welcome:
+            raise RunOver("it is over")
+
+    assert await worker(Over([]), FakeBackend()).run() == Progress()
+
+
+async def test_another_run_is_begun_anew() -> None:
+    """New welcome, new backend, new model, and sequence numbers from the new run's."""
+    backends: list[FakeBackend] = []
+
+    def make(welcome: Welcome) -> FakeBackend:
+        server.welcome = replace(WELCOME, run="another", version=0, sequence=0)
+        backends.append(FakeBackend())
+        return backends[-1]
+
+    server = FakeServer([None, RunReplaced("another run"), None])
+    progress = await worker(server, make).run()
+    assert [one for one in server.asked if not isinstance(one, Update)] == [
+        "join",
+        ("speak as", LAYOUT.digest),
+        ("pull", None),
+    ] * 2
+    assert [update.sequence for update in server.updates] == [41, 42, 1, 2]
+    assert [len(backend.seen) for backend in backends] == [2, 2]
+    assert progress.updates == 2
+
+
+@pytest.mark.parametrize("refusal", [Unauthorized, BadSequence, LayoutMismatch])
+async def test_other_refusals_end_the_worker(refusal: type[Refused]) -> None:
+    with pytest.raises(refusal, match="no"):
+        await worker(FakeServer([None, refusal("no")]), FakeBackend()).run()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+async def test_a_bad_batch_is_passed_over(bad: float) -> None:
+    good, broken = gradient_at(theta_at(3)), gradient_at(theta_at(3))
+    broken[5] = bad
+    backend = FakeBackend(gradients=iter([broken] * 19 + [good] + [broken] * 19 + [good]))
+    server = FakeServer([None])
+    assert (await worker(server, backend).run()).updates == 1
+    assert len(server.updates) == 2
+    assert all(np.isfinite(np.frombuffer(update.values, "<f4")).all() for update in server.updates)
+
+
+async def test_a_diverged_model_is_a_config_error() -> None:
+    broken = np.full(LAYOUT.size, np.nan, np.float32)
+    backend = FakeBackend(gradients=iter([broken] * 1000))
+    server = FakeServer([])
+    with pytest.raises(ConfigError, match="20 batches in a row gave NaN or infinite gradients"):
+        await worker(server, backend).run()
+    assert len(backend.seen) == 20
+    assert server.updates == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Layout.of([("kernel", (5, 2)), ("bias", (4,))]),
+        Layout.of([("kernel", (2, 5)), ("bias", (5,))]),
+        Layout.of([("bias", (4,)), ("kernel", (2, 5))]),
+    ],
+)
+async def test_another_layout_is_refused_before_anything_is_sent(other: Layout) -> None:
+    server = FakeServer([None])
+    with pytest.raises(LayoutMismatch, match="package:Model has another layout here than on the server"):
+        await worker(server, FakeBackend(layout=other)).run()
+    assert server.asked == ["join"]
+
+
+async def test_what_the_backend_raises_ends_the_worker() -> None:
+    def make(welcome: Welcome) -> Backend:
+        raise ConfigError("there is no such module")
+
+    with pytest.raises(ConfigError, match="no such module"):
+        await worker(FakeServer([]), make).run()
+
+
+async def test_a_difference_is_taken_on_top_of_what_is_held() -> None:
+    """Receipts may carry the changes only."""
+
+    class Frugal(FakeServer):
+        async def push(self, update: Update) -> Receipt:
+            receipt = await super().push(update)
+            changed = Model(
+                receipt.version, update.base, sparse.RAW, F32, 1, bytes(4), np.array([9], "<f4").tobytes()
+            )
+            return replace(receipt, model=changed)
+
+    server, backend = Frugal([None]), FakeBackend()
+    await worker(server, backend).run()
+    assert [theta for theta, _ in backend.seen] == [[3] * 14, [9] + [3] * 13]

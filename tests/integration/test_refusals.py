@@ -1,0 +1,479 @@
+"""Malformed input of every kind against a live server: one clear code, nothing changed, and it serves on.
+
+Each row of the tables is one test with a server of its own.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from edgeflock.server.session import Session
+from edgeflock.shared.errors import REFUSALS, SessionRefused
+from tests.hosting import LAYOUT, Hosted, hosting
+from tests.integration.test_protocol_document import (
+    BINARY,
+    CODEBOOK4,
+    DENSE,
+    F16,
+    F32,
+    GOLOMB,
+    HELLO,
+    INT8,
+    MODEL,
+    PULL,
+    RAW,
+    RECEIPT,
+    REFUSAL,
+    SIGN,
+    STOP,
+    TEXT,
+    UPDATE,
+    WELCOME,
+    Device,
+    connected,
+    golomb_encode,
+    joined,
+    pack,
+)
+
+pytestmark = pytest.mark.timeout(30)
+
+P = LAYOUT.size
+WHERE = [3, 41, 118]
+NAN, INFINITY = float("nan"), float("inf")
+
+
+def u32(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def f32(*numbers: float) -> bytes:
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def update(**fields: object) -> bytes:
+    """A good update for version 3, but for `fields`."""
+    good: dict[str, object] = {
+        "sequence": 6,
+        "base": 3,
+        "index_mode": RAW,
+        "value_mode": F32,
+        "count": 3,
+        "indices": u32(*WHERE),
+        "values": f32(1, -2, 3),
+        "loss": 0.5,
+        "samples": 10,
+        "pull": False,
+    }
+    assert fields.keys() <= good.keys()
+    return pack([UPDATE, *(good | fields).values()])
+
+
+def golomb(indices: bytes, count: int = 3, values: bytes = f32(1, -2, 3)) -> bytes:
+    return update(index_mode=GOLOMB, indices=indices, count=count, values=values)
+
+
+def hello(
+    protocol: object = 1, device: object = "stranger", layout: object = b"", facts: object = None
+) -> bytes:
+    return pack([HELLO, protocol, device, layout, {} if facts is None else facts])
+
+
+STREAM = golomb_encode(WHERE, 6)
+ONE_PREFIX_PLANE = b"\x06\xff"
+NESTED = b"\x91" * 1000 + b"\x90"
+
+# Each code is one kind of fault; the rows below it are ways to commit it.
+
+UPDATES: dict[str, dict[str, bytes]] = {
+    "wrong-dtype": {
+        "unknown value mode": update(value_mode=5),
+        "unknown index mode": update(index_mode=3),
+        "float64": update(values=struct.pack("<3d", 1, -2, 3)),
+        "a value too few": update(values=f32(1, -2)),
+        "no values": update(values=b""),
+        "int8 without scales": update(value_mode=INT8, values=b"\1\2\3"),
+        "codebook4 without levels": update(value_mode=CODEBOOK4, values=b"\0\x3f" * 3 + b"\0\0"),
+        "sign with a scale for an empty tensor": update(value_mode=SIGN, values=b"\0\x3f" * 4 + b"\0"),
+        "sign with a byte too many": update(value_mode=SIGN, values=b"\0\x3f" * 3 + b"\0\0"),
+        "raw indices of u64": update(indices=struct.pack("<3Q", *WHERE)),
+        "more raw indices than announced": update(indices=u32(3, 41, 117, 118)),
+        "fewer raw indices than announced": update(indices=u32(3, 41)),
+    },
+    "non-finite": {
+        "NaN": update(values=f32(1, NAN, 3)),
+        "infinity": update(values=f32(1, 2, INFINITY)),
+        "minus infinity": update(values=f32(-INFINITY, 2, 3)),
+        "float16 infinity": update(value_mode=F16, values=struct.pack("<3e", 1, INFINITY, 3)),
+        "scale NaN": update(value_mode=SIGN, values=b"\0\x3f\xc0\x7f\0\x3f\0"),
+        "scale infinite": update(value_mode=INT8, values=b"\0\x3f\x80\x7f\0\x3f\1\1\1"),
+        "scale infinite, value 0": update(value_mode=INT8, values=b"\0\x3f\x80\x7f\0\x3f\0\0\0"),
+        "scale times level overflows": update(
+            value_mode=CODEBOOK4, values=b"\x7f\x7f" * 3 + b"\x7f\x7f" * 8 + b"\0\0"
+        ),
+    },
+    "index-malformed": {
+        "no stream": golomb(b""),
+        "parameter 0": golomb(b"\0" + STREAM[1:]),
+        "parameter above 2^31": golomb(b"\x81\x80\x80\x80\x08" + STREAM[1:]),
+        "parameter without end": golomb(b"\x86" * 6),
+        "prefix plane cut short": golomb(STREAM[:1]),
+        "extra plane cut short": golomb(ONE_PREFIX_PLANE),
+        "unary plane cut short": golomb(STREAM[:-1]),
+        "a byte too many": golomb(STREAM + b"\0"),
+        "an index too many": golomb(STREAM + b"\x80"),
+        "fewer indices than announced": golomb(STREAM, 4, f32(1, 2, 3, 4)),
+        "more indices than announced": golomb(golomb_encode([3, 41, 117, 118], 6)),
+        "more announced than bits": golomb(STREAM, P, f32(*[1] * P)),
+        "dense, but not all": update(index_mode=DENSE, indices=b""),
+        "dense, with indices": update(index_mode=DENSE, count=P, values=f32(*[1] * P)),
+    },
+    "index-out-of-range": {
+        "raw": update(indices=u32(3, 41, P)),
+        "raw, the largest": update(indices=u32(3, 41, 2**32 - 1)),
+        "golomb": golomb(golomb_encode([3, 41, P], 6)),
+        "golomb, beyond 2^60": golomb(golomb_encode([7, 2**31 * 300, 2**31 * 500], 2**31)),
+        "more entries than parameters": update(
+            count=P + 1, indices=u32(*range(P + 1)), values=f32(*[1] * (P + 1))
+        ),
+    },
+    "index-repeated": {
+        "raw": update(indices=u32(3, 41, 41)),
+        "raw, all the same": update(indices=u32(0, 0, 0)),
+    },
+    "index-unsorted": {"raw": update(indices=u32(3, 118, 41))},
+    "base-in-future": {"by one": update(base=4), "by far": update(base=2**63 - 1)},
+    "base-expired": {"by one": update(base=1), "the first": update(base=0)},
+    "expansion-too-large": {
+        "raw": update(count=200, indices=u32(*range(200)), values=f32(*[1] * 200)),
+        "announced only": golomb(STREAM, 2**63 - 1),
+    },
+    "bad-sequence": {"skipped before": update(sequence=3), "zero": update(sequence=0)},
+}
+
+SESSIONS: dict[str, dict[str, bytes]] = {
+    "unknown-record": {"tag 9": pack([9, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
+    "unexpected-record": {
+        "a second Hello": hello(),
+        "a Welcome": pack([WELCOME, 1, "r", "m", "l", [], 1, 1, 1, 0.5, 2, 3, 1]),
+        "a Model": pack([MODEL, 1, None, 0, 0, 0, b"", b""]),
+        "a Receipt": pack([RECEIPT, 1, 1, None]),
+        "a Refusal": pack([REFUSAL, "malformed", "", None]),
+        "a Stop": pack([STOP, ""]),
+    },
+    "malformed": {
+        "nothing": b"",
+        "cut short": update()[:-1],
+        "cut short by much": update()[:10],
+        "trailing byte": update() + b"\0",
+        "two records": update() + update(),
+        "no array": pack({}),  # type: ignore[arg-type]
+        "an empty array": pack([]),
+        "a text as tag": pack(["Update"]),
+        "true as tag": pack([True]),
+        "a field too few": pack(msgpack.unpackb(update())[:-1]),
+        "a field too many": pack([*msgpack.unpackb(update()), 0]),
+        "sequence text": update(sequence="6"),
+        "sequence true": update(sequence=True),
+        "sequence float": update(sequence=6.0),
+        "sequence nil": update(sequence=None),
+        "sequence negative": update(sequence=-1),
+        "sequence beyond 2^63": update(sequence=2**63),
+        "base negative": update(base=-1),
+        "base nil": update(base=None),
+        "index mode negative": update(index_mode=-1),
+        "count negative": update(count=-3),
+        "indices text": update(indices="abc"),
+        "values list": update(values=[1.0, -2.0, 3.0]),
+        "loss text": update(loss="0.5"),
+        "samples negative": update(samples=-10),
+        "pull 0": update(pull=0),
+        "pull negative base": pack([PULL, -1]),
+        "extension type": update(sequence=msgpack.ExtType(5, b"6")),
+        "invalid UTF-8": b"\x92\x08\xa2\xff\xfe",
+        "array longer than the message": b"\xdd\xff\xff\xff\xff\x05",
+        "bytes longer than the message": b"\x9b\x05\x06\x03\x01\x00\x03\xc6\xff\xff\xff\xff\x00",
+        "arrays in arrays": b"\x9b\x05" + NESTED + b"\0" * 9,
+        "arrays in arrays alone": b"\x91" * 5000,
+    },
+}
+
+HELLOS: dict[str, dict[str, bytes]] = {
+    "layout-mismatch": {
+        "another digest": hello(layout=bytes(16)),
+        "half a digest": hello(layout=LAYOUT.digest[:8]),
+    },
+    "protocol-version": {"0": hello(protocol=0), "2": hello(protocol=2)},
+    "unexpected-record": {"a Pull first": pack([PULL, None]), "an Update first": update()},
+    "malformed": {
+        "no name": hello(device=""),
+        "a long name": hello(device="x" * 201),
+        "name as bytes": hello(device=b"stranger"),
+        "layout as text": hello(layout=""),
+        "protocol as text": hello(protocol="1"),
+        "facts as a list": hello(facts=[]),
+        "a fact that is a list": hello(facts={"cores": [4]}),
+        "a fact that is true": hello(facts={"gpu": True}),
+        "a fact that is NaN": hello(facts={"temperature": NAN}),
+        "a fact without a name": hello(facts={7: 1}),
+        "65 facts": hello(facts={str(n): n for n in range(65)}),
+        "not msgpack": b"\xc1",
+    },
+    "frame-too-large": {"a long Hello": hello(facts={"story": "x" * 5000})},
+    "too-many-devices": {"one more": hello()},
+}
+
+Row = Any
+
+
+def rows(table: dict[str, dict[str, bytes]]) -> list[Row]:
+    return [
+        pytest.param(code, message, id=f"{code}: {name}")
+        for code, faults in table.items()
+        for name, message in faults.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A server at version 3, with a device that has pushed numbers 1, 2 and 5, and a bystander."""
+
+    server: Hosted
+    device: Device
+    bystander: Device
+    directory: Path
+
+    def state(self) -> object:
+        """theta, version and the journal; without the traffic that devices cause, refused or not."""
+        version, theta = self.server.engine.theta()
+        journal = sqlite3.connect(self.directory / "journal.sqlite")
+        try:
+            tables = {
+                table: journal.execute(f"SELECT {columns} FROM {table}").fetchall()
+                for table, columns in {
+                    "meta": "*",
+                    "devices": "id, name",
+                    "updates": "*",
+                    "regimes": "*",
+                    "snapshots": "*",
+                    "evaluations": "*",
+                }.items()
+            }
+        finally:
+            journal.close()
+        return version, theta.tobytes(), self.server.engine.last_sequence(1), tables
+
+
+@asynccontextmanager
+async def unchanged(
+    directory: Path, caplog: pytest.LogCaptureFixture, *settings: str
+) -> AsyncIterator[Scene]:
+    """A Scene in which, at the end, nothing has changed, nothing has crashed, and a good update is taken."""
+    limits = ["coordination.window=2", "limits.expansion_bytes=2000"]
+    async with hosting(directory, *limits, *settings) as server:
+        async with joined(server.port, "pi") as (device, _), joined(server.port, "jetson") as (bystander, _):
+            for version, sequence in enumerate((1, 2, 5)):
+                receipt = await device.ask(msgpack.unpackb(update(sequence=sequence, base=version)))
+                assert receipt == [RECEIPT, sequence, version + 1, None]
+            scene = Scene(server, device, bystander, directory)
+            before = scene.state()
+            yield scene
+            assert scene.state() == before
+            assert not server.services.writer.failed.done()
+            good = msgpack.unpackb(update(sequence=1, base=3))
+            assert await bystander.ask(good) == [RECEIPT, 1, 4, None]
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def refused(device: Device, code: str, sequence: int | None = None) -> None:
+    """The Refusal comes, and the close frame that goes with its code."""
+    kind, got, detail, answers = await device.answer()
+    assert (kind, got, answers) == (REFUSAL, code, sequence), detail
+    assert detail
+    if issubclass(REFUSALS[code], SessionRefused):
+        assert await device.closed() == (4000 + REFUSALS[code].status, code)
+
+
+@pytest.mark.parametrize(("code", "message"), rows(UPDATES))
+async def test_update_is_refused_and_the_session_goes_on(
+    code: str, message: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unchanged(tmp_path, caplog) as scene:
+        scene.device.send(message)
+        await refused(scene.device, code, sequence=msgpack.unpackb(message)[1])
+        assert (await scene.device.ask([PULL, None]))[:2] == [MODEL, 3]
+
+
+@pytest.mark.parametrize("loss", [NAN, INFINITY, -INFINITY, 3])
+async def test_any_number_is_a_loss(loss: float, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The loss is for people: it decides nothing, and takes nothing down."""
+    async with hosting(tmp_path) as server, joined(server.port, "pi") as (device, _):
+        device.send(update(sequence=1, base=0, loss=loss))
+        assert await device.answer() == [RECEIPT, 1, 1, None]
+        device.send(update(sequence=2, base=1))
+        assert await device.answer() == [RECEIPT, 2, 2, None]
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_sequence_zero_of_a_new_device(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """0 is the Welcome's word for "none yet", not an update that could be resent."""
+    async with unchanged(tmp_path, caplog) as scene:
+        scene.bystander.send(update(sequence=0))
+        await refused(scene.bystander, "bad-sequence", sequence=0)
+
+
+@pytest.mark.parametrize(("code", "message"), rows(SESSIONS))
+async def test_record_ends_the_session(
+    code: str, message: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unchanged(tmp_path, caplog) as scene:
+        scene.device.send(message)
+        await refused(scene.device, code)
+
+
+@pytest.mark.parametrize(("code", "message"), rows(HELLOS))
+async def test_hello_is_refused(
+    code: str, message: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = ["limits.devices=2"] if code == "too-many-devices" else []
+    async with unchanged(tmp_path, caplog, *settings) as scene, connected(scene.server.port) as stranger:
+        await stranger.upgrade()
+        stranger.send(message)
+        await refused(stranger, code)
+
+
+async def test_no_hello_in_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with unchanged(tmp_path, caplog, "limits.hello_seconds=0.3") as scene:
+        async with connected(scene.server.port) as stranger:
+            await stranger.upgrade()
+            await refused(stranger, "unexpected-record")
+
+
+@pytest.mark.parametrize("joins", [True, False])
+async def test_text_message(joins: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with unchanged(tmp_path, caplog) as scene, connected(scene.server.port) as stranger:
+        device = scene.device if joins else stranger
+        if not joins:
+            await device.upgrade()
+        device.send(b"hello", TEXT)
+        await refused(device, "malformed")
+
+
+async def test_frame_is_refused_by_its_announced_length(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """frame_bytes itself is allowed, and of a longer message nothing is waited for."""
+    async with unchanged(tmp_path, caplog, "limits.frame_bytes=1024") as scene:
+        filler = 1024 - len(update(values=bytes(300))) + 300
+        longest = update(values=bytes(filler))
+        assert len(longest) == 1024
+        scene.device.send(longest)
+        await refused(scene.device, "wrong-dtype", sequence=6)
+        scene.device.writer.write(bytes([0x80 | BINARY, 0x80 | 126]) + struct.pack(">H", 1025) + bytes(4))
+        assert (await scene.device.closed())[0] == 1009
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "secre", "secrets", "sécret", "\xff"])
+async def test_wrong_token(token: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with hosting(tmp_path, token="secret") as server:
+        async with connected(server.port) as device:
+            status, body = await device.upgrade(token)
+            assert status == 401
+            assert b'"code": "unauthorized"' in body
+        async with connected(server.port) as device:
+            assert (await device.upgrade("secret"))[0] == 101
+            device.send(hello(layout=LAYOUT.digest))
+            assert (await device.answer())[0] == WELCOME
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def test_every_code_has_a_row() -> None:
+    elsewhere = {"run-complete", "superseded", "unauthorized", "unavailable"}
+    codes = {code for code, kind in REFUSALS.items() if not kind.__subclasses__()}
+    assert UPDATES.keys() | SESSIONS.keys() | HELLOS.keys() == codes - elsewhere
+    closing = [kind.status for kind in REFUSALS.values() if issubclass(kind, SessionRefused)]
+    assert len(closing) == len(set(closing)), "a close code tells them apart"
+
+
+# Devices that come and go faster than the server can greet them
+
+
+@pytest.fixture
+def never_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that supersedes another for ever would freeze the event loop, the test and its timeout."""
+    supersede, calls = Session.supersede, 0
+
+    async def counted(self: Session) -> None:
+        nonlocal calls
+        calls += 1
+        assert calls < 100, "the server spins"
+        await supersede(self)
+
+    monkeypatch.setattr(Session, "supersede", counted)
+
+
+async def _until_closed(device: Device) -> bool:
+    """Read on, as a device would, until the server closes; whether it did."""
+    try:
+        while (await device.receive())[0] == BINARY:
+            pass
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+    device.send(struct.pack(">H", 4409), 8)
+    return True
+
+
+@pytest.mark.usefixtures("never_spinning")
+async def test_one_name_from_many_places_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of many sessions of one name one remains, and the server serves on."""
+    async with unchanged(tmp_path, caplog) as scene, connected(scene.server.port) as last:
+        rivals = [Device(*await asyncio.open_connection("127.0.0.1", scene.server.port)) for _ in range(4)]
+        for rival in rivals:
+            await rival.upgrade()
+        for rival in rivals:
+            rival.send(hello(device="pi"))
+        reading = [asyncio.create_task(_until_closed(device)) for device in (scene.device, *rivals)]
+        await last.upgrade()
+        last.send(hello(device="pi"))
+        while (await last.answer())[0] != WELCOME:
+            pass
+        assert (await last.ask([PULL, None]))[0] == MODEL
+        for task, device in zip(reading, (scene.device, *rivals), strict=True):
+            assert await task
+            device.writer.close()
+
+
+@pytest.mark.usefixtures("never_spinning")
+async def test_a_device_that_left_before_its_welcome_may_come_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unchanged(tmp_path, caplog) as scene:
+        scene.device.writer.transport.abort()
+        for _ in range(5):
+            async with connected(scene.server.port) as hasty:
+                await hasty.upgrade()
+                hasty.send(hello(device="pi"))
+                hasty.writer.transport.abort()
+        async with joined(scene.server.port, "pi") as (device, welcome):
+            assert welcome[6:8] == [3, 5]
+            assert (await device.ask([PULL, None]))[0] == MODEL
+
+
+@pytest.mark.parametrize("message", [b"\xc1", update(sequence=6, base=9)])
+async def test_a_device_that_does_not_wait_for_its_refusal(
+    message: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unchanged(tmp_path, caplog) as scene:
+        scene.device.send(message)
+        scene.device.writer.transport.abort()
+        async with joined(scene.server.port, "pi") as (_, welcome):
+            assert welcome[7] == 5

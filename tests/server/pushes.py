@@ -1,0 +1,155 @@
+"""A small model, updates for it, and an engine watched by the slow reference server."""
+
+import shutil
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.engine import Answer, Bounds, Engine, Push
+from edgeflock.server.journal import Journal
+from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.recovery import recover
+from edgeflock.shared import sparse, values, wire
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Receipt, Update
+from tests.server.reference import SlowServer
+
+LAYOUT = Layout.of([("kernel", (4, 5)), ("bias", (4,)), ("scale", ())])
+THETA: NDArray[np.float32] = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
+REGIME = Regime("adacomp", 0.1, 6)
+F32 = values.CODINGS["f32"].mode
+
+
+def sparse_update(
+    sequence: int, base: int, entries: Mapping[int, float], *, coding: str = "f32", pull: bool = False
+) -> Update:
+    """The update that changes parameter k by entries[k], as exactly as `coding` can."""
+    where = np.array(sorted(entries), np.int64)
+    delta = np.array([entries[k] for k in where.tolist()], np.float32)
+    return Update(
+        sequence=sequence,
+        base=base,
+        index_mode=sparse.GOLOMB,
+        value_mode=values.CODINGS[coding].mode,
+        count=where.size,
+        indices=sparse.encode(where, LAYOUT.size),
+        values=values.encode(delta, LAYOUT.counts(where), coding),
+        loss=0.5,
+        samples=10,
+        pull=pull,
+    )
+
+
+def dense_update(sequence: int, base: int, delta: NDArray[np.float32]) -> Update:
+    """The update that changes every parameter."""
+    return Update(sequence, base, sparse.DENSE, F32, delta.size, b"", delta.tobytes(), 0.5, 10, False)
+
+
+def push(device: int, update: Update) -> Push:
+    return Push(device, 1_700_000_000.0, update, wire.encode(update))
+
+
+def open_engine(
+    directory: Path, regime: Regime = REGIME, bounds: Bounds | None = None, pull: str = "f32"
+) -> tuple[Journal, Engine]:
+    """Begin the run in `directory`, or take it up."""
+    journal = Journal(directory / "journal.sqlite")
+    if journal.run() is None:
+        journal.begin_run("run", "package:Model", LAYOUT, THETA, 1_700_000_000.0)
+    return journal, Engine(journal, LAYOUT, recover(journal, LAYOUT, regime), bounds, pull)
+
+
+def recovered(directory: Path, regime: Regime) -> Parameters:
+    """What a start in `directory` finds."""
+    journal = Journal(directory / "journal.sqlite")
+    parameters = recover(journal, LAYOUT, regime)
+    journal.close()
+    return parameters
+
+
+def copy_as_killed(directory: Path, to: Path) -> Path:
+    """What `kill -9` leaves: the journal and its write-ahead log as they lie on the disk at this moment."""
+    to.mkdir()
+    for file in directory.glob("journal.sqlite*"):
+        if not file.name.endswith("-shm"):  # shared memory does not outlive its processes
+            shutil.copy(file, to)
+    return to
+
+
+class Watched:
+    """An engine under random updates of three devices, and the reference that takes the same ones."""
+
+    def __init__(
+        self, directory: Path, regime: Regime = REGIME, bounds: Bounds | None = None, seed: int = 0
+    ) -> None:
+        self.directory = directory
+        self.bounds = bounds
+        self.slow = SlowServer(THETA, regime)
+        self.random = np.random.default_rng(seed)
+        self.sequences: dict[int, int] = {}
+        self.pushes: list[Push] = []
+        self.journal, self.engine = open_engine(directory, regime, bounds)
+        self.devices = [self.engine.device_id(f"device {i}") for i in range(3)]
+
+    def prepare(self, count: int) -> list[Push]:
+        """The next `count` updates, already taken by the reference."""
+        group = []
+        for _ in range(count):
+            device = int(self.random.choice(self.devices))
+            self.sequences[device] = self.sequences.get(device, 0) + int(self.random.integers(1, 4))
+            base = int(self.random.choice(self.slow.bases))
+            delta = self.random.integers(-8, 9, LAYOUT.size).astype(np.float32) / np.float32(7)
+            kind = self.random.random()
+            if kind < 0.2:
+                where = np.arange(LAYOUT.size)
+                update = dense_update(self.sequences[device], base, delta)
+            else:
+                where = np.flatnonzero(self.random.random(LAYOUT.size) < 0.2)
+                coding = "f32"
+                if kind < 0.6:  # which signs alone say exactly
+                    coding, delta = "sign", np.where(delta < 0, np.float32(-0.5), np.float32(0.5))
+                entries = {int(k): float(delta[k]) for k in where}
+                update = sparse_update(self.sequences[device], base, entries, coding=coding)
+            self.slow.apply(base, where.tolist(), list(delta[where]))
+            group.append(push(device, update))
+        self.pushes += group
+        return group
+
+    def commit(self, count: int = 1) -> list[Answer]:
+        """Push the next `count` updates as one group, all of which must be accepted."""
+        before, group = self.engine.version, self.prepare(count)
+        answers = self.engine.commit(group)
+        assert answers == [Receipt(one.update.sequence, before + 1 + i, None) for i, one in enumerate(group)]
+        return answers
+
+    def check(self) -> None:
+        self.slow.assert_equals(self.engine.parameters)
+
+    def reopen(self, regime: Regime | None = None, *, killed: bool = False) -> None:
+        """Stop and start again, perhaps with other settings."""
+        self.slow.regime = regime or self.slow.regime
+        if killed:
+            self.directory = copy_as_killed(self.directory, self.directory / "killed")
+            self.journal.close()
+        else:
+            self.engine.close()
+        self.journal, self.engine = open_engine(self.directory, self.slow.regime, self.bounds)
+
+
+def with_pull(one: Push) -> Push:
+    """The same update, asking for the next model."""
+    return push(one.device, replace(one.update, pull=True))
+
+
+def kinds(answers: Sequence[Answer]) -> list[type]:
+    return [type(answer) for answer in answers]
+
+
+def journal_rows(directory: Path) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(directory / "journal.sqlite")) as db:
+        return db.execute("SELECT * FROM updates ORDER BY version").fetchall()

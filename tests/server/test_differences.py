@@ -1,0 +1,140 @@
+"""Whatever base a device holds, the server's answer makes it equal to the server, bit for bit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from edgeflock.client.replica import Replica
+from edgeflock.server.differences import Differences
+from edgeflock.server.engine import Engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.parameters import Regime
+from edgeflock.server.recovery import recover
+from edgeflock.server.staleness import Where
+from edgeflock.shared import sparse, wire
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Model, Update
+from tests.server.pushes import dense_update, push, sparse_update
+
+LAYOUT = Layout.of([("kernel", (8, 9)), ("bias", (8,))])  # 80: differences of up to 10 touches
+THETA: NDArray[np.float32] = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
+
+
+def new_engine(pull: str = "f32") -> Engine:
+    journal = Journal(Path(":memory:"))
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    return Engine(journal, LAYOUT, recover(journal, LAYOUT, Regime("adacomp", 0.1, 64)), pull=pull)
+
+
+def through_the_wire(model: Model) -> Model:
+    received = wire.decode(wire.encode(model))
+    assert isinstance(received, Model)
+    return received
+
+
+entries = st.dictionaries(st.integers(0, LAYOUT.size - 1), st.floats(-100, 100, width=32), max_size=4)
+
+
+@given(updates=st.lists(entries | st.none(), max_size=12), data=st.data())
+def test_a_replica_of_any_age_catches_up(updates: list[dict[int, float] | None], data: st.DataObject) -> None:
+    """Dense updates (None) mixed in; devices that come late, come again, or have seen nothing."""
+    engine = new_engine()
+    device = engine.device_id("one")
+    replicas = [Replica(LAYOUT)]
+    for version, changes in enumerate(updates):
+        if changes is None:
+            update: Update = dense_update(version + 1, version, np.ones(LAYOUT.size, np.float32))
+        else:
+            update = sparse_update_of(version, changes)
+        engine.commit([push(device, update)])
+        newcomer = Replica(LAYOUT)
+        newcomer.take(through_the_wire(engine.model(None)))
+        replicas.append(newcomer)
+        returning = data.draw(st.sampled_from(replicas))
+        returning.take(through_the_wire(engine.model(returning.version)))
+        assert returning.version == engine.version
+        assert returning.theta.tobytes() == engine.theta()[1].tobytes()
+    for replica in replicas:
+        replica.take(through_the_wire(engine.model(replica.version)))
+        assert replica.version == engine.version
+        assert replica.theta.tobytes() == engine.theta()[1].tobytes()
+
+
+def sparse_update_of(version: int, changes: dict[int, float]) -> Update:
+    """As tests.server.pushes.sparse_update, for this module's larger layout."""
+    where = np.array(sorted(changes), np.int64)
+    delta = np.array([changes[k] for k in where.tolist()], "<f4")
+    return replace(
+        sparse_update(version + 1, version, {}),
+        count=where.size,
+        indices=sparse.encode(where, LAYOUT.size),
+        values=delta.tobytes(),
+    )
+
+
+def differences_after(*touched: Where) -> Differences:
+    differences = Differences(LAYOUT, 100)
+    for where in touched:
+        differences.add(where)
+    return differences
+
+
+@pytest.mark.parametrize("base", [None, 0, 99, 104, 1 << 62])
+def test_a_base_it_cannot_build_on_gets_the_whole_model(base: int | None) -> None:
+    differences = differences_after(np.array([1]), np.array([2]), np.array([3]))
+    model = differences.model(THETA, base)
+    assert (model.version, model.base, model.index_mode) == (103, None, sparse.DENSE)
+    assert (model.count, model.indices, model.values) == (LAYOUT.size, b"", THETA.tobytes())
+
+
+def test_a_difference_is_the_union_of_what_was_touched_since() -> None:
+    differences = differences_after(np.array([1, 7]), np.array([7, 79]), np.array([0, 7]))
+    for base, touched in ((100, [0, 1, 7, 79]), (101, [0, 7, 79]), (102, [0, 7]), (103, [])):
+        model = differences.model(THETA, base)
+        assert (model.version, model.base, model.count) == (103, base, len(touched))
+        assert sparse.decode(model.indices, model.count, LAYOUT.size, model.index_mode).tolist() == touched
+        assert model.values == THETA[touched].tobytes()
+
+
+def test_it_remembers_an_eighth_of_the_model_and_no_more() -> None:
+    """80 parameters: ten touches are remembered; with the eleventh the oldest version is forgotten."""
+    differences = differences_after(np.arange(4), np.arange(6))
+    assert differences.model(THETA, 100).base == 100
+    differences.add(np.array([5]))
+    assert differences.model(THETA, 100).base is None
+    assert differences.model(THETA, 101).base == 101
+    differences.add(np.arange(11))
+    assert differences.model(THETA, 103).base is None
+    assert differences.model(THETA, 104).base == 104
+
+
+def test_a_dense_update_ends_all_differences() -> None:
+    differences = differences_after(np.array([1]), slice(None))
+    assert differences.model(THETA, 100).base is None
+    assert differences.model(THETA, 101).base is None
+    assert differences.model(THETA, 102).base == 102
+    differences.add(np.array([3]))
+    assert differences.model(THETA, 102).base == 102
+
+
+def test_the_whole_model_is_encoded_once_a_version() -> None:
+    differences = differences_after()
+    first = differences.model(THETA, None)
+    assert differences.model(THETA, 7) is first
+    differences.add(np.array([0]))
+    changed = THETA.copy()
+    changed[0] = 5
+    assert differences.model(changed, None).values == changed.tobytes()
+
+
+def test_whole_models_at_half_precision() -> None:
+    model = through_the_wire(new_engine("f16").model(None))
+    assert len(model.values) == 2 * LAYOUT.size
+    replica = Replica(LAYOUT)
+    replica.take(model)
+    assert replica.theta.tobytes() == THETA.astype(np.float16).astype(np.float32).tobytes()

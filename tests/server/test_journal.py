@@ -1,0 +1,129 @@
+"""The journal by itself: what it keeps, what it refuses, and two of them on one file."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeflock.server.journal import Account, Evaluation, Journal
+from edgeflock.server.parameters import Regime
+from edgeflock.shared.errors import ConfigError
+from tests.server.pushes import LAYOUT, REGIME, THETA, open_engine, push, recovered, sparse_update
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.sqlite"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    opened = Journal(path)
+    opened.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
+    yield opened
+    opened.close()
+
+
+def test_a_new_journal_has_no_run(path: Path) -> None:
+    with closing(Journal(path)) as journal:
+        assert journal.run() is None
+
+
+def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal) -> None:
+    one, two = journal.device_id("one"), journal.device_id("two")
+    journal.add_update(1, two, 9, 1.5, 0.25, 10, b"first")
+    journal.add_update(2, one, 1, 2.5, 0.125, 20, b"second")
+    journal.add_update(3, two, 12, 3.5, 0.5, 30, b"third")
+    journal.add_regime(0, REGIME)
+    journal.add_regime(2, Regime("tau", 1 / 3, 9))
+    journal.add_evaluation(Evaluation(3, 4.0, 0.75, None, 1 << 40, 2))
+    journal.add_account(two, 1 << 41, 5)
+    journal.commit()
+    with closing(Journal(path)) as again:
+        run = again.run()
+        assert run is not None
+        assert run[:2] == ("run 1", "package:Model")
+        assert run[2] == LAYOUT
+        assert list(again.updates(0)) == [(1, b"first"), (2, b"second"), (3, b"third")]
+        assert list(again.updates(1, 2)) == [(2, b"second")]
+        assert again.receipt(two, 9) == 1
+        assert again.receipt(two, 12) == 3
+        assert again.receipt(one, 9) is None
+        assert again.last_receipts() == {one: (1, 2), two: (12, 3)}
+        assert again.regimes() == [(0, REGIME), (2, Regime("tau", 1 / 3, 9))]
+        assert again.evaluations() == [Evaluation(3, 4.0, 0.75, None, 1 << 40, 2)]
+        assert again.accounts() == [Account(one, "one", 1, 0, 0), Account(two, "two", 2, 1 << 41, 5)]
+        version, theta = again.snapshot()
+        assert version == 0
+        assert theta.tobytes() == THETA.tobytes()
+        theta[0] = 1  # not a view of the file's bytes
+
+
+def test_snapshots_first_and_newest(journal: Journal) -> None:
+    for version in (3, 7, 11):
+        journal.add_snapshot(version, THETA + np.float32(version))
+    assert journal.snapshot()[0] == 11
+    assert journal.snapshot(first=True)[0] == 0
+    assert journal.snapshot()[1].tobytes() == (THETA + np.float32(11)).tobytes()
+
+
+def test_nothing_is_there_before_the_commit(path: Path, journal: Journal) -> None:
+    device = journal.device_id("one")
+    journal.add_update(1, device, 1, 0.0, 0.0, 1, b"frame")
+    journal.add_snapshot(1, THETA)
+    with closing(Journal(path)) as other:
+        assert list(other.updates(0)) == []
+        assert other.snapshot()[0] == 0
+        journal.commit()
+        assert list(other.updates(0)) == [(1, b"frame")]
+        assert other.snapshot()[0] == 1
+
+
+def test_the_largest_numbers_of_the_wire_fit(journal: Journal) -> None:
+    largest = (1 << 63) - 1
+    device = journal.device_id("one")
+    journal.add_update(1, device, largest, 0.0, 3e38, largest, b"")
+    journal.commit()
+    assert journal.receipt(device, largest) == 1
+
+
+def test_another_schema_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(ConfigError, match="has journal schema 99; this version reads 1"):
+        Journal(path)
+
+
+def test_a_commit_is_on_the_disk_when_it_returns(path: Path) -> None:
+    """WAL with synchronous = FULL (2): SQLite flushes the log at every commit."""
+    journal = Journal(path)
+    assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_opened_one_after_the_other(tmp_path: Path) -> None:
+    for opening in range(4):
+        _, engine = open_engine(tmp_path)
+        assert engine.version == opening
+        device = engine.device_id("one")
+        engine.commit([push(device, sparse_update(opening + 1, opening, {2: 1.0}))])
+        engine.close()
+    expected = THETA.copy()
+    for _ in range(4):
+        expected[2] -= np.float32(0.1)
+    assert recovered(tmp_path, REGIME).theta.tobytes() == expected.tobytes()
+
+
+def test_opened_twice_at_once_only_one_can_write(tmp_path: Path) -> None:
+    """A second server on the same directory acknowledges nothing that the first one has not seen."""
+    _, first = open_engine(tmp_path)
+    _, second = open_engine(tmp_path)
+    device = first.device_id("one")
+    first.commit([push(device, sparse_update(1, 0, {2: 1.0}))])
+    with pytest.raises(sqlite3.IntegrityError):
+        second.commit([push(device, sparse_update(2, 0, {5: 1.0}))])
+    first_theta = first.theta()[1]
+    assert recovered(tmp_path, REGIME).theta.tobytes() == first_theta.tobytes()

@@ -1,0 +1,248 @@
+"""From the journal back to the parameters: as if nothing had happened, whatever happened."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.parameters import Regime
+from edgeflock.server.recovery import recover, replay
+from edgeflock.server.weighting import RULES
+from edgeflock.shared import wire
+from edgeflock.shared.errors import BaseExpired, ConfigError
+from edgeflock.shared.messages import Pull
+from tests.server.pushes import (
+    LAYOUT,
+    REGIME,
+    THETA,
+    Watched,
+    copy_as_killed,
+    open_engine,
+    push,
+    recovered,
+    sparse_update,
+)
+
+every_rule = pytest.mark.parametrize("rule", RULES)
+every_bounds = pytest.mark.parametrize(
+    "bounds",
+    [Bounds(snapshot_every=every, keep_updates=keep) for every in (1, 3, 1000) for keep in (True, False)],
+    ids=lambda bounds: f"snapshot {bounds.snapshot_every} keep {bounds.keep_updates}",
+)
+
+
+@every_rule
+@every_bounds
+def test_killed_after_any_group(tmp_path: Path, rule: str, bounds: Bounds) -> None:
+    """Every cut between two groups: theta, version and sigma are those of the uninterrupted run."""
+    run = Watched(tmp_path, Regime(rule, 0.1, 5), bounds)
+    for group, size in zip(range(14), cycle([1, 1, 2, 3]), strict=False):
+        run.slow.assert_equals(recovered(copy_as_killed(tmp_path, tmp_path / str(group)), run.slow.regime))
+        run.commit(size)
+        run.check()
+    run.engine.close()
+    run.slow.assert_equals(recovered(tmp_path, run.slow.regime))
+
+
+@every_bounds
+def test_killed_within_a_group(tmp_path: Path, bounds: Bounds) -> None:
+    """Before the disk has a group, the group has not happened: it was not acknowledged either."""
+    run = Watched(tmp_path, bounds=bounds)
+    run.commit(4)
+    killed = tmp_path / "killed"
+    group = run.prepare(3)
+    outcomes = run.engine.stage(group)
+    copy_as_killed(tmp_path, killed)
+    run.engine.publish(group, outcomes)
+    run.check()
+
+    _, engine = open_engine(killed, REGIME, bounds)
+    assert engine.version == 4
+    # The devices got no receipt and send again; then it is the same run.
+    engine.commit(group)
+    run.slow.assert_equals(engine.parameters)
+
+
+@every_rule
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_a_restarted_run_goes_on_as_the_same_run(tmp_path: Path, rule: str, killed: bool) -> None:
+    run = Watched(tmp_path, Regime(rule, 0.1, 9), Bounds(snapshot_every=4))
+    for _ in range(6):
+        run.commit(3)
+        run.reopen(killed=killed)
+        run.check()
+
+
+REGIMES = [
+    Regime("adacomp", 0.2, 6),
+    Regime("adacomp", 0.2, 3),
+    Regime("tau", 0.2, 3),
+    Regime("adacomp", 0.05, 3),
+    Regime("none", 1.5, 2),
+    Regime("adacomp", 0.05, 2),
+]
+WIDER_AGAIN = [*REGIMES, Regime("adacomp", 0.05, 300), Regime("adacomp", 0.05, 12), Regime("tau", 0.01, 4096)]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("every", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("keep", "regimes"), [(True, WIDER_AGAIN), (False, REGIMES)], ids=["kept", "dropped"]
+)
+def test_settings_change_between_restarts(
+    tmp_path: Path, keep: bool, regimes: list[Regime], every: int, killed: bool
+) -> None:
+    """The new rule, learning rate and window hold from the restart on, over the whole remembered past."""
+    run = Watched(tmp_path, regimes[0], Bounds(snapshot_every=every, keep_updates=keep))
+    for number, regime in enumerate([*regimes[1:], regimes[-1]]):
+        run.commit(4)
+        run.commit()
+        run.reopen(regime, killed=killed)
+        run.check()
+        run.slow.assert_equals(recovered(copy_as_killed(run.directory, tmp_path / str(number)), regime))
+    run.commit(5)
+    run.check()
+    if keep:
+        again = replay(run.journal, LAYOUT)
+        assert (again.version, again.theta.tobytes()) == (run.slow.version, run.engine.theta()[1].tobytes())
+
+
+def test_settings_change_twice_at_one_version(tmp_path: Path) -> None:
+    run = Watched(tmp_path)
+    run.commit(5)
+    for regime in (Regime("tau", 0.5, 4), Regime("none", 0.7, 4), REGIME, Regime("tau", 0.5, 4)):
+        run.reopen(regime)
+        run.check()
+    run.commit(5)
+    run.reopen(killed=True)
+    run.check()
+
+
+@every_rule
+def test_a_wider_window_than_the_journal_kept(tmp_path: Path, rule: str) -> None:
+    """Bases from before what was dropped stay refused; the rest counts exactly, and the window fills up."""
+    run = Watched(tmp_path, Regime(rule, 0.1, 6), Bounds(snapshot_every=2, keep_updates=False))
+    for _ in range(20):
+        run.commit()
+    # Snapshot at 20, window 6: the updates that made 15 to 20 are there, so bases go back to 14.
+    run.slow.start = 14
+    run.reopen(Regime(rule, 0.1, 12))
+    run.check()
+    newcomer = run.engine.device_id("newcomer")
+    (answer,) = run.engine.commit([push(newcomer, sparse_update(1, 13, {0: 1.0}))])
+    assert type(answer) is BaseExpired
+    for _ in range(20):
+        run.commit()
+        run.check()
+    run.reopen(Regime(rule, 0.1, 6), killed=True)
+    run.check()
+
+
+@every_rule
+@pytest.mark.parametrize("every", [1, 3, 1000])
+def test_replay_from_the_beginning_gives_the_same_bits(tmp_path: Path, rule: str, every: int) -> None:
+    run = Watched(tmp_path, Regime(rule, 0.1, 5), Bounds(snapshot_every=every))
+    for size in (1, 5, 2, 9):
+        run.commit(size)
+        run.slow.assert_equals(replay(run.journal, LAYOUT))
+
+
+def test_replay_reads_no_later_snapshot(tmp_path: Path) -> None:
+    run = Watched(tmp_path, bounds=Bounds(snapshot_every=2))
+    run.commit(3)
+    run.commit(3)
+    run.engine.close()
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db:
+        db.execute("UPDATE snapshots SET theta = zeroblob(length(theta)) WHERE version > 0")
+        db.commit()
+    run.slow.assert_equals(replay(Journal(tmp_path / "journal.sqlite"), LAYOUT))
+
+
+def test_replay_of_a_run_without_updates(tmp_path: Path) -> None:
+    journal, _ = open_engine(tmp_path)
+    parameters = replay(journal, LAYOUT)
+    assert parameters.version == 0
+    assert parameters.theta.tobytes() == THETA.tobytes()
+
+
+def test_replay_of_dropped_updates_says_so(tmp_path: Path) -> None:
+    run = Watched(tmp_path, bounds=Bounds(snapshot_every=1, keep_updates=False))
+    for _ in range(20):
+        run.commit()
+    with pytest.raises(ConfigError, match=r"update 1 was dropped \(run.keep_updates = false\)"):
+        replay(run.journal, LAYOUT)
+
+
+def test_recovery_leaves_the_journal_as_it_is(tmp_path: Path) -> None:
+    """Starting twice with the same settings adds nothing."""
+    run = Watched(tmp_path)
+    run.commit(5)
+    run.engine.close()
+    first = (tmp_path / "journal.sqlite").read_bytes()
+    recovered(tmp_path, REGIME)
+    assert (tmp_path / "journal.sqlite").read_bytes() == first
+
+
+def test_an_entry_that_is_no_update_is_named(tmp_path: Path) -> None:
+    run = Watched(tmp_path)
+    run.commit(3)
+    run.journal.close()
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db:
+        db.execute("UPDATE updates SET frame = ? WHERE version = 2", (wire.encode(Pull(None)),))
+        db.commit()
+    with pytest.raises(ConfigError, match="the entry of version 2 is not an update"):
+        recover(Journal(tmp_path / "journal.sqlite"), LAYOUT, REGIME)
+
+
+def test_a_restart_replays_at_most_snapshot_every_updates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Watched(tmp_path, Regime("none", 0.1, 2), Bounds(snapshot_every=4))
+    asked: list[int] = []
+    updates = Journal.updates
+
+    def listening(journal: Journal, after: int, until: int | None = None) -> Iterator[tuple[int, bytes]]:
+        asked.append(after)
+        return updates(journal, after, until)
+
+    for number in range(1, 14):
+        run.commit()
+        asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "updates", listening)
+            recovered(copy_as_killed(tmp_path, tmp_path / str(number)), run.slow.regime)
+        assert asked == [number - number % 4]
+
+
+def test_a_stopped_run_replays_nothing(tmp_path: Path) -> None:
+    run = Watched(tmp_path)
+    run.commit(5)
+    run.engine.close()
+    version, theta = Journal(tmp_path / "journal.sqlite").snapshot()
+    assert version == 5
+    assert theta.tobytes() == np.array(run.slow.theta, np.float32).tobytes()
+
+
+def test_killed_while_the_run_is_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal whose tables are there but whose run is not begins the run again."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number, method in enumerate(("_write", "add_snapshot", "commit")):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        journal = Journal(directory / "journal.sqlite")
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, method, killed)
+            with pytest.raises(KeyboardInterrupt):
+                journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+        _, engine = open_engine(copy_as_killed(directory, directory / "killed"))
+        assert isinstance(engine, Engine)
+        assert engine.theta()[1].tobytes() == THETA.tobytes()

@@ -1,0 +1,203 @@
+"""Settings: which source wins, and what an error says."""
+
+import socket
+import tomllib
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeflock.shared.config import Client, Config, describe, parse
+from edgeflock.shared.errors import ConfigError
+
+TOML = """\
+# a run
+[run]
+updates = 10
+batch = 5
+
+[coordination]
+rule = "tau"
+"""
+
+
+def test_nothing_set_is_all_defaults() -> None:
+    config = parse()
+    assert config == Config()
+    assert config.client.name == socket.gethostname()
+
+
+def test_the_file_sets_what_it_names_and_nothing_else() -> None:
+    config = parse(TOML)
+    assert (config.run.updates, config.run.batch, config.coordination.rule) == (10, 5, "tau")
+    assert config.run.port == Config().run.port
+    assert config.compression == Config().compression
+
+
+@pytest.mark.parametrize(
+    ("toml", "environ", "overrides", "batch"),
+    [
+        ("", {}, [], 10),
+        (TOML, {}, [], 5),
+        (TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, [], 6),
+        (TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, ["run.batch=7"], 7),
+        (TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, ["run.batch=7", "run.batch=8"], 8),
+        ("", {"EDGEFLOCK_RUN__BATCH": "6"}, [], 6),
+        (TOML, {}, ["run.batch=7"], 7),
+    ],
+)
+def test_the_file_then_the_environment_then_set(
+    toml: str, environ: dict[str, str], overrides: list[str], batch: int
+) -> None:
+    assert parse(toml, environ=environ, overrides=overrides).run.batch == batch
+
+
+def test_text_becomes_what_the_key_is() -> None:
+    config = parse(
+        environ={"EDGEFLOCK_RUN__OPEN": "true", "EDGEFLOCK_COMPRESSION__SELECT": "1e-3"},
+        overrides=["run.keep_updates=false", " run.port = 0 ", "run.token=a=b.c", "model.data="],
+    )
+    assert config.run.open is True
+    assert config.run.keep_updates is False
+    assert config.run.port == 0
+    assert config.run.token == "a=b.c"
+    assert config.model.data == ""
+    assert config.compression.select == 0.001
+
+
+def test_other_variables_are_not_settings() -> None:
+    environ = {"EDGEFLOCK_DATA": "x", "RUN__BATCH": "99", "EDGEFLOCKRUN__BATCH": "99", "PATH": "/"}
+    assert parse(environ=environ) == Config()
+
+
+def test_described_defaults_are_the_defaults() -> None:
+    described = describe()
+    assert parse(described) == Config(client=Client(name="raspberrypi"))
+    # Every key there is, none left out.
+    assert {section: set(keys) for section, keys in tomllib.loads(described).items()} == {
+        section: set(type(value).model_fields) for section, value in Config()
+    }
+
+
+@given(
+    toml=st.text(max_size=60),
+    environ=st.dictionaries(st.text("EDGFLOCKRUNS_", max_size=25), st.text(max_size=5), max_size=3),
+    overrides=st.lists(st.text("run.=batch 1", max_size=15), max_size=3),
+)
+def test_whatever_is_written_it_is_settings_or_a_config_error(
+    toml: str, environ: dict[str, str], overrides: list[str]
+) -> None:
+    with suppress(ConfigError):
+        assert isinstance(parse(toml, environ=environ, overrides=overrides), Config)
+
+
+def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: tuple[str, ...] = ()) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(toml, "fleet.toml", environ, overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "parts"),
+    [
+        (
+            TOML + "window = 1\n",
+            ["fleet.toml line 8", "coordination.window = 1", "greater than or equal to 2"],
+        ),
+        (
+            TOML + "window = 65537\n",
+            ["fleet.toml line 8", "coordination.window = 65537", "less than or equal to 65536"],
+        ),
+        (
+            '[run]\n\n"batch"  = "many"\n',
+            ["fleet.toml line 3", "run.batch = 'many'", "must be a valid integer"],
+        ),
+        ("[run]\nbatch = 0\n", ["fleet.toml line 2", "run.batch = 0"]),
+        ("[run]\nport = 65536\n", ["fleet.toml line 2", "run.port = 65536"]),
+        ("[compression]\nselect = 0.0\n", ["fleet.toml line 2", "compression.select = 0.0"]),
+        ("[compression]\nselect = 1.1\n", ["compression.select = 1.1", "less than or equal to 1"]),
+        ("[coordination]\nlearning_rate = inf\n", ["coordination.learning_rate = inf", "finite"]),
+        ("[coordination]\nlearning_rate = nan\n", ["coordination.learning_rate = nan"]),
+        ("[run]\nseed = 2147483648\n", ["run.seed = 2147483648", "less than 2147483648"]),
+        (
+            '[coordination]\nrule = "adacom"\n',
+            [
+                "line 2",
+                "coordination.rule = 'adacom'",
+                "'adacomp', 'tau' or 'none'",
+                "did you mean 'adacomp'?",
+            ],
+        ),
+        (
+            '[compression]\nvalues = "int"\n',
+            ["compression.values = 'int'", "'codebook4'", "did you mean 'int8'?"],
+        ),
+        (
+            "[run]\nupdate = 5\n",
+            ["fleet.toml line 2", "unknown key run.update = 5", "did you mean run.updates?"],
+        ),
+        (
+            "[run]\nlearning_rate = 5\n",
+            ["unknown key run.learning_rate = 5", "did you mean coordination.learning_rate?"],
+        ),
+        ("[rum]\nseed = 5\n", ["line 2", "unknown key rum.seed = 5", "did you mean run.seed?"]),
+        (
+            "[zzzzzzzz]\nqqqqqqqq = 5\n",
+            ["zzzzzzzz.qqqqqqqq = 5", "sections are run, model, coordination, compression, limits, client"],
+        ),
+        ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean run.updates?"]),
+        ("[[run]]\nseed = 1\n", ["fleet.toml", "run = [{'seed': 1}]", "outside a section"]),
+        ("[run]\nseed = \n", ["fleet.toml: not TOML", "line 2"]),
+        ("[run]\nhost = {a = 1}\n", ["fleet.toml line 2", "run.host = {'a': 1}", "must be a valid string"]),
+    ],
+)
+def test_an_error_in_the_file(toml: str, parts: list[str]) -> None:
+    message = error_of(toml)
+    for part in parts:
+        assert part in message
+
+
+def test_an_error_in_the_environment() -> None:
+    message = error_of(environ={"EDGEFLOCK_RUN__BATCH": "0"})
+    assert message.startswith("EDGEFLOCK_RUN__BATCH: run.batch = '0': must be greater than or equal to 1")
+    message = error_of(environ={"EDGEFLOCK_RUN__BATCHES": "1"})
+    assert message == "EDGEFLOCK_RUN__BATCHES: unknown key run.batches = '1'; did you mean run.batch?"
+
+
+def test_an_error_in_set() -> None:
+    assert error_of(overrides=("run.batch=x",)).startswith("--set: run.batch = 'x': must be a valid integer")
+    assert error_of(overrides=("run.bach=1",)) == "--set: unknown key run.bach = '1'; did you mean run.batch?"
+
+
+@pytest.mark.parametrize("override", ["run.batch", "batch=1", "", "=", "."])
+def test_set_must_name_a_key_and_a_value(override: str) -> None:
+    assert f"--set {override!r} must be section.key=value" in error_of(overrides=(override,))
+
+
+def test_the_origin_is_that_of_the_source_that_won() -> None:
+    message = error_of(TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, ("run.batch=-1",))
+    assert message.startswith("--set: run.batch = '-1'")
+    assert error_of("[run]\nbatch = -1\n", {"EDGEFLOCK_RUN__BATCH": "-2"}).startswith("EDGEFLOCK_RUN__BATCH")
+
+
+def test_every_wrong_value_is_named_at_once() -> None:
+    message = error_of("[run]\nbatch = 0\nport = -1\n[coordination]\nrule = 3\n")
+    assert {line.split(":")[1].split(" =")[0].strip() for line in message.splitlines()} == {
+        "run.batch",
+        "run.port",
+        "coordination.rule",
+    }
+    assert "line 2" in message
+    assert "line 3" in message
+    assert "line 5" in message
+
+
+def test_a_key_set_in_an_unusual_way_is_placed_at_the_top() -> None:
+    assert error_of("# first\nrun.batch = 0\n").startswith("fleet.toml line 1: run.batch = 0")
+
+
+def test_settings_cannot_change_afterwards() -> None:
+    config = parse()
+    with pytest.raises(ValueError, match="frozen"):
+        config.run.batch = 3  # type: ignore[misc]

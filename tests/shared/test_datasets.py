@@ -1,0 +1,153 @@
+"""Stored data by URI: read, scaled, shared out."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeflock.shared.datasets import load
+from edgeflock.shared.errors import ConfigError
+
+COUNT = 23
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """23 numbered samples: x[i] = (i, -i), y[i] = i; and three to test with."""
+    path = tmp_path / "data.npz"
+    numbers = np.arange(COUNT)
+    np.savez(
+        path,
+        x_train=np.stack([numbers, -numbers], axis=1).astype(np.float64),
+        y_train=numbers.astype(np.uint8),
+        x_test=np.ones((3, 2)),
+        y_test=np.array([0.5, 1.5, 2.5]),
+    )
+    return path
+
+
+def test_x_is_float32_and_classes_are_int64(archive: Path) -> None:
+    data = load(f"npz:{archive}", "train")
+    assert len(data) == COUNT
+    assert data.x.dtype == np.float32
+    assert data.y.dtype == np.int64
+    assert data.x.tolist() == [[i, -i] for i in range(COUNT)]
+    assert data.y.tolist() == list(range(COUNT))
+
+
+def test_targets_that_are_no_classes_are_float32(archive: Path) -> None:
+    data = load(f"npz:{archive}", "test")
+    assert data.y.dtype == np.float32
+    assert data.y.tolist() == [0.5, 1.5, 2.5]
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 8, COUNT])
+def test_shares_are_disjoint_and_cover_everything(archive: Path, of: int) -> None:
+    shares = [load(f"npz:{archive}?part={i}/{of}", "train").y.tolist() for i in range(1, of + 1)]
+    assert sorted(sum(shares, [])) == list(range(COUNT))
+    assert {len(share) for share in shares} <= {COUNT // of, -(-COUNT // of)}
+
+
+def test_a_share_keeps_samples_and_targets_together(archive: Path) -> None:
+    data = load(f"npz:{archive}?part=2/4", "train")
+    assert data.x.tolist() == [[i, -i] for i in data.y.tolist()]
+
+
+def test_shares_are_dealt_at_random_but_always_alike(archive: Path) -> None:
+    first = load(f"npz:{archive}?part=1/2", "train").y.tolist()
+    assert load(f"npz:{archive}?part=1/2", "train").y.tolist() == first
+    assert first not in (list(range(0, COUNT, 2)), list(range(12)), list(range(11)))
+
+
+@pytest.mark.parametrize(
+    ("stored", "shape"), [((4, 5, 6), (4, 1, 5, 6)), ((4, 3, 5, 6), (4, 3, 5, 6)), ((4, 9), (4, 9))]
+)
+def test_bytes_are_scaled_and_plain_images_get_a_channel(
+    tmp_path: Path, stored: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    x = np.random.default_rng(0).integers(0, 256, stored).astype(np.uint8)
+    np.savez(tmp_path / "images.npz", x_train=x, y_train=np.zeros(4, np.int32))
+    data = load(f"npz:{tmp_path / 'images.npz'}", "train")
+    assert data.x.shape == shape
+    expected = [float(np.float32(octet) / np.float32(255)) for octet in x.ravel().tolist()]
+    assert data.x.ravel().tolist() == expected
+    assert data.x.flags.c_contiguous
+
+
+def test_floats_are_not_scaled(tmp_path: Path) -> None:
+    x = np.full((2, 3, 3), 200.0, np.float32)
+    np.savez(tmp_path / "floats.npz", x_train=x, y_train=np.zeros(2, np.int32))
+    assert load(f"npz:{tmp_path / 'floats.npz'}", "train").x.tolist() == x.tolist()
+
+
+def test_digits() -> None:
+    train, test = load("digits:", "train"), load("digits:", "test")
+    assert (len(train), len(test)) == (1797 - 359, 359)
+    assert train.x.shape[1:] == (1, 8, 8)
+    assert train.x.min() == 0
+    assert train.x.max() == 1
+    assert set(train.y.tolist()) == set(range(10))
+    images = [image.tobytes() for image in (*train.x, *test.x)]
+    everything = load("digits:?part=1/1", "train")
+    assert everything.x.tobytes() == train.x.tobytes()
+    assert len(images) == 1797
+    parts = [load(f"digits:?part={i}/5", "train") for i in range(1, 6)]
+    assert sorted(image.tobytes() for part in parts for image in part.x) == sorted(images[: len(train)])
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("", "data '': known are digits:, npz:"),
+        ("csv:a.csv", "data 'csv:a.csv': known are digits:, npz:"),
+        ("digits:here", "digits takes no path"),
+        ("digits:?shard=1", "option 'shard' is unknown; known is part=I/N"),
+        ("digits:?part=", "part= must be I/N"),
+        ("digits:?part=3", "part=3 must be I/N"),
+        ("digits:?part=0/3", "part=0/3 must be I/N"),
+        ("digits:?part=4/3", "part=4/3 must be I/N"),
+        ("digits:?part=1/9999", "1 <= I <= N <= 1438"),
+        ("digits:?part=-1/3", "part=-1/3 must be I/N"),
+        ("digits:?part=1.5/3", "part=1.5/3 must be I/N"),
+        ("digits:?part=²/3", "part=²/3 must be I/N"),
+        ("npz:", "there is no such file"),
+        ("npz:/nowhere/data.npz", "data 'npz:/nowhere/data.npz': there is no such file"),
+    ],
+)
+def test_the_error_names_the_uri_and_what_is_wrong(uri: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(uri, "train")
+    assert message in str(caught.value)
+
+
+def test_a_missing_array_is_named_with_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "other.npz"
+    np.savez(path, images=np.zeros(3), labels=np.zeros(3))
+    with pytest.raises(ConfigError, match=f"'npz:{path}': has no array x_train; it holds images, labels"):
+        load(f"npz:{path}", "train")
+
+
+@pytest.mark.parametrize(("samples", "targets"), [(3, 2), (0, 0)])
+def test_samples_and_targets_must_pair(tmp_path: Path, samples: int, targets: int) -> None:
+    path = tmp_path / "odd.npz"
+    np.savez(path, x_test=np.zeros((samples, 2)), y_test=np.zeros(targets))
+    with pytest.raises(ConfigError, match=f"x_test has {samples} samples, y_test {targets}"):
+        load(f"npz:{path}", "test")
+
+
+@pytest.mark.parametrize("kind", ["text", "one array", "cut short", "empty", "objects"])
+def test_a_file_that_is_no_archive_is_a_config_error(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "data.npz"
+    numbers = np.zeros(50)
+    np.savez(path, x_train=np.array([{}] * 50) if kind == "objects" else numbers, y_train=numbers)
+    if kind == "one array":
+        np.save(tmp_path / "one.npy", numbers)
+        (tmp_path / "one.npy").replace(path)
+    elif kind == "text":
+        path.write_text("no archive")
+    elif kind == "cut short":
+        path.write_bytes(path.read_bytes()[:-200])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"data 'npz:.*data\.npz"):
+        load(f"npz:{path}", "train")

@@ -1,0 +1,236 @@
+"""Bytes <-> records: what is written comes back, and what is not known is refused."""
+
+import struct
+
+import msgpack
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from edgeflock.shared import wire
+from edgeflock.shared.errors import Malformed, UnknownRecord
+from edgeflock.shared.messages import (
+    TAGS,
+    Hello,
+    Model,
+    Pull,
+    Receipt,
+    Record,
+    Refusal,
+    Stop,
+    Update,
+    Welcome,
+)
+
+whole_numbers = st.integers(0, (1 << 63) - 1)
+single = st.floats(width=32, allow_nan=False)
+texts = st.text(max_size=20)
+octets = st.binary(max_size=40)
+facts = st.dictionaries(texts, texts | st.integers(-(1 << 63), (1 << 64) - 1) | single, max_size=5)
+layouts = st.lists(st.tuples(texts, st.lists(whole_numbers, max_size=3)).map(list), max_size=3)
+
+models = st.builds(
+    Model,
+    whole_numbers,
+    whole_numbers | st.none(),
+    whole_numbers,
+    whole_numbers,
+    whole_numbers,
+    octets,
+    octets,
+)
+records: st.SearchStrategy[Record] = st.one_of(
+    st.builds(Hello, whole_numbers, texts, octets, facts),
+    st.builds(
+        Welcome,
+        protocol=whole_numbers,
+        run=texts,
+        model=texts,
+        loss=texts,
+        layout=layouts,
+        version=whole_numbers,
+        sequence=whole_numbers,
+        batch=whole_numbers,
+        select=single,
+        indices=whole_numbers,
+        values=whole_numbers,
+        frame_bytes=whole_numbers,
+    ),
+    st.builds(Pull, whole_numbers | st.none()),
+    models,
+    st.builds(
+        Update,
+        sequence=whole_numbers,
+        base=whole_numbers,
+        index_mode=whole_numbers,
+        value_mode=whole_numbers,
+        count=whole_numbers,
+        indices=octets,
+        values=octets,
+        loss=single,
+        samples=whole_numbers,
+        pull=st.booleans(),
+    ),
+    st.builds(Receipt, whole_numbers, whole_numbers, models | st.none()),
+    st.builds(Refusal, texts, texts, whole_numbers | st.none()),
+    st.builds(Stop, texts),
+)
+
+
+@given(record=records)
+def test_every_record_comes_back(record: Record) -> None:
+    assert wire.decode(wire.encode(record)) == record
+
+
+def test_every_record_has_a_tag_of_its_own() -> None:
+    assert TAGS == {Hello: 1, Welcome: 2, Pull: 3, Model: 4, Update: 5, Receipt: 6, Refusal: 7, Stop: 8}
+
+
+def test_an_update_byte_by_byte() -> None:
+    update = Update(300, 7, 2, 3, 2, b"ab", b"xyz", 0.1, 10, True)
+    expected = (
+        b"\x9b\x05\xcd\x01\x2c\x07\x02\x03\x02\xc4\x02ab\xc4\x03xyz\xca"
+        + struct.pack(">f", 0.1)
+        + b"\x0a\xc3"
+    )
+    assert wire.encode(update) == expected
+
+
+def test_a_receipt_holds_its_model_as_a_record() -> None:
+    receipt = Receipt(1, 2, Model(2, None, 0, 0, 1, b"", b"abcd"))
+    assert wire.encode(receipt) == b"\x94\x06\x01\x02\x98\x04\x02\xc0\x00\x00\x01\xc4\x00\xc4\x04abcd"
+    assert wire.encode(Receipt(1, 2, None)) == b"\x94\x06\x01\x02\xc0"
+
+
+def assert_record_or_refusal(octets: bytes) -> None:
+    try:
+        record = wire.decode(octets)
+    except (Malformed, UnknownRecord):
+        return
+    assert type(record) in TAGS
+
+
+@given(octets=st.binary(max_size=80))
+@example(octets=b"")
+@example(octets=b"\xc1")
+@example(octets=b"\x91\xd6\xff\x00\x00\x00\x00")  # a timestamp
+@example(octets=b"\x91\xc7\x00\x05")  # an extension
+@example(octets=b"\xdd\xff\xff\xff\xff")  # announces 4 G elements
+@example(octets=b"\xc6\xff\xff\xff\xff\x00")  # announces 4 GB
+@example(octets=b"\x81\x91\x01\x02")  # a map with a list for a key
+@example(octets=b"\x92\x08\xa1\xff")  # not UTF-8
+def test_any_bytes(octets: bytes) -> None:
+    assert_record_or_refusal(octets)
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats()
+    | st.binary(max_size=5)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(tag=st.integers(-1, 10), fields=st.lists(plain, max_size=12))
+def test_any_fields(tag: int, fields: list[object]) -> None:
+    assert_record_or_refusal(msgpack.packb([tag, *fields]))
+
+
+@given(record=records, data=st.data())
+def test_any_other_field(record: Record, data: st.DataObject) -> None:
+    """A record with one field replaced, dropped or repeated."""
+    array = msgpack.unpackb(wire.encode(record))
+    at = data.draw(st.integers(0, len(array) - 1))
+    replacement = data.draw(st.lists(plain, max_size=2))
+    array[at : at + 1] = replacement
+    assert_record_or_refusal(msgpack.packb(array))
+
+
+@given(record=records, data=st.data())
+def test_a_part_of_a_record_is_refused(record: Record, data: st.DataObject) -> None:
+    whole = wire.encode(record)
+    for octets in (whole[: data.draw(st.integers(0, len(whole) - 1))], whole + b"\x00"):
+        with pytest.raises(Malformed):
+            wire.decode(octets)
+
+
+@pytest.mark.parametrize("depth", [3, 100, 300, 500, 1000, 1024, 5000])
+@pytest.mark.parametrize(
+    ("head", "tail"),
+    [(b"\x94\x06\x00\x00", b"\xc0"), (b"\x91", b"\x00"), (b"\x92\x03\x91", b"\x00"), (b"\x81\xa1a", b"\x00")],
+    ids=["receipts in receipts", "lists", "pulls of lists", "maps"],
+)
+def test_records_nested_too_deep_are_refused(head: bytes, tail: bytes, depth: int) -> None:
+    with pytest.raises(Malformed):
+        wire.decode(head * depth + tail)
+
+
+@pytest.mark.parametrize("depth", [3, 100, 300, 500, 900, 1020])
+@pytest.mark.parametrize("tag", [3, 5, 8])
+def test_a_field_nested_too_deep_is_refused(tag: int, depth: int) -> None:
+    fields = {3: 1, 5: 10, 8: 1}[tag]
+    with pytest.raises(Malformed):
+        wire.decode(bytes([0x90 + fields + 1, tag]) + b"\x91" * depth + b"\x00" + b"\x00" * (fields - 1))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        ([3], "Pull has 1 fields, not 0"),
+        ([3, 1, 2], "Pull has 1 fields, not 2"),
+        ([3, -1], "Pull.base must be an integer"),
+        ([3, 1 << 63], "Pull.base must be an integer"),
+        ([3, True], "Pull.base must be an integer"),
+        ([3, 1.0], "Pull.base must be an integer"),
+        ([3, "1"], "Pull.base must be an integer"),
+        ([8, b"text"], "Stop.reason must be str, not bytes"),
+        ([8, None], "Stop.reason must be str, not NoneType"),
+        ([1, 1, "a", "digest", {}], "Hello.layout must be bytes, not str"),
+        ([1, 1, "a", b"", {"a": None}], "Hello.facts must map names"),
+        ([1, 1, "a", b"", {"a": [1]}], "Hello.facts must map names"),
+        ([1, 1, "a", b"", {"a": True}], "Hello.facts must map names"),
+        ([1, 1, "a", b"", []], "Hello.facts must map names"),
+        ([6, 1, 1, [3, None]], "Receipt.model must be a Model or nil"),
+        ([6, 1, 1, 5], "Receipt.model must be a Model or nil"),
+        ([6, 1, 1, []], "Receipt.model must be a Model or nil"),
+        ([6, 1, 1, [4, 1]], "Model has 7 fields, not 1"),
+        ([6, 1, 1, [4.0, 1]], "a record is a msgpack array that begins with its type tag"),
+        ([5, 1, 1, 1, 1, 1, b"", b"", "x", 1, True], "Update.loss must be a number"),
+        ([5, 1, 1, 1, 1, 1, b"", b"", 1, 1, 1], "Update.pull must be bool, not int"),
+        ([], "a record is a msgpack array that begins with its type tag"),
+        (["Pull", 1], "a record is a msgpack array that begins with its type tag"),
+        ([True, 1], "a record is a msgpack array that begins with its type tag"),
+        ({"a": 1}, "a record is a msgpack array that begins with its type tag"),
+        (7, "a record is a msgpack array that begins with its type tag"),
+        ([1, 1, "a", b"", {str(n): n for n in range(65)}], "not one whole msgpack object"),
+    ],
+)
+def test_the_refusal_says_what_is_wrong(array: object, message: str) -> None:
+    with pytest.raises(Malformed, match=message):
+        wire.decode(msgpack.packb(array))
+
+
+@pytest.mark.parametrize("tag", [-1, 0, 9, 1 << 40])
+def test_an_unknown_record(tag: int) -> None:
+    with pytest.raises(UnknownRecord, match=f"record type {tag} is unknown"):
+        wire.decode(msgpack.packb([tag, 1]))
+
+
+def test_a_whole_number_will_do_for_a_loss() -> None:
+    update = wire.decode(msgpack.packb([5, 1, 1, 1, 1, 1, b"", b"", 3, 1, True]))
+    assert isinstance(update, Update)
+    assert type(update.loss) is float
+    assert update.loss == 3
+
+
+@pytest.mark.parametrize(
+    ("payload", "framed"),
+    [(0, 2), (125, 127), (126, 130), (65535, 65539), (65536, 65546), (1 << 20, (1 << 20) + 10)],
+)
+def test_framed_size_is_that_of_rfc_6455(payload: int, framed: int) -> None:
+    assert wire.framed_size(payload, masked=False) == framed
+    assert wire.framed_size(payload, masked=True) == framed + 4
