@@ -23,7 +23,7 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError
 
 _DEFAULTS = {
     (1, 8, 8): ("edgeflock.client.zoo:DigitsCNN", 8000),
-    (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 8000),
+    (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 12000),
 }
 """Input shape -> model and number of updates that suit it."""
 

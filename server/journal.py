@@ -8,7 +8,7 @@
     evaluations  loss and accuracy of a version, and the traffic until then
 
 (device, sequence) is unique for ever. Writes gather in one transaction until `commit`, which returns only
-when they are on disk (WAL, synchronous = FULL). One thread writes: see writer.py.
+when they are on disk (WAL, synchronous = FULL). One caller at a time: see writer.py.
 """
 
 import sqlite3
@@ -208,8 +208,10 @@ class Journal:
 
     def first_kept(self) -> int | None:
         """The oldest version whose update record is still there."""
-        row = self._db.execute("SELECT min(version) FROM updates WHERE frame IS NOT NULL").fetchone()
-        return int(row[0]) if row[0] is not None else None
+        row = self._db.execute(
+            "SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1"
+        ).fetchone()
+        return int(row[0]) if row else None
 
     def regimes(self) -> list[tuple[int, Regime]]:
         """[(from version, regime), ...] in order."""

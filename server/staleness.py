@@ -15,8 +15,8 @@ each block two planes over the parameters are kept,
     T_k(j) = C_k[block of j] + popcount(H_k[block of j], bits below j)     modulo 2^c
 
 The modulus loses nothing: an update may lag by at most window - 1 versions, which touch a parameter at
-most window - 1 < 2^c times. A push costs three gathers and two scatters over its non-zeros, a pull costs
-nothing, and every B versions one copy of the counters opens the next block.
+most window - 1 < 2^c times. A push costs one pass over its non-zeros, a pull costs nothing, and every B
+versions one copy of the counters opens the next block.
 
 Memory, bytes a parameter: (ceil(window / B) + 1) (B + c) / 8 + c / 8.
 

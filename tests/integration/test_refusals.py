@@ -3,90 +3,40 @@
 Each row of the tables is one test with a server of its own.
 """
 
-import asyncio
 import logging
-import sqlite3
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
-from edgeflock.server.session import Session
 from edgeflock.shared.errors import REFUSALS, SessionRefused
-from tests.hosting import LAYOUT, Hosted, hosting
-from tests.integration.test_protocol_document import (
+from tests.hosting import LAYOUT, hosting
+from tests.integration.foreign_client import (
     BINARY,
     CODEBOOK4,
     DENSE,
     F16,
-    F32,
-    GOLOMB,
-    HELLO,
     INT8,
     MODEL,
     PULL,
-    RAW,
     RECEIPT,
     REFUSAL,
     SIGN,
     STOP,
     TEXT,
-    UPDATE,
     WELCOME,
-    Device,
     connected,
     golomb_encode,
     joined,
     pack,
 )
+from tests.integration.scene import WHERE, P, f32, golomb, hello, refused, u32, unchanged, update
 
 pytestmark = pytest.mark.timeout(30)
 
-P = LAYOUT.size
-WHERE = [3, 41, 118]
 NAN, INFINITY = float("nan"), float("inf")
-
-
-def u32(*numbers: int) -> bytes:
-    return struct.pack(f"<{len(numbers)}I", *numbers)
-
-
-def f32(*numbers: float) -> bytes:
-    return struct.pack(f"<{len(numbers)}f", *numbers)
-
-
-def update(**fields: object) -> bytes:
-    """A good update for version 3, but for `fields`."""
-    good: dict[str, object] = {
-        "sequence": 6,
-        "base": 3,
-        "index_mode": RAW,
-        "value_mode": F32,
-        "count": 3,
-        "indices": u32(*WHERE),
-        "values": f32(1, -2, 3),
-        "loss": 0.5,
-        "samples": 10,
-        "pull": False,
-    }
-    assert fields.keys() <= good.keys()
-    return pack([UPDATE, *(good | fields).values()])
-
-
-def golomb(indices: bytes, count: int = 3, values: bytes = f32(1, -2, 3)) -> bytes:
-    return update(index_mode=GOLOMB, indices=indices, count=count, values=values)
-
-
-def hello(
-    protocol: object = 1, device: object = "stranger", layout: object = b"", facts: object = None
-) -> bytes:
-    return pack([HELLO, protocol, device, layout, {} if facts is None else facts])
-
 
 STREAM = golomb_encode(WHERE, 6)
 ONE_PREFIX_PLANE = b"\x06\xff"
@@ -243,66 +193,6 @@ def rows(table: dict[str, dict[str, bytes]]) -> list[Row]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A server at version 3, with a device that has pushed numbers 1, 2 and 5, and a bystander."""
-
-    server: Hosted
-    device: Device
-    bystander: Device
-    directory: Path
-
-    def state(self) -> object:
-        """theta, version and the journal; without the traffic that devices cause, refused or not."""
-        version, theta = self.server.engine.theta()
-        journal = sqlite3.connect(self.directory / "journal.sqlite")
-        try:
-            tables = {
-                table: journal.execute(f"SELECT {columns} FROM {table}").fetchall()
-                for table, columns in {
-                    "meta": "*",
-                    "devices": "id, name",
-                    "updates": "*",
-                    "regimes": "*",
-                    "snapshots": "*",
-                    "evaluations": "*",
-                }.items()
-            }
-        finally:
-            journal.close()
-        return version, theta.tobytes(), self.server.engine.last_sequence(1), tables
-
-
-@asynccontextmanager
-async def unchanged(
-    directory: Path, caplog: pytest.LogCaptureFixture, *settings: str
-) -> AsyncIterator[Scene]:
-    """A Scene in which, at the end, nothing has changed, nothing has crashed, and a good update is taken."""
-    limits = ["coordination.window=2", "limits.expansion_bytes=2000"]
-    async with hosting(directory, *limits, *settings) as server:
-        async with joined(server.port, "pi") as (device, _), joined(server.port, "jetson") as (bystander, _):
-            for version, sequence in enumerate((1, 2, 5)):
-                receipt = await device.ask(msgpack.unpackb(update(sequence=sequence, base=version)))
-                assert receipt == [RECEIPT, sequence, version + 1, None]
-            scene = Scene(server, device, bystander, directory)
-            before = scene.state()
-            yield scene
-            assert scene.state() == before
-            assert not server.services.writer.failed.done()
-            good = msgpack.unpackb(update(sequence=1, base=3))
-            assert await bystander.ask(good) == [RECEIPT, 1, 4, None]
-    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-
-
-async def refused(device: Device, code: str, sequence: int | None = None) -> None:
-    """The Refusal comes, and the close frame that goes with its code."""
-    kind, got, detail, answers = await device.answer()
-    assert (kind, got, answers) == (REFUSAL, code, sequence), detail
-    assert detail
-    if issubclass(REFUSALS[code], SessionRefused):
-        assert await device.closed() == (4000 + REFUSALS[code].status, code)
-
-
 @pytest.mark.parametrize(("code", "message"), rows(UPDATES))
 async def test_update_is_refused_and_the_session_goes_on(
     code: str, message: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -402,78 +292,3 @@ def test_every_code_has_a_row() -> None:
     assert UPDATES.keys() | SESSIONS.keys() | HELLOS.keys() == codes - elsewhere
     closing = [kind.status for kind in REFUSALS.values() if issubclass(kind, SessionRefused)]
     assert len(closing) == len(set(closing)), "a close code tells them apart"
-
-
-# Devices that come and go faster than the server can greet them
-
-
-@pytest.fixture
-def never_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that supersedes another for ever would freeze the event loop, the test and its timeout."""
-    supersede, calls = Session.supersede, 0
-
-    async def counted(self: Session) -> None:
-        nonlocal calls
-        calls += 1
-        assert calls < 100, "the server spins"
-        await supersede(self)
-
-    monkeypatch.setattr(Session, "supersede", counted)
-
-
-async def _until_closed(device: Device) -> bool:
-    """Read on, as a device would, until the server closes; whether it did."""
-    try:
-        while (await device.receive())[0] == BINARY:
-            pass
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return False
-    device.send(struct.pack(">H", 4409), 8)
-    return True
-
-
-@pytest.mark.usefixtures("never_spinning")
-async def test_one_name_from_many_places_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of many sessions of one name one remains, and the server serves on."""
-    async with unchanged(tmp_path, caplog) as scene, connected(scene.server.port) as last:
-        rivals = [Device(*await asyncio.open_connection("127.0.0.1", scene.server.port)) for _ in range(4)]
-        for rival in rivals:
-            await rival.upgrade()
-        for rival in rivals:
-            rival.send(hello(device="pi"))
-        reading = [asyncio.create_task(_until_closed(device)) for device in (scene.device, *rivals)]
-        await last.upgrade()
-        last.send(hello(device="pi"))
-        while (await last.answer())[0] != WELCOME:
-            pass
-        assert (await last.ask([PULL, None]))[0] == MODEL
-        for task, device in zip(reading, (scene.device, *rivals), strict=True):
-            assert await task
-            device.writer.close()
-
-
-@pytest.mark.usefixtures("never_spinning")
-async def test_a_device_that_left_before_its_welcome_may_come_back(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with unchanged(tmp_path, caplog) as scene:
-        scene.device.writer.transport.abort()
-        for _ in range(5):
-            async with connected(scene.server.port) as hasty:
-                await hasty.upgrade()
-                hasty.send(hello(device="pi"))
-                hasty.writer.transport.abort()
-        async with joined(scene.server.port, "pi") as (device, welcome):
-            assert welcome[6:8] == [3, 5]
-            assert (await device.ask([PULL, None]))[0] == MODEL
-
-
-@pytest.mark.parametrize("message", [b"\xc1", update(sequence=6, base=9)])
-async def test_a_device_that_does_not_wait_for_its_refusal(
-    message: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with unchanged(tmp_path, caplog) as scene:
-        scene.device.send(message)
-        scene.device.writer.transport.abort()
-        async with joined(scene.server.port, "pi") as (_, welcome):
-            assert welcome[7] == 5

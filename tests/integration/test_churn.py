@@ -1,0 +1,93 @@
+"""Devices that come and go faster than the server can greet them."""
+
+import asyncio
+import struct
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.session import Session
+from tests.integration.foreign_client import (
+    BINARY,
+    MODEL,
+    PULL,
+    WELCOME,
+    Device,
+    connected,
+    joined,
+)
+from tests.integration.scene import hello, unchanged, update
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def never_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that supersedes another for ever would freeze the event loop, the test and its timeout."""
+    supersede, calls = Session.supersede, 0
+
+    async def counted(self: Session) -> None:
+        nonlocal calls
+        calls += 1
+        assert calls < 100, "the server spins"
+        await supersede(self)
+
+    monkeypatch.setattr(Session, "supersede", counted)
+
+
+async def _until_closed(device: Device) -> bool:
+    """Read on, as a device would, until the server closes; whether it did."""
+    try:
+        while (await device.receive())[0] == BINARY:
+            pass
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+    device.send(struct.pack(">H", 4409), 8)
+    return True
+
+
+@pytest.mark.usefixtures("never_spinning")
+async def test_one_name_from_many_places_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of many sessions of one name one remains, and the server serves on."""
+    async with unchanged(tmp_path, caplog) as scene, connected(scene.server.port) as last:
+        rivals = [Device(*await asyncio.open_connection("127.0.0.1", scene.server.port)) for _ in range(4)]
+        for rival in rivals:
+            await rival.upgrade()
+        for rival in rivals:
+            rival.send(hello(device="pi"))
+        reading = [asyncio.create_task(_until_closed(device)) for device in (scene.device, *rivals)]
+        await last.upgrade()
+        last.send(hello(device="pi"))
+        while (await last.answer())[0] != WELCOME:
+            pass
+        assert (await last.ask([PULL, None]))[0] == MODEL
+        for task, device in zip(reading, (scene.device, *rivals), strict=True):
+            assert await task
+            device.writer.close()
+
+
+@pytest.mark.usefixtures("never_spinning")
+async def test_a_device_that_left_before_its_welcome_may_come_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unchanged(tmp_path, caplog) as scene:
+        scene.device.writer.transport.abort()
+        for _ in range(5):
+            async with connected(scene.server.port) as hasty:
+                await hasty.upgrade()
+                hasty.send(hello(device="pi"))
+                hasty.writer.transport.abort()
+        async with joined(scene.server.port, "pi") as (device, welcome):
+            assert welcome[6:8] == [3, 5]
+            assert (await device.ask([PULL, None]))[0] == MODEL
+
+
+@pytest.mark.parametrize("message", [b"\xc1", update(sequence=6, base=9)])
+async def test_a_device_that_does_not_wait_for_its_refusal(
+    message: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unchanged(tmp_path, caplog) as scene:
+        scene.device.send(message)
+        scene.device.writer.transport.abort()
+        async with joined(scene.server.port, "pi") as (_, welcome):
+            assert welcome[7] == 5
