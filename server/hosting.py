@@ -1,11 +1,13 @@
 """The run in its directory: model, journal, token, and the parameters as they were left."""
 
+import fcntl
 import os
 import secrets
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.evaluation import Evaluate
@@ -27,6 +29,8 @@ class HostedRun:
     evaluate: Evaluate | None
     history: list[Evaluation]
     accounts: list[Account]
+    lock: IO[str] | None = None
+    """Held open for as long as the run is hosted: nobody else may write its journal."""
 
 
 def open_run(config: Config) -> HostedRun:
@@ -56,6 +60,7 @@ def open_run(config: Config) -> HostedRun:
 
     directory = Path(config.run.directory)
     directory.mkdir(parents=True, exist_ok=True)
+    lock = _lock(directory)
     journal = Journal(directory / "journal.sqlite")
     known = journal.run()
     if known is None:
@@ -77,7 +82,7 @@ def open_run(config: Config) -> HostedRun:
     )
     engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
     token = "" if config.run.open else config.run.token or _kept_token(directory)
-    return HostedRun(run, token, engine, evaluate, journal.evaluations(), journal.accounts())
+    return HostedRun(run, token, engine, evaluate, journal.evaluations(), journal.accounts(), lock)
 
 
 def _check_frame(config: Config, size: int) -> None:
@@ -90,6 +95,19 @@ def _check_frame(config: Config, size: int) -> None:
             f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "
             f"compression.select = {config.compression.select} may take {worst}; raise it"
         )
+
+
+def _lock(directory: Path) -> IO[str]:
+    """Claim the directory for this process; the claim ends with it, however it ends."""
+    file = open(directory / "lock", "w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise ConfigError(
+            f"run.directory = {str(directory)!r}: another server hosts it; stop that one or choose another"
+        ) from None
+    return file
 
 
 def _kept_token(directory: Path) -> str:

@@ -1,5 +1,6 @@
 """The command line: what it prints where, and with which exit code it ends."""
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -127,3 +128,14 @@ def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
 
     tensors = load_file(tmp_path / result["model_path"])
     assert sum(tensor.size for tensor in tensors.values()) == 38_282
+
+
+def test_one_directory_has_one_server(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    with (directory / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = edgeflock("server", "--set", f"run.directory={directory}", "--set", "run.port=0")
+    assert done.returncode == 2
+    assert str(directory) in done.stderr
+    assert "another server" in done.stderr
