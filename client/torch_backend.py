@@ -31,7 +31,7 @@ class TorchBackend:
     ) -> tuple[float, NDArray[np.float32]]:
         try:
             return self._flat.gradient(theta, x, y)
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"{self._model} cannot train on inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"
             ) from error

@@ -73,7 +73,10 @@ class Link:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`server` is the server's http(s) URL. Raises ConfigError if it is none."""
-        url = URL(server)
+        try:
+            url = URL(server)
+        except ValueError:
+            url = URL()
         if url.scheme not in ("http", "https") or not url.host:
             raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470")
         self._url = url / "v1/session"

@@ -1,6 +1,7 @@
 """The edgeflock command. Each subcommand imports what it needs when it runs."""
 
 import logging
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -19,7 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Train one model on many small machines.",
-    epilog="Exit codes: 0 done, 1 failed, 2 a setting is wrong, 3 the server refused this device.",
+    epilog="Exit codes: 0 done, 1 failed, 2 a setting is wrong, 3 the server refused this device, "
+    "130 interrupted.",
 )
 
 ConfigFile = Annotated[
@@ -76,6 +78,7 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
     import asyncio
 
     settings = _settings(config, set_, verbose)
+    results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
     try:
         from edgeflock.server.app import serve
         from edgeflock.server.hosting import open_run
@@ -85,13 +88,13 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
         _fail(f"the server needs {error.name}: pip install 'edgeflock[server]'", EXIT_USAGE)
 
     def ready(port: int) -> None:
-        url = f"http://{settings.run.host}:{port}"
+        wildcard = settings.run.host in ("0.0.0.0", "::", "")
+        url = f"http://{socket.gethostname() if wildcard else settings.run.host}:{port}"
         if json:
             import json as encoder
 
-            print(
-                encoder.dumps({"url": url, "run": hosted.run, "version": hosted.engine.version}), flush=True
-            )
+            line = encoder.dumps({"url": url, "run": hosted.run, "version": hosted.engine.version})
+            print(line, file=results, flush=True)
         else:
             secret = f" --token {hosted.token}" if hosted.token else ""
             print(f"Run {hosted.run} at version {hosted.engine.version} on {url}", file=sys.stderr)

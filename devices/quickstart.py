@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -48,12 +49,13 @@ class Plan:
 class Result:
     """How it went. Bytes are counted at the server's sockets, over the devices' connections."""
 
-    accuracy: float
+    accuracy: float | None
+    """None for a regression loss, or without held-out data."""
     updates: int
     clients: int
     ingress_bytes: int
     dense_bytes: int
-    reduction: float
+    reduction: float | None
     seconds: float
     model_path: str
 
@@ -64,7 +66,10 @@ def run_quickstart(plan: Plan, *, as_json: bool) -> None:
     directory = _fresh(plan.out)
     settings.append(f"run.directory={directory}")
     narration = Console(stderr=True)
-    result = asyncio.run(_run(plan, settings, directory, narration))
+    try:
+        result = asyncio.run(_run(plan, settings, directory, narration))
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
     if as_json:
         print(json.dumps(asdict(result)))
     else:
@@ -84,6 +89,7 @@ def _settings(plan: Plan) -> list[str]:
         "run.port=0",
         f"run.updates={plan.updates or updates}",
         f"run.seed={plan.seed}",
+        "run.open=false",
         f"model.module={plan.model or model}",
         f"model.data={plan.data}",
         f"coordination.rule={plan.rule}",
@@ -91,19 +97,22 @@ def _settings(plan: Plan) -> list[str]:
         f"compression.values={plan.values}",
         *plan.overrides,
     ]
-    parse(overrides=overrides)
+    parse(environ=os.environ, overrides=overrides)
     return overrides
 
 
 async def _run(plan: Plan, settings: list[str], directory: Path, narration: Console) -> Result:
     began = time.monotonic()
-    config = parse(overrides=settings)
+    running = asyncio.current_task()
+    assert running is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    config = parse(environ=os.environ, overrides=settings)
     processes: list[asyncio.subprocess.Process] = []
     try:
         server = await _start("server", "--json", *_set(settings), log=directory / "server.log")
         processes.append(server)
         url = await _url(server, directory)
-        token = "" if config.run.open else (directory / "token").read_text().strip()
+        token = config.run.token or (directory / "token").read_text().strip()
         separator = "&" if "?" in plan.data else "?"
         for number in range(1, plan.clients + 1):
             own = [
@@ -123,7 +132,7 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
     finally:
         await _end(processes)
     return Result(
-        accuracy=status["evaluation"]["accuracy"],
+        accuracy=_accuracy(status),
         updates=status["version"],
         clients=plan.clients,
         ingress_bytes=status["device_ingress"],
@@ -149,6 +158,8 @@ async def _watch(
             status = json.loads(await fetch(http, url, "/v1/status", token))
             show(status)
             if status["state"] == "finished":
+                if status["evaluation_failed"]:
+                    raise EdgeflockError(f"the evaluation failed: {_tail(directory / 'server.log')}")
                 return status
             names = ["server", *(f"device-{number}" for number in range(1, len(processes)))]
             for name, process in zip(names, processes, strict=True):
@@ -175,11 +186,11 @@ def _progress(narration: Console, total: int) -> Iterator[Any]:
 
         def show(status: Any) -> None:
             speed = progress.tasks[0].speed
-            evaluation = status["evaluation"]
+            accuracy = _accuracy(status)
             progress.update(
                 task,
                 completed=status["version"],
-                accuracy=f"{evaluation['accuracy']:.2%}" if evaluation else "-",
+                accuracy="-" if accuracy is None else f"{accuracy:.2%}",
                 speed=f"{speed:,.0f}" if speed else "-",
                 ingress=size(status["device_ingress"]),
             )
@@ -190,16 +201,21 @@ def _progress(narration: Console, total: int) -> Iterator[Any]:
 def _show(result: Result) -> None:
     table = Table(show_header=False, box=None)
     for name, value in (
-        ("accuracy", f"{result.accuracy:.2%}"),
+        ("accuracy", "-" if result.accuracy is None else f"{result.accuracy:.2%}"),
         ("updates", f"{result.updates:,} from {result.clients} client processes"),
         ("ingress", f"{size(result.ingress_bytes)}, framing included"),
         ("dense float32", size(result.dense_bytes)),
-        ("reduction", f"{result.reduction:,.0f}x"),
+        ("reduction", "-" if result.reduction is None else f"{result.reduction:,.0f}x"),
         ("seconds", f"{result.seconds:.1f}"),
         ("model", result.model_path),
     ):
         table.add_row(name, value)
     Console().print(table)
+
+
+def _accuracy(status: Any) -> float | None:
+    accuracy: float | None = (status["evaluation"] or {}).get("accuracy")
+    return accuracy
 
 
 def _fresh(out: Path) -> Path:

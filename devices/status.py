@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 
@@ -66,7 +67,7 @@ def _print(console: Console, status: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if name in ("device", "state") else "right")
     for device in sorted(status["devices"], key=lambda device: device["name"]):
         table.add_row(
-            device["name"],
+            Text("".join(c if c.isprintable() else "?" for c in device["name"])),
             "connected" if device["connected"] else "away",
             f"{device['updates']:,}",
             f"{device['refused']:,}",

@@ -86,6 +86,7 @@ def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, An
         "coordination": config.coordination.model_dump(),
         "compression": config.compression.model_dump(),
         "evaluation": asdict(evaluator.history[-1]) if evaluator.history else None,
+        "evaluation_failed": evaluator.failed_at is not None,
         "ingress": total.ingress,
         "egress": total.egress,
         "records": {

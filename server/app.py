@@ -17,7 +17,7 @@ from edgeflock.server.session import Services, Session
 from edgeflock.server.traffic import Traffic
 from edgeflock.server.writer import Writer
 from edgeflock.shared.config import Config
-from edgeflock.shared.errors import Unauthorized
+from edgeflock.shared.errors import EdgeflockError, Unauthorized, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,12 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
     app.router.add_get("/v1/session", _session)
 
     async def run(app: web.Application) -> AsyncIterator[None]:
-        traffic = Traffic()
-        if hosted.history:
-            traffic = Traffic(hosted.history[-1].ingress, hosted.history[-1].egress)
+        # At least what the devices are known to have cost; what came since the last account is not known.
+        past = hosted.history[-1:]
+        traffic = Traffic(
+            max([sum(a.ingress for a in hosted.accounts), *(e.ingress for e in past)]),
+            max([sum(a.egress for a in hosted.accounts), *(e.egress for e in past)]),
+        )
         writer = Writer(hosted.engine)
         registry = Registry(hosted.token, config.limits.devices, hosted.accounts)
         app[SERVICES] = Services(hosted.run, config, hosted.engine, writer, registry, traffic)
@@ -50,9 +53,9 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
         yield
         gc.unfreeze()
         evaluating.cancel()
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError, Unavailable):
             await evaluating
-        if not writer.failed.done():
+        with suppress(Unavailable):
             await evaluator.record()
         await writer.close()
 
@@ -80,7 +83,7 @@ async def listening(app: web.Application, host: str, port: int) -> AsyncIterator
 
 
 async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` gets the port. Raises what stops the journal."""
+    """Serve until SIGINT or SIGTERM; `ready` gets the port. Raises EdgeflockError if the journal fails."""
     app = create_app(config, hosted)
     stop = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -90,8 +93,11 @@ async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None])
         failed = app[SERVICES].writer.failed
         failed.add_done_callback(lambda _: stop.set())
         await stop.wait()
-    if not failed.cancelled():
-        failed.result()
+    if not failed.cancelled() and (error := failed.exception()):
+        raise EdgeflockError(
+            f"stopped, because updates can no longer be journaled in {config.run.directory}: {error}; "
+            "what was acknowledged is safe, start again once the cause is mended"
+        ) from error
 
 
 @web.middleware
@@ -101,7 +107,10 @@ async def _authenticate(
     if not request.app[SERVICES].registry.authorised(request.headers.get("Authorization", "")):
         body = {"code": Unauthorized.code, "detail": "send the run's token: Authorization: Bearer TOKEN"}
         return web.json_response(body, status=Unauthorized.status)
-    return await handler(request)
+    try:
+        return await handler(request)
+    except Unavailable as error:
+        return web.json_response({"code": error.code, "detail": str(error)}, status=error.status)
 
 
 async def _session(request: web.Request) -> web.StreamResponse:

@@ -180,6 +180,10 @@ class Engine:
         self._snapshot()
         self._journal.close()
 
+    def abandon(self) -> None:
+        """Let go of the journal, without what was not committed."""
+        self._journal.abandon()
+
     def _snapshot(self) -> None:
         self._next_snapshot = self.version + self._bounds.snapshot_every
         self._journal.add_snapshot(self.version, self.parameters.theta)

@@ -40,6 +40,8 @@ class Evaluator:
     ) -> None:
         self.history = history
         """Every evaluation so far, in order."""
+        self.failed_at: int | None = None
+        """The version whose evaluation failed, if the last one did."""
         self._engine = engine
         self._writer = writer
         self._registry = registry
@@ -51,23 +53,24 @@ class Evaluator:
     def finished(self) -> bool:
         """Whether the run is complete and its last version evaluated."""
         seen = self.history[-1].version if self.history else -1
-        return self._engine.complete and (self._evaluate is None or seen == self._engine.version)
+        return self._engine.complete and (
+            self._evaluate is None or self._engine.version in (seen, self.failed_at)
+        )
 
     async def run(self) -> None:
         """Until cancelled."""
-        with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation") as thread:
+        thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
+        try:
             while True:
-                try:
-                    evaluation = await self._measure(thread)
-                except Exception:  # a user's module may raise anything; training goes on without
-                    log.exception("the evaluation failed")
-                    evaluation = None
+                evaluation = await self._measure(thread)
                 if evaluation is not None:
                     self.history.append(evaluation)
                 await self.record(evaluation)
                 # The last version of a run is evaluated right away.
                 last = self._engine.complete and evaluation is not None and not self.finished
                 await asyncio.sleep(0 if last else self._every)
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
 
     async def record(self, evaluation: Evaluation | None = None) -> None:
         """Journal an evaluation and the traffic of every device so far."""
@@ -76,10 +79,18 @@ class Evaluator:
 
     async def _measure(self, thread: ThreadPoolExecutor) -> Evaluation | None:
         """The current version's evaluation, unless it has one."""
-        version, theta = await self._writer.call(self._engine.theta)
-        if self._evaluate is None or (self.history and self.history[-1].version == version):
+        seen = self.history[-1].version if self.history else None
+        if self._evaluate is None or self._engine.version in (seen, self.failed_at):
             return None
+        version, theta = await self._writer.call(self._engine.theta)
         ingress, egress = self._total.ingress, self._total.egress
-        loss, accuracy = await asyncio.get_running_loop().run_in_executor(thread, self._evaluate, theta)
+        loop = asyncio.get_running_loop()
+        try:
+            loss, accuracy = await loop.run_in_executor(thread, self._evaluate, theta)
+        except Exception:  # a user's module may raise anything; training goes on without
+            log.exception("the evaluation of version %d failed", version)
+            self.failed_at = version
+            return None
+        self.failed_at = None
         known = loss if math.isfinite(loss) else None
         return Evaluation(version, time.time(), known, accuracy, ingress, egress)

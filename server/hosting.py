@@ -3,12 +3,14 @@
 import fcntl
 import os
 import secrets
+import sqlite3
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
 
+from edgeflock.server.admission import EXPANSION_PER_ENTRY
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.evaluation import Evaluate
 from edgeflock.server.journal import Account, Evaluation, Journal
@@ -53,16 +55,19 @@ def open_run(config: Config) -> HostedRun:
         evaluate = partial(flat.evaluate, x=held_out.x, y=held_out.y)
         try:
             flat.evaluate(flat.theta(), held_out.x[:2], held_out.y[:2])
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
             ) from error
 
     directory = Path(config.run.directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = _lock(directory)
-    journal = Journal(directory / "journal.sqlite")
-    known = journal.run()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = _lock(directory)
+        journal = Journal(directory / "journal.sqlite")
+        known = journal.run()
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigError(f"run.directory = {str(directory)!r} cannot hold a run: {error}") from error
     if known is None:
         run = secrets.token_hex(8)
         journal.begin_run(run, config.model.module, layout, flat.theta(), time.time())
@@ -90,6 +95,12 @@ def _check_frame(config: Config, size: int) -> None:
     worst = 1024 + (
         4 * size if config.compression.select == 1 else round(8 * size * config.compression.select)
     )
+    entries = max(1, round(size * config.compression.select))
+    if EXPANSION_PER_ENTRY * entries > config.limits.expansion_bytes:
+        raise ConfigError(
+            f"limits.expansion_bytes = {config.limits.expansion_bytes}: an update of {entries} entries "
+            f"expands to {EXPANSION_PER_ENTRY * entries}; raise it"
+        )
     if worst > config.limits.frame_bytes:
         raise ConfigError(
             f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "

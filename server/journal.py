@@ -156,6 +156,10 @@ class Journal:
         self.commit()
         self._db.close()
 
+    def abandon(self) -> None:
+        """Close without writing: what was not committed is rolled back."""
+        self._db.close()
+
     def _write(self, statement: str, *values: object) -> None:
         self._begin()
         self._db.execute(statement, values)

@@ -1,5 +1,6 @@
 """The devices of a run, as the server knows them."""
 
+import asyncio
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,9 +20,11 @@ class Device:
     """One device: who it is, what it did, how much it cost."""
 
     id: int
+    """Its number in the journal; 0 until it has one."""
     name: str
     facts: Facts = field(default_factory=dict)
     session: "Session | None" = None
+    arriving: asyncio.Lock = field(default_factory=asyncio.Lock)
     sequence: int = 0
     """The last update that is counted here; a resent one is not counted again."""
     updates: int = 0
@@ -75,15 +78,11 @@ class Registry:
         octets = header.encode("utf-8", "surrogateescape")  # a header may hold any byte
         return not self._token or hmac.compare_digest(octets, b"Bearer " + self._token)
 
-    def check(self, name: str) -> None:
-        """Raise TooManyDevices if there is no room for a device of this name."""
-        if name not in self.devices and len(self.devices) >= self._limit:
-            raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
-
-    def admit(self, name: str, number: int) -> Device:
-        """The device of this name. Raises TooManyDevices beyond the limit."""
+    def admit(self, name: str) -> Device:
+        """The device of this name. Raises TooManyDevices if it is new and there is no room for it."""
         device = self.devices.get(name)
         if device is None:
-            self.check(name)
-            device = self.devices[name] = Device(number, name)
+            if len(self.devices) >= self._limit:
+                raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
+            device = self.devices[name] = Device(0, name)
         return device

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -42,6 +41,9 @@ HEARTBEAT = 20.0
 """Seconds of silence after which the server pings; after half of it again without an answer it hangs up."""
 
 
+CLOSE_SECONDS = 4.0
+"""How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""
+
 LONGEST_HELLO = 4096
 """Bytes. What a device tells about itself is kept for as long as the server runs."""
 
@@ -64,6 +66,7 @@ class Session:
     def __init__(self, services: Services, request: web.Request) -> None:
         self._services = services
         self._request = request
+        self._transport = request.transport
         limits = services.config.limits
         self._socket = web.WebSocketResponse(
             # aiohttp refuses a message of exactly its limit.
@@ -72,8 +75,9 @@ class Session:
             heartbeat=HEARTBEAT,
             timeout=2.0,
         )
-        transport = request.transport
-        self.meter: Meter = transport.get_extra_info("meter", Meter()) if transport else Meter()
+        self.meter = Meter()
+        if self._transport is not None:
+            self.meter = self._transport.get_extra_info("meter", self.meter)
         self._ended = asyncio.Event()
 
     async def serve(self) -> web.WebSocketResponse:
@@ -87,9 +91,7 @@ class Session:
                 record, frame = self._received(message.type, message.data)
                 await self._answer(device, record, frame)
         except SessionRefused as refusal:
-            with suppress(ConnectionError):
-                await self._refuse(refusal, None)
-            await self._socket.close(code=4000 + refusal.status, message=refusal.code.encode())
+            await self._close(4000 + refusal.status, refusal)
         except ConnectionError:
             pass  # the device is gone; it will be back
         finally:
@@ -101,13 +103,26 @@ class Session:
 
     async def supersede(self) -> None:
         """End this session for a newer one; return when nothing of it is in flight."""
-        refusal = Superseded("this device connected again")
-        await self._socket.close(code=4000 + refusal.status, message=refusal.code.encode())
+        await self._close(4000 + Superseded.status, None, Superseded.code)
         await self._ended.wait()
 
     async def leave(self) -> None:
         """End this session because the server stops; the device will try again."""
-        await self._socket.close(code=WSCloseCode.GOING_AWAY)
+        await self._close(WSCloseCode.GOING_AWAY)
+
+    async def _close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
+        """Say why, and hang up on a device that does not listen: nobody waits for it."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                if refusal is not None:
+                    reason = refusal.code
+                    await self._refuse(refusal, None)
+                await self._socket.close(code=code, message=reason.encode())
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            if self._transport is not None:
+                self._transport.abort()
 
     async def _hello(self) -> Device:
         """Let the device in, or raise the refusal it meets."""
@@ -131,12 +146,13 @@ class Session:
                 f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
                 "is it the same model?"
             )
-        services.registry.check(hello.device)
-        number = await services.writer.call(lambda: services.engine.device_id(hello.device))
-        device = services.registry.admit(hello.device, number)
-        while device.session is not None:
-            await device.session.supersede()
-        device.session = self
+        device = services.registry.admit(hello.device)
+        async with device.arriving:  # in the order of their coming: the newest session is the one that stays
+            if not device.id:
+                device.id = await services.writer.call(lambda: services.engine.device_id(hello.device))
+            if device.session is not None:
+                await device.session.supersede()
+            device.session = self
         device.facts = hello.facts
         device.last_seen = time.time()
         return device

@@ -24,6 +24,9 @@ _GATHER = 0.002
 update or many."""
 
 
+_STOPPING = "the server cannot write its journal and is stopping"
+
+
 class Writer:
     """Lets one caller at a time at the engine."""
 
@@ -41,7 +44,7 @@ class Writer:
     async def push(self, push: Push) -> Receipt:
         """The receipt for one update, durable. Raises the Refused that it met."""
         if self.failed.done():
-            raise Unavailable("the server cannot write its journal and is stopping")
+            raise Unavailable(_STOPPING)
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append((push, answer))
         if len(self._waiting) >= self._expected:
@@ -51,9 +54,22 @@ class Writer:
         return await answer
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run `function` between two groups, where the engine is at rest and durable."""
+        """Run `function` between two groups, where the engine is at rest and durable.
+
+        If it fails, the journal did, and the server cannot go on. Raises Unavailable from then on.
+        """
         async with self._engine_at_rest:
-            return await self._in_thread(function)
+            if self.failed.done():
+                raise Unavailable(_STOPPING)
+            running = asyncio.ensure_future(self._in_thread(function))
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                await asyncio.wait([running])  # the thread goes on; nobody may touch the engine meanwhile
+                raise
+            except Exception as error:
+                self._fail(error, [])
+                raise Unavailable(_STOPPING) from error
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
@@ -65,6 +81,8 @@ class Writer:
         if not self.failed.done():
             await self.call(self._engine.close)
             self.failed.cancel()
+        else:
+            self._engine.abandon()
         self._thread.shutdown()
 
     async def _commit_groups(self) -> None:
@@ -107,8 +125,9 @@ class Writer:
             return await self._in_thread(lambda: self._engine.publish(pushes, outcomes))
 
     def _fail(self, error: Exception, answers: list[asyncio.Future[Receipt]]) -> None:
-        self.failed.set_exception(error)
+        if not self.failed.done():
+            self.failed.set_exception(error)
         for answer in answers + [answer for _, answer in self._waiting]:
             if not answer.done():
-                answer.set_exception(Unavailable("the server cannot write its journal and is stopping"))
+                answer.set_exception(Unavailable(_STOPPING))
         self._waiting.clear()

@@ -1,1 +1,1 @@
-"""What both ends agree on: layout, records, codecs, selection, errors. numpy and msgpack only."""
+"""What both ends agree on: layout, records, codecs, selection, errors. No sockets, no event loop."""

@@ -131,11 +131,14 @@ def parse(
 
 def describe() -> str:
     """Every key with its default as a TOML file."""
-    defaults = Config(client=Client(name="raspberrypi"))
+    defaults = Config()
     lines = []
     for name, section in defaults:
         lines += [f"[{name}]  # {type(section).__doc__}"]
         for key, info in type(section).model_fields.items():
+            if (name, key) == ("client", "name"):
+                lines.append('# name = "pi-1"  # default: the host name')
+                continue
             value = getattr(section, key)
             text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
             lines.append(f"{key} = {text}" + (f"  # {info.description}" if info.description else ""))

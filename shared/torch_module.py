@@ -53,9 +53,15 @@ class FlatModule:
         self._theta.numpy()[:] = theta
         self._gradient.zero_()
         self.module.train()
-        loss = self.loss(self.module(torch.from_numpy(x)), torch.from_numpy(y))
+        loss = self._loss_of(self.module(torch.from_numpy(x)), torch.from_numpy(y))
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item(), self._gradient.numpy()
+
+    def _loss_of(self, output: Tensor, target: Tensor) -> Tensor:
+        """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing."""
+        if self.loss is not functional.cross_entropy and output.shape != target.shape:
+            raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
+        return self.loss(output, target)
 
     @torch.no_grad()
     def evaluate(
@@ -68,7 +74,7 @@ class FlatModule:
         for start in range(0, len(y), batch):
             target = torch.from_numpy(y[start : start + batch])
             output = self.module(torch.from_numpy(x[start : start + batch]))
-            total += self.loss(output, target).item() * len(target)
+            total += self._loss_of(output, target).item() * len(target)
             if self.loss is functional.cross_entropy:
                 correct += int((output.argmax(1) == target).sum())
             elif self.loss is functional.binary_cross_entropy_with_logits:
