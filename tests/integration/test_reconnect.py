@@ -11,9 +11,9 @@ from edgeflock.client.replica import Replica
 from edgeflock.client.transport import Link, RunOver, RunReplaced
 from edgeflock.shared import sparse, values
 from edgeflock.shared.errors import BaseExpired, LayoutMismatch, Superseded, Unauthorized
-from edgeflock.shared.messages import PROTOCOL, Hello, Update
+from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update
 from tests.hosting import LAYOUT, hosting
-from tests.proxy import proxying
+from tests.proxy import Proxy, proxying
 
 
 async def at_once(seconds: float) -> None:
@@ -107,7 +107,7 @@ async def test_a_device_outlives_its_server(tmp_path: Path) -> None:
         assert before.tobytes() != theta
 
 
-async def _restart(directory: Path, proxy, device) -> tuple[int, bytes]:  # type: ignore[no-untyped-def]
+async def _restart(directory: Path, proxy: Proxy, device: asyncio.Task[Receipt]) -> tuple[int, bytes]:
     """A second server on a copy of the journal as a crash would have left it; (version, theta) it reaches."""
     copy = directory / "copy"
     copy.mkdir()
