@@ -1,0 +1,48 @@
+"""The evaluator goes on when an evaluation fails, and says so."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgeflock.server.evaluation import Evaluator
+from edgeflock.server.journal import Evaluation
+from edgeflock.server.traffic import Meter
+from tests.hosting import hosting
+from tests.integration.test_reconnect import link, update
+
+
+async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = True
+
+    def evaluate(theta: NDArray[np.float32]) -> tuple[float, float | None]:
+        if broken:
+            raise ZeroDivisionError("a module of somebody's own")
+        return float(theta[0]), 0.5
+
+    history: list[Evaluation] = []
+    async with hosting(tmp_path, "run.updates=1") as hosted, link(hosted.port) as device:
+        services = hosted.services
+        evaluator = Evaluator(
+            hosted.engine, services.writer, services.registry, Meter(), evaluate, 0.001, history
+        )
+        running = asyncio.create_task(evaluator.run())
+        while "somebody's own" not in caplog.text:
+            await asyncio.sleep(0)
+        before = evaluator.finished
+        broken = False
+        await device.join()
+        await device.push(update(1, 0))
+        while not evaluator.finished:
+            await asyncio.sleep(0)
+        assert not before
+        assert evaluator.failed_at is None
+        assert [(seen.version, seen.loss) for seen in history] == [(1, float(hosted.engine.theta()[1][0]))]
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
