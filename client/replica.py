@@ -32,5 +32,8 @@ class Replica:
             if model.base is None or model.base != self.version:
                 raise BaseExpired(f"the difference builds on {model.base}, held is {self.version}")
             changed = sparse.decode(model.indices, model.count, self._layout.size, model.index_mode)
-            self.theta[changed] = values.decode(model.values, self._layout.counts(changed), model.value_mode)
+            new = values.decode(model.values, self._layout.counts(changed), model.value_mode)
+            if not self.theta.flags.writeable:  # it is still the bytes that it came in
+                self.theta = self.theta.copy()
+            self.theta[changed] = new
         self.version = model.version

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from edgeflock.client.replica import Replica
 from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.shared import sparse, values
 from edgeflock.shared.compression import select_largest
-from edgeflock.shared.errors import BaseExpired, BaseInFuture, ConfigError, LayoutMismatch
+from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, LayoutMismatch
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Receipt, Update, Welcome
 
@@ -37,6 +37,10 @@ class Server(Protocol):
     def speak_as(self, layout: bytes) -> None: ...
 
 
+Compute = Callable[..., Awaitable[Any]]
+"""compute(function, *arguments): its result, without holding up the event loop."""
+
+
 @dataclass(slots=True)
 class Progress:
     """What a worker has done so far."""
@@ -50,11 +54,18 @@ class Progress:
 class Worker:
     """Trains until the server says stop."""
 
-    def __init__(self, server: Server, backend: Callable[[Welcome], Backend], batches: Shuffled) -> None:
+    def __init__(
+        self,
+        server: Server,
+        backend: Callable[[Welcome], Backend],
+        batches: Shuffled,
+        compute: Compute = asyncio.to_thread,
+    ) -> None:
         """`backend` builds the training engine for the run that a Welcome describes."""
         self._server = server
         self._make_backend = backend
         self._batches = batches
+        self._compute = compute
         self.progress = Progress()
 
     async def run(self) -> Progress:
@@ -73,7 +84,7 @@ class Worker:
                 return self.progress
 
     async def _take_part(self, welcome: Welcome) -> None:
-        backend = await asyncio.to_thread(self._make_backend, welcome)
+        backend: Backend = await self._compute(self._make_backend, welcome)
         layout = backend.layout
         if list(layout.shapes()) != welcome.layout:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
@@ -82,7 +93,7 @@ class Worker:
         replica.take(await self._server.pull(None))
         sequence = welcome.sequence
         while True:
-            update = await asyncio.to_thread(self._step, backend, replica, welcome, sequence + 1)
+            update: Update = await self._compute(self.step, backend, replica, welcome, sequence + 1)
             try:
                 receipt = await self._server.push(update)
             except (BaseExpired, BaseInFuture) as stale:
@@ -97,7 +108,7 @@ class Worker:
             assert receipt.model is not None, "asked for with the push"
             replica.take(receipt.model)
 
-    def _step(self, backend: Backend, replica: Replica, welcome: Welcome, sequence: int) -> Update:
+    def step(self, backend: Backend, replica: Replica, welcome: Welcome, sequence: int) -> Update:
         """One SGD step on the next batch, as an update (AdaComp, algorithm 1, lines 5 and 6)."""
         assert replica.version is not None
         for _ in range(_HOPELESS):
@@ -107,7 +118,7 @@ class Worker:
                 return encode_update(
                     gradient, backend.layout, welcome, sequence, replica.version, loss, len(y)
                 )
-        raise ConfigError(
+        raise Diverged(
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients: the model has diverged or the "
             "data are broken; lower coordination.learning_rate"
         )

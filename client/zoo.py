@@ -1,5 +1,6 @@
 """Reference models. Each is named by import string, e.g. edgeflock.client.zoo:PaperCNN."""
 
+import torch
 from torch import Tensor, nn
 
 
@@ -35,11 +36,11 @@ class PaperCNN(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Conv2d(1, 32, 3, padding=1),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),  # after the pool: the same function on a quarter of the values
             nn.Conv2d(32, 32, 3, padding=1),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
             nn.Linear(1568, 128),
             nn.ReLU(),
@@ -52,5 +53,6 @@ class PaperCNN(nn.Module):
                 nn.init.constant_(parameter, 0.1)
 
     def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.layers(x)
+        # Channels last: torch's pooling on a CPU is several times faster.
+        output: Tensor = self.layers(x.to(memory_format=torch.channels_last))
         return output

@@ -169,6 +169,21 @@ def quickstart(
 
 
 @app.command()
+def fleet(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The fleet; see docs/fleet.md.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; default: edgeflock-fleet/FILE.")
+    ] = None,
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Emulate a fleet of devices on this machine, in virtual time."""
+    from edgeflock.devices.fleet_command import run_fleet_file
+
+    run_fleet_file(file, set_ or [], out, as_json=json)
+
+
+@app.command()
 def config() -> None:
     """Print every setting with its default, as a TOML file."""
     from edgeflock.shared.config import describe

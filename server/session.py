@@ -10,8 +10,9 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from edgeflock.server.engine import Engine, Push
 from edgeflock.server.registry import Device, Registry
 from edgeflock.server.traffic import Meter, Traffic
+from edgeflock.server.welcome import welcome
 from edgeflock.server.writer import Writer
-from edgeflock.shared import sparse, values, wire
+from edgeflock.shared import wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import (
     FrameTooLarge,
@@ -32,7 +33,6 @@ from edgeflock.shared.messages import (
     Refusal,
     Stop,
     Update,
-    Welcome,
 )
 
 log = logging.getLogger(__name__)
@@ -164,24 +164,7 @@ class Session:
             lambda: (engine.version, engine.last_sequence(device.id))
         )
         device.sequence = sequence
-        await self._send(self._welcome(version, sequence))
-
-    def _welcome(self, version: int, sequence: int) -> Welcome:
-        config = self._services.config
-        return Welcome(
-            protocol=PROTOCOL,
-            run=self._services.run,
-            model=config.model.module,
-            loss=config.model.loss,
-            layout=list(self._services.engine.layout.shapes()),
-            version=version,
-            sequence=sequence,
-            batch=config.run.batch,
-            select=config.compression.select,
-            indices=sparse.MODES[config.compression.indices],
-            values=values.CODINGS[config.compression.values].mode,
-            frame_bytes=config.limits.frame_bytes,
-        )
+        await self._send(welcome(self._services.run, self._services.config, engine.layout, version, sequence))
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
         services = self._services

@@ -11,7 +11,7 @@ from edgeflock.shared.layout import Layout
 
 Gradient = NDArray[np.float32]
 
-_SAMPLE = 4096
+_SAMPLE = 2048
 
 
 def select_largest(gradient: Gradient, layout: Layout, fraction: float) -> NDArray[np.int64]:
@@ -37,11 +37,15 @@ def _largest(magnitudes: Gradient, count: int) -> NDArray[np.int64]:
     partitioned: several times faster than partitioning all, and out of reach of numpy's slow path for
     arrays with many equal entries (most of a real gradient is exact zeros).
     """
+    if count == 1:
+        return np.array([magnitudes.argmax()])
     threshold = np.float32(0)
-    if magnitudes.size > 4 * _SAMPLE:
+    if magnitudes.size > 2 * _SAMPLE:
         sample = magnitudes[:: magnitudes.size // _SAMPLE]
-        beyond = min(sample.size - 1, 2 * count * sample.size // magnitudes.size + 8)
-        threshold = np.partition(sample, sample.size - 1 - beyond)[sample.size - 1 - beyond]
+        beyond = 2 * count * sample.size // magnitudes.size + 8
+        sample = sample[sample > 0]
+        if sample.size > beyond:
+            threshold = np.partition(sample, sample.size - 1 - beyond)[sample.size - 1 - beyond]
     candidates = np.flatnonzero(magnitudes > threshold)
     if candidates.size < count and threshold > 0:
         candidates = np.flatnonzero(magnitudes)

@@ -9,7 +9,7 @@ import socket
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -115,18 +115,36 @@ def parse(
 
     Raises ConfigError.
     """
+    return parse_as(Config, toml, source, environ, overrides)
+
+
+Schema = TypeVar("Schema", bound=Section)
+
+
+def parse_as(
+    schema: type[Schema],
+    toml: str,
+    source: str,
+    environ: Mapping[str, str] | None = None,
+    overrides: Iterable[str] = (),
+) -> Schema:
+    """The same for any `schema`. A field of type dict[str, S] is a family of sections: [field.NAME]."""
     settings: _Settings = {}
-    settings |= _from_toml(toml, source)
+    settings |= _from_toml(schema, toml, source)
     settings |= _from_environment(environ or {})
     settings |= _from_overrides(overrides)
-    sections: dict[str, dict[str, object]] = {}
+    sections: dict[str, Any] = {}
     for (section, key), setting in settings.items():
-        _check_known(section, key, setting)
-        sections.setdefault(section, {})[key] = setting.value
+        _check_known(schema, section, key, setting)
+        table = sections
+        for name in section.split("."):
+            table = table.setdefault(name, {})
+        table[key] = setting.value
     try:
-        return Config.model_validate(sections)
+        return schema.model_validate(sections)
     except ValidationError as invalid:
-        raise ConfigError("\n".join(_explain(error, settings) for error in invalid.errors())) from invalid
+        lines = (_explain(schema, error, settings) for error in invalid.errors())
+        raise ConfigError("\n".join(lines)) from invalid
 
 
 def describe() -> str:
@@ -146,7 +164,7 @@ def describe() -> str:
     return "\n".join(lines)
 
 
-def _from_toml(text: str, source: str) -> _Settings:
+def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -154,9 +172,15 @@ def _from_toml(text: str, source: str) -> _Settings:
     settings: _Settings = {}
     for section, table in tables.items():
         if not isinstance(table, dict):
-            raise ConfigError(f"{source}: {section} = {table!r} stands outside a section; {_hint(section)}")
+            near = _hint(schema, section)
+            raise ConfigError(f"{source}: {section} = {table!r} stands outside a section; {near}")
         for key, value in table.items():
-            settings[section, key] = _Setting(value, f"{source} line {_line(text, section, key)}")
+            if isinstance(value, dict) and _is_family(schema, section):
+                path, items = f"{section}.{key}", value
+            else:
+                path, items = section, {key: value}
+            for name, item in items.items():
+                settings[path, name] = _Setting(item, f"{source} line {_line(text, path, name)}")
     return settings
 
 
@@ -186,50 +210,61 @@ def _from_overrides(overrides: Iterable[str]) -> _Settings:
     settings: _Settings = {}
     for override in overrides:
         path, equals, value = override.partition("=")
-        section, dot, key = path.strip().partition(".")
+        section, dot, key = path.strip().rpartition(".")
         if not (equals and dot):
             raise ConfigError(f"--set {override!r} must be section.key=value, e.g. run.updates=1000")
         settings[section, key] = _Setting(value.strip(), "--set")
     return settings
 
 
-def _check_known(section: str, key: str, setting: _Setting) -> None:
-    fields = _KEYS.get(section)
-    if fields is None or key not in fields:
-        raise ConfigError(
-            f"{setting.origin}: unknown key {section}.{key} = {setting.value!r}; {_hint(f'{section}.{key}')}"
-        )
+def _check_known(schema: type[Section], section: str, key: str, setting: _Setting) -> None:
+    if key not in _fields(schema, section):
+        near = _hint(schema, f"{section}.{key}")
+        raise ConfigError(f"{setting.origin}: unknown key {section}.{key} = {setting.value!r}; {near}")
 
 
-def _hint(path: str) -> str:
+def _fields(schema: type[Section], section: str) -> dict[str, Any]:
+    """The keys of a section, or of a member of a family; none if there is no such section."""
+    name, _, member = section.partition(".")
+    if name not in schema.model_fields:
+        return {}
+    annotation: Any = schema.model_fields[name].annotation
+    if _is_family(schema, name) != bool(member):
+        return {}
+    fields: dict[str, Any] = (get_args(annotation)[1] if member else annotation).model_fields
+    return fields
+
+
+def _is_family(schema: type[Section], section: str) -> bool:
+    return section in schema.model_fields and get_origin(schema.model_fields[section].annotation) is dict
+
+
+def _hint(schema: type[Section], path: str) -> str:
     """What the unknown `path` was probably meant to be."""
-    known = [f"{section}.{key}" for section, keys in _KEYS.items() for key in keys]
     section, _, key = path.rpartition(".")
+    names = [*schema.model_fields, section]
+    known = [f"{name}.{known}" for name in dict.fromkeys(names) for known in _fields(schema, name)]
     # A right key in a wrong section is a better guess than a similar spelling.
-    same_key = [candidate for candidate in known if candidate.partition(".")[2] == (key or path)]
+    same_key = [candidate for candidate in known if candidate.rpartition(".")[2] == (key or path)]
     near = same_key or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]}?"
-    return f"sections are {', '.join(_KEYS)}"
+    return f"sections are {', '.join(schema.model_fields)}"
 
 
-def _explain(error: Any, settings: _Settings) -> str:
-    section, key = (str(part) for part in error["loc"][:2])
+def _explain(schema: type[Section], error: Any, settings: _Settings) -> str:
+    path = [str(part) for part in error["loc"]]
+    message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+    for end in range(len(path), 1, -1):  # an error inside a list has positions after the key
+        section, key = ".".join(path[: end - 1]), path[end - 1]
+        if (section, key) in settings:
+            break
+    else:
+        return f"{'.'.join(path) or 'settings'}: {message}"
     setting = settings[section, key]
-    message = error["msg"].replace("Input should be", "must be")
     hint = ""
     if error["type"] == "literal_error":
-        options = [str(option) for option in _KEYS[section][key].annotation.__args__]
+        options = [str(option) for option in _fields(schema, section)[key].annotation.__args__]
         near = difflib.get_close_matches(str(setting.value), options, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"{setting.origin}: {section}.{key} = {setting.value!r}: {message}{hint}"
-
-
-_KEYS: dict[str, dict[str, Any]] = {
-    "run": Run.model_fields,
-    "model": Model.model_fields,
-    "coordination": Coordination.model_fields,
-    "compression": Compression.model_fields,
-    "limits": Limits.model_fields,
-    "client": Client.model_fields,
-}

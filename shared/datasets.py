@@ -48,6 +48,20 @@ def load(uri: str, split: str) -> Dataset:
     return Dataset(_scaled(x[chosen]), _targets(y[chosen]))
 
 
+def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
+    """Equal random shares of the data, or of `samples` of it: share i is what ?part=i+1/shares names.
+
+    There must be at least as many samples as shares.
+    """
+    dealt = _dealt(len(data))[: samples or None]
+    chosen = (np.sort(dealt[share::shares]) for share in range(shares))
+    return [Dataset(data.x[where], data.y[where]) for where in chosen]
+
+
+def _dealt(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).permutation(count)
+
+
 def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
     """The indices of share i of n: the same random deal on every machine."""
     number, _, of = part.partition("/")
@@ -55,8 +69,7 @@ def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
         raise ConfigError(f"data {uri!r}: part={part} must be I/N with 1 <= I <= N <= {count}, e.g. 3/8")
     if of == "1":
         return np.arange(count)
-    dealt = np.random.default_rng(0).permutation(count)
-    return np.sort(dealt[int(number) - 1 :: int(of)])
+    return np.sort(_dealt(count)[int(number) - 1 :: int(of)])
 
 
 def _read_digits(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:

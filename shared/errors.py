@@ -2,6 +2,7 @@
 
     EdgeflockError
     ├── ConfigError                    a key, a value, a data set or a model the user named
+    │   └── Diverged                   training left the finite numbers
     └── Refused                        a peer's input; it changed nothing
         ├── WrongDtype                 unknown coding, or a stream of another length than its coding
         ├── NonFinite                  NaN or infinity among the values
@@ -39,6 +40,10 @@ class EdgeflockError(Exception):
 
 class ConfigError(EdgeflockError):
     """A setting, data set or model that cannot work; the message names key, value and remedy."""
+
+
+class Diverged(ConfigError):
+    """Training left the finite numbers: the learning rate is too high or the data are broken."""
 
 
 class Refused(EdgeflockError):

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
@@ -57,6 +58,12 @@ class FlatModule:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item(), self._gradient.numpy()
 
+    def flops(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> int:
+        """Floating-point operations of one `gradient` on this batch, as torch counts them."""
+        with FlopCounterMode(display=False) as counter:
+            self.gradient(self.theta(), x, y)
+        return int(counter.get_total_flops())
+
     def _loss_of(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing."""
         if self.loss is not functional.cross_entropy and output.shape != target.shape:
@@ -65,7 +72,7 @@ class FlatModule:
 
     @torch.no_grad()
     def evaluate(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic], batch: int = 500
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic], batch: int = 200
     ) -> tuple[float, float | None]:
         """(mean loss, accuracy) over all samples; no accuracy for a regression loss."""
         self._theta.numpy()[:] = theta

@@ -49,7 +49,7 @@ def encode(values: Values, counts: Counts, coding: str) -> bytes:
 
 
 def decode(octets: bytes, counts: Counts, mode: int) -> Values:
-    """float32 [counts.sum()].
+    """float32 [counts.sum()]; of f32 it is `octets` themselves, read-only.
 
     May hold NaN or infinity if the bytes do: admission looks for them.
     Raises WrongDtype if the mode is unknown or the bytes are not as many as it takes.
@@ -97,7 +97,7 @@ def _encode_sign(values: Values, counts: Counts) -> bytes:
 
 
 def _decode_f32(octets: bytes, counts: Counts) -> Values:
-    return np.frombuffer(octets, "<f4").astype(np.float32)
+    return np.frombuffer(octets, "<f4").astype(np.float32, copy=False)
 
 
 def _decode_f16(octets: bytes, counts: Counts) -> Values:

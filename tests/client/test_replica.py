@@ -92,5 +92,5 @@ def test_a_difference_before_any_model_is_refused() -> None:
 def test_the_message_stays_as_it_is() -> None:
     """A replica that changes does not write into the record it came from."""
     replica = holding_version_5()
-    replica.theta[0] = 99
+    replica.take(NEXT)
     assert FIRST.values == WHOLE.tobytes()

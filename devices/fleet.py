@@ -1,0 +1,263 @@
+"""A fleet on one machine: N emulated devices and the engine, in virtual time, for one seed.
+
+    result = run_fleet(prepare(file), seed, directory, on_evaluation)
+
+The same file and seed give the same result, bit for bit, interrupted or not: a run that was cut short goes on
+from its journal, where the updates that had been computed are taken from instead of being computed again.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.backend import Backend
+from edgeflock.client.batcher import Shuffled
+from edgeflock.client.torch_backend import TorchBackend
+from edgeflock.devices.clock import run_virtually
+from edgeflock.devices.emulation import EmulatedDevice, EmulatedServer, Pace, Tally
+from edgeflock.devices.fleet_config import FleetFile, headcount
+from edgeflock.devices.interrupted import JOURNAL, Interrupted
+from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.journal import Evaluation, Journal
+from edgeflock.server.parameters import Regime
+from edgeflock.server.recovery import recover
+from edgeflock.shared import datasets
+from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.torch_module import FlatModule
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The model at one evaluation. Traffic in bytes, since the run began."""
+
+    updates: int
+    seconds: float
+    """Virtual."""
+    loss: float | None
+    accuracy: float | None
+    ingress: int
+    egress: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of a fleet."""
+
+    seed: int
+    ended: str
+    """complete, out of time, diverged, or no device left."""
+    updates: int
+    classes: dict[str, Tally]
+    digest: str
+    """Of the final theta: equal runs have equal ones."""
+    gradient_s: float = 0.0
+    evaluation_s: float = 0.0
+    total_s: float = 0.0
+    """Real seconds: of the gradients, of the evaluations, of everything. All else is reproducible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A fleet file with its data, checked against each other."""
+
+    file: FleetFile
+    shares: list[Dataset]
+    test: Dataset
+    flops: int
+    """Floating-point operations of one step."""
+
+
+def prepare(file: FleetFile) -> Prepared:
+    """Load what `file` names. Raises ConfigError if the data cannot be dealt out or do not fit the model."""
+    fleet = file.fleet
+    train = datasets.load(fleet.data, "train")
+    samples = fleet.samples or len(train)
+    if samples > len(train):
+        raise ConfigError(f"fleet.samples = {samples}: fleet.data = {fleet.data!r} has only {len(train)}")
+    if fleet.devices > samples:
+        raise ConfigError(
+            f"fleet.devices = {fleet.devices}: there are only {samples} samples, and a device needs one at "
+            f"least (fleet.data = {fleet.data!r})"
+        )
+    shares = datasets.deal(train, fleet.devices, samples)
+    test = datasets.load(file.model.data, "test")
+    flat = FlatModule(file.model.module, file.model.loss)
+    try:
+        flat.evaluate(flat.theta(), test.x[:2], test.y[:2])
+        flops = flat.flops(train.x[: file.run.batch], train.y[: file.run.batch])
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"model.module = {file.model.module!r} does not fit fleet.data = {fleet.data!r} with "
+            f"model.data = {file.model.data!r}: {error}"
+        ) from error
+    return Prepared(file, shares, test, flops)
+
+
+def run_fleet(
+    prepared: Prepared, seed: int, directory: Path, progress: Callable[[Row], None] = lambda row: None
+) -> Result:
+    """One run; with run.keep_updates its journal lies in `directory` until it is over.
+
+    `progress` is told of each evaluation. Raises ConfigError.
+    """
+    began = time.perf_counter()
+    file = prepared.file
+    backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
+    flat = FlatModule(file.model.module, file.model.loss, seed)
+    if file.run.keep_updates:
+        earlier: Interrupted | None = Interrupted(directory)
+        journal = Journal(directory / JOURNAL, durable=False)
+    else:
+        earlier, journal = None, Journal(Path(":memory:"), durable=False)
+    timed = _Timed(backend)
+    run = _Run(prepared, seed, flat, timed, journal, earlier, progress)
+    try:
+        result = run.result()
+    finally:
+        journal.close()
+        if earlier is not None:
+            earlier.close()
+    if earlier is not None:
+        earlier.forget()
+    return replace(result, gradient_s=timed.seconds, total_s=time.perf_counter() - began)
+
+
+class _Timed:
+    """A backend that knows how long its gradients took."""
+
+    def __init__(self, backend: TorchBackend) -> None:
+        self._backend = backend
+        self.name, self.layout = backend.name, backend.layout
+        self.seconds = 0.0
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32]]:
+        began = time.perf_counter()
+        result = self._backend.gradient(theta, x, y)
+        self.seconds += time.perf_counter() - began
+        return result
+
+
+class _Run:
+    """One fleet at work."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        seed: int,
+        flat: FlatModule,
+        backend: Backend,
+        journal: Journal,
+        earlier: Interrupted | None,
+        progress: Callable[[Row], None],
+    ) -> None:
+        file = self._file = prepared.file
+        self._seed, self._test, self._flat = seed, prepared.test, flat
+        self._earlier, self._progress = earlier, progress
+        self._rows: list[Row] = []
+        self._evaluation_s = 0.0
+        journal.begin_run("fleet", file.model.module, flat.layout, flat.theta(), 0.0)
+        rules = file.coordination
+        regime = Regime(rules.rule, rules.learning_rate, rules.window)
+        bounds = Bounds(file.run.updates, file.limits.expansion_bytes, file.run.snapshot_every)
+        parameters = recover(journal, flat.layout, regime)
+        self._engine = Engine(journal, flat.layout, parameters, bounds, file.model.pull)
+        self._server = EmulatedServer(file, self._engine, self._committed)
+        self._tallies: dict[str, Tally] = {}
+        self._devices = list(self._make_devices(prepared, backend))
+
+    def _make_devices(self, prepared: Prepared, backend: Backend) -> Iterator[EmulatedDevice]:
+        """The fleet: classes dealt over the shares at random, so that no class gets certain data."""
+        kinds = self._file.classes
+        counts = headcount(kinds, self._file.fleet.devices)
+        names = np.random.default_rng([self._seed, 0]).permutation(
+            np.repeat(list(counts), list(counts.values()))
+        )
+        paces = {name: Pace.of(kind, prepared.flops) for name, kind in kinds.items()}
+        self._tallies = {name: Tally(devices=counts[name]) for name in kinds}
+        for number, (kind, data) in enumerate(zip(names, prepared.shares, strict=True)):
+            name = f"{kind}-{number}"
+            device = self._engine.device_id(name)
+            yield EmulatedDevice(
+                name,
+                kinds[kind],
+                paces[kind],
+                self._server,
+                backend,
+                Shuffled(data, np.random.default_rng([self._seed, 1, number])),
+                self._tallies[kind],
+                np.random.default_rng([self._seed, 2, number]),
+                partial(self._earlier.update, device) if self._earlier else lambda sequence: None,
+            )
+
+    def result(self) -> Result:
+        try:
+            ended = run_virtually(self._live())
+        except Diverged:
+            ended = "diverged"
+        version, theta = self._engine.theta()
+        return Result(
+            self._seed,
+            ended,
+            version,
+            self._tallies,
+            sha256(theta.tobytes()).hexdigest(),
+            evaluation_s=self._evaluation_s,
+        )
+
+    async def _live(self) -> str:
+        """Until the run has its updates or its time, or nobody is left. Returns how it ended."""
+        self._over = asyncio.Event()
+        lives = [asyncio.create_task(device.live()) for device in self._devices]
+        everybody, over = asyncio.gather(*lives), asyncio.create_task(self._over.wait())
+        try:
+            done, _ = await asyncio.wait(
+                (everybody, over),
+                timeout=self._file.fleet.seconds or None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if over in done:
+                return "complete"
+            if not self._rows or self._rows[-1].updates < self._engine.version:
+                self._evaluate()
+            if everybody in done:
+                everybody.result()
+                return "no device left"
+            return "out of time"
+        finally:
+            for task in (*lives, over):
+                task.cancel()
+            await asyncio.gather(*lives, over, everybody, return_exceptions=True)
+
+    def _committed(self) -> None:
+        if self._engine.complete:
+            self._over.set()
+        if self._engine.complete or self._engine.version % self._file.fleet.evaluate_every == 0:
+            self._evaluate()
+
+    def _evaluate(self) -> None:
+        began = time.perf_counter()
+        version, theta = self._engine.theta()
+        loss, accuracy = (self._earlier and self._earlier.evaluation(version)) or self._flat.evaluate(
+            theta, self._test.x, self._test.y
+        )
+        finite = math.isfinite(loss)
+        traffic = self._server.traffic.total
+        seconds = asyncio.get_running_loop().time()
+        row = Row(version, seconds, loss if finite else None, accuracy, traffic.ingress, traffic.egress)
+        self._engine.record(Evaluation(*astuple(row)), ())
+        self._rows.append(row)
+        self._evaluation_s += time.perf_counter() - began
+        self._progress(row)
+        if not finite:
+            raise Diverged(f"the loss at update {version} is no number")

@@ -1,0 +1,115 @@
+"""`edgeflock fleet FILE.toml`: run the fleet that a file describes, once a seed, and report."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+
+from edgeflock.devices.fleet_config import FleetFile, parse
+from edgeflock.devices.outcomes import Outcome, Setting, percent
+from edgeflock.devices.status import size
+from edgeflock.devices.sweep import Job, sweep
+from edgeflock.shared.errors import ConfigError
+
+_ACCURACIES = (0.90, 0.95, 0.97, 0.98)
+
+
+def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_json: bool) -> None:
+    """Run `path` and leave JSON lines, figures and a report in `out`. Raises ConfigError."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    file = parse(text, str(path), overrides)
+    from edgeflock.devices.fleet import prepare
+
+    prepare(file)  # what cannot work shows before anything runs
+    directory = out or Path("edgeflock-fleet") / path.stem
+    jobs = [Job(path.stem, file, seed, directory) for seed in file.fleet.seeds]
+    outcomes = sweep(jobs)
+    report = _report(path.stem, file, outcomes)
+    _draw(path.stem, file, outcomes, directory)
+    (directory / "report.md").write_text(report)
+    if as_json:
+        print(json.dumps({"directory": str(directory), "runs": [outcome.end for outcome in outcomes]}))
+    else:
+        print(report)
+        Console(stderr=True).print(f"In {directory}: report.md, accuracy.png, accuracy.svg, seed-*.jsonl")
+
+
+def _draw(name: str, file: FleetFile, outcomes: list[Outcome], directory: Path) -> None:
+    try:
+        from edgeflock.devices.curves import Panel, draw
+    except ImportError as error:
+        raise ConfigError("figures need matplotlib: pip install 'edgeflock[demo]'") from error
+    setting = [Setting(name, outcomes)]
+    panels = [
+        Panel("Updates", "updates", "updates", setting),
+        Panel("Traffic", "ingress", "received by the server", setting),
+        Panel("Time", "seconds", "virtual time", setting),
+    ]
+    caption = f"{file.fleet.devices} emulated devices, seeds {', '.join(map(str, file.fleet.seeds))}"
+    draw(panels, directory / "accuracy", caption)
+
+
+def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
+    """Markdown."""
+    fleet, coordination, compression = file.fleet, file.coordination, file.compression
+    setting = Setting(name, outcomes)
+    lines = [
+        f"# Fleet {name}",
+        "",
+        f"{fleet.devices:,} emulated devices train {file.model.module} on `{fleet.data}`, "
+        f"{file.run.batch} samples a step. Rule {coordination.rule}, learning rate "
+        f"{coordination.learning_rate:g}, select {compression.select:g}, values {compression.values}. "
+        "Time is virtual; traffic is that of WebSocket messages, framed.",
+        "",
+        f"Best accuracy: {percent(setting.best())}.",
+        "",
+        "| seed | ended | updates | time | accuracy | best | received | sent |",
+        "|--:|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for outcome in outcomes:
+        last = outcome.rows[-1]
+        lines.append(
+            f"| {outcome.end['seed']} | {outcome.end['ended']} | {outcome.end['updates']:,} "
+            f"| {timedelta(seconds=round(last['seconds']))} | {_percent(last['accuracy'])} "
+            f"| {outcome.best:.2%} | {size(last['ingress'])} | {size(last['egress'])} |"
+        )
+    lines += ["", "| accuracy | updates | time | received |", "|--:|--:|--:|--:|"]
+    for accuracy in _ACCURACIES:
+        updates, seconds, ingress = (
+            setting.reaching(accuracy, key) for key in ("updates", "seconds", "ingress")
+        )
+        if updates and seconds and ingress:
+            lines.append(
+                f"| {accuracy:.0%} | {fmean(updates):,.0f} | {timedelta(seconds=round(fmean(seconds)))} "
+                f"| {size(round(fmean(ingress)))} |"
+            )
+    lines += [
+        "",
+        "| class | devices | crashed | updates | mean staleness | received |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for kind in file.classes:
+        tallies = [outcome.end["classes"][kind] for outcome in outcomes]
+        updates_of, behind = sum(t["updates"] for t in tallies), sum(t["staleness"] for t in tallies)
+        lines.append(
+            f"| {kind} | {tallies[0]['devices']} | {fmean(t['crashed'] for t in tallies):g} "
+            f"| {updates_of / len(tallies):,.0f} | {behind / max(1, updates_of):,.0f} "
+            f"| {size(round(fmean(t['ingress'] for t in tallies)))} |"
+        )
+    lines += [
+        "",
+        "Means over the seeds." if len(outcomes) > 1 else "One seed.",
+        "",
+        "![accuracy](accuracy.png)",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _percent(accuracy: float | None) -> str:
+    return "-" if accuracy is None else f"{accuracy:.2%}"

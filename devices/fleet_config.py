@@ -1,0 +1,115 @@
+"""The fleet file: a run's settings, and the devices that take part in it.
+
+[run] [model] [coordination] [compression] [limits]     as for the server
+[fleet]                                                 how many devices, on what data
+[devices.NAME]                                          one class of devices each
+"""
+
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from edgeflock.shared.config import Config, Section, parse_as
+from edgeflock.shared.errors import ConfigError
+
+PROFILES = ("raspberry-pi-4", "raspberry-pi-zero-2w", "jetson-nano", "jetson-orin", "laptop")
+
+_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Fleet(Section):
+    """The emulation."""
+
+    devices: Annotated[int, Field(ge=1, le=100_000)] = Field(20, description="how many")
+    data: str = Field("digits:", description="training data, dealt out evenly")
+    samples: Annotated[int, Field(ge=0)] = Field(0, description="use only so many of it; 0: all")
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...], Field(min_length=1)] = Field(
+        (0,), description="one run each"
+    )
+    evaluate_every: Annotated[int, Field(ge=1)] = Field(500, description="updates")
+    seconds: _Finite = Field(0.0, description="stop at this virtual time; 0: never")
+
+
+class Profile(Section):
+    """What a make of device can do; devices/profiles/*.toml, with sources."""
+
+    gflops: _Positive
+    overhead_ms: _Finite
+    spread: _Finite
+    uplink_mbps: _Positive
+    downlink_mbps: _Positive
+    latency_ms: _Finite
+
+
+class DeviceClass(Section):
+    """Devices of one kind. What is not set comes from the profile; without one, the network takes no time."""
+
+    profile: Literal["", "raspberry-pi-4", "raspberry-pi-zero-2w", "jetson-nano", "jetson-orin", "laptop"] = (
+        Field("", description="a shipped profile")
+    )
+    share: _Positive = Field(1.0, description="of the fleet, relative to the other classes")
+    step_ms: _Positive | None = Field(None, description="mean time of one step; default: from the profile")
+    timing: Literal["lognormal", "exponential"] = Field("lognormal", description="distribution of step times")
+    spread: _Finite | None = Field(None, description="standard deviation / mean of lognormal step times")
+    uplink_mbps: _Positive | None = None
+    downlink_mbps: _Positive | None = None
+    latency_ms: _Finite | None = Field(None, description="one way")
+    rate: _Finite = Field(0.0, description="samples per second streaming in; 0: all are there")
+    crash: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="probability, after each push, of stopping for ever"
+    )
+    session_s: _Finite = Field(0.0, description="mean time until it leaves; 0: never leaves")
+    away_s: _Finite = Field(0.0, description="mean time until it is back")
+
+
+class FleetFile(Config):
+    """Everything that a fleet file can set."""
+
+    fleet: Fleet = Fleet()
+    devices: dict[str, DeviceClass] = {}
+
+    @property
+    def classes(self) -> dict[str, DeviceClass]:
+        return self.devices or {"laptop": DeviceClass(profile="laptop")}
+
+
+def parse(toml: str, source: str, overrides: Iterable[str] = ()) -> FleetFile:
+    """The settings in `toml`, the text of `source`, then `overrides` (key=value). Raises ConfigError."""
+    file = parse_as(FleetFile, toml, source, {}, overrides)
+    for name, kind in file.classes.items():
+        if (kind.session_s > 0) != (kind.away_s > 0):
+            raise ConfigError(
+                f"{source}: devices.{name}: session_s = {kind.session_s} and away_s = {kind.away_s}: "
+                "a device that leaves needs both, one that stays neither"
+            )
+        if not kind.profile and kind.step_ms is None:
+            raise ConfigError(f"{source}: devices.{name} needs step_ms, or a profile: {', '.join(PROFILES)}")
+    if len(file.classes) > file.fleet.devices:
+        raise ConfigError(
+            f"{source}: fleet.devices = {file.fleet.devices}: fewer than the {len(file.classes)} classes"
+        )
+    if not file.run.updates and not file.fleet.seconds:
+        raise ConfigError(f"{source}: the run has no end: set run.updates or fleet.seconds")
+    return file
+
+
+def profile(name: str) -> Profile:
+    """A shipped profile."""
+    text = resources.files("edgeflock.devices").joinpath(f"profiles/{name}.toml").read_text("utf-8")
+    return Profile.model_validate(tomllib.loads(text))
+
+
+def headcount(classes: dict[str, DeviceClass], devices: int) -> dict[str, int]:
+    """How many of `devices` each class has: by share, at least one each, the rest by largest remainder."""
+    total = sum(kind.share for kind in classes.values())
+    exact = {name: kind.share / total * devices for name, kind in classes.items()}
+    counts = {name: max(1, int(share)) for name, share in exact.items()}
+    while sum(counts.values()) > devices:
+        counts[max(counts, key=lambda name: counts[name])] -= 1
+    for name in sorted(exact, key=lambda name: exact[name] - counts[name], reverse=True):
+        counts[name] += sum(counts.values()) < devices
+    return counts

@@ -1,0 +1,77 @@
+"""What an interrupted run of a fleet leaves behind: its journal, from which the next run goes on.
+
+A fleet is deterministic, so a run that is begun again meets the same steps: those that were computed before
+are read from the journal, which is several times faster than computing them.
+"""
+
+from pathlib import Path
+
+from edgeflock.server.journal import Journal
+from edgeflock.shared import wire
+from edgeflock.shared.messages import Update
+
+JOURNAL = "journal.sqlite"
+_CUT_SHORT = "interrupted.sqlite"
+
+
+class Interrupted:
+    """The journal of the run in `directory` that got furthest, moved aside; empty if there is none."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / _CUT_SHORT
+        self._fresh = directory / JOURNAL
+        # A run that was interrupted while it went on from another one may know less than that one.
+        if _length(self._fresh) > _length(self._path):
+            _remove(self._path)
+            self._fresh.rename(self._path)
+        _remove(self._fresh)
+        self._journal: Journal | None = None
+        self._versions: dict[tuple[int, int], int] = {}
+        self._evaluations: dict[int, tuple[float, float | None]] = {}
+        if self._path.exists():
+            self._journal = Journal(self._path, durable=False)
+            self._versions = self._journal.frames()
+            self._evaluations = {
+                e.version: (e.loss, e.accuracy) for e in self._journal.evaluations() if e.loss is not None
+            }
+
+    def update(self, device: int, sequence: int) -> Update | None:
+        """What this device computed for this sequence number, if the journal has it."""
+        version = self._versions.get((device, sequence))
+        if version is None or self._journal is None:
+            return None
+        ((_, frame),) = self._journal.updates(version - 1, version)
+        update = wire.decode(frame)
+        assert isinstance(update, Update)
+        return update
+
+    def evaluation(self, version: int) -> tuple[float, float | None] | None:
+        """(loss, accuracy) at a version, if the journal has it."""
+        return self._evaluations.get(version)
+
+    def close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+
+    def forget(self) -> None:
+        """The run is over: remove the folder with both journals."""
+        _remove(self._path)
+        _remove(self._fresh)
+        self._path.parent.rmdir()
+
+
+def _length(path: Path) -> int:
+    """How many updates a journal file holds; -1 if there is none. Leaves it in one piece, without its WAL."""
+    if not path.exists():
+        return -1
+    journal = Journal(path, durable=False)
+    try:
+        return len(journal.frames()) if journal.run() else -1
+    finally:
+        journal.close()
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

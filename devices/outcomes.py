@@ -1,0 +1,55 @@
+"""What runs of fleets came to, and the same setting over several seeds."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run, as read back from its file."""
+
+    rows: list[dict[str, Any]]
+    """updates, seconds (virtual), loss, accuracy, ingress, egress; in order."""
+    end: dict[str, Any]
+
+    @property
+    def best(self) -> float:
+        """The highest accuracy of any evaluation; 0 if there is none."""
+        return max((row["accuracy"] or 0.0 for row in self.rows), default=0.0)
+
+    def first(self, accuracy: float) -> dict[str, Any] | None:
+        """The first evaluation that reached `accuracy`."""
+        return next((row for row in self.rows if (row["accuracy"] or 0.0) >= accuracy), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting and its runs, a seed each."""
+
+    label: str
+    outcomes: Sequence[Outcome]
+
+    def best(self) -> list[float]:
+        """The highest accuracy of each run."""
+        return [outcome.best for outcome in self.outcomes]
+
+    def reaching(self, accuracy: float, key: str) -> list[float] | None:
+        """`key` (updates, ingress, seconds) where each run first reached `accuracy`; None if one did not."""
+        rows = [outcome.first(accuracy) for outcome in self.outcomes]
+        return [row[key] for row in rows if row] if all(rows) else None
+
+    def series(self, key: str) -> list[tuple[float, list[float]]]:
+        """(mean of `key`, accuracies) at each evaluation that all runs came to."""
+        columns = zip(*(outcome.rows for outcome in self.outcomes), strict=False)
+        return [
+            (statistics.fmean(row[key] for row in rows), [row["accuracy"] or 0.0 for row in rows])
+            for rows in columns
+        ]
+
+
+def percent(values: Sequence[float]) -> str:
+    """The mean of fractions, with minimum and maximum if there are several."""
+    mean = f"{statistics.fmean(values):.2%}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.2%} to {max(values):.2%})"

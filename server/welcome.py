@@ -1,0 +1,24 @@
+"""What a device is told of the run when it joins."""
+
+from edgeflock.shared import sparse, values
+from edgeflock.shared.config import Config
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import PROTOCOL, Welcome
+
+
+def welcome(run: str, config: Config, layout: Layout, version: int, sequence: int) -> Welcome:
+    """The Welcome for a device whose highest accepted sequence number is `sequence`."""
+    return Welcome(
+        protocol=PROTOCOL,
+        run=run,
+        model=config.model.module,
+        loss=config.model.loss,
+        layout=list(layout.shapes()),
+        version=version,
+        sequence=sequence,
+        batch=config.run.batch,
+        select=config.compression.select,
+        indices=sparse.MODES[config.compression.indices],
+        values=values.CODINGS[config.compression.values].mode,
+        frame_bytes=config.limits.frame_bytes,
+    )
