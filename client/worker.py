@@ -16,6 +16,7 @@ from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.shared import sparse, values
 from edgeflock.shared.compression import select_largest
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, LayoutMismatch
+from edgeflock.shared.feedback import recall, remember
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Receipt, Update, Welcome
 
@@ -66,6 +67,8 @@ class Worker:
         self._make_backend = backend
         self._batches = batches
         self._compute = compute
+        self._memory: NDArray[np.float32] | None = None
+        """What earlier updates left out (feedback.py), if the run asks for it."""
         self.progress = Progress()
 
     async def run(self) -> Progress:
@@ -90,6 +93,7 @@ class Worker:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
         self._server.speak_as(layout.digest)
         replica = Replica(layout)
+        self._memory = None
         replica.take(await self._server.pull(None))
         sequence = welcome.sequence
         while True:
@@ -109,15 +113,46 @@ class Worker:
             replica.take(receipt.model)
 
     def step(self, backend: Backend, replica: Replica, welcome: Welcome, sequence: int) -> Update:
-        """One SGD step on the next batch, as an update (AdaComp, algorithm 1, lines 5 and 6)."""
+        """Steps on the next batches, as one update (AdaComp, algorithm 1, lines 5 and 6)."""
         assert replica.version is not None
+        loss, gradient, samples = self._descend(backend, replica.theta, welcome)
+        if welcome.select >= 1:
+            return encode_update(
+                gradient, None, backend.layout, welcome, sequence, replica.version, loss, samples
+            )
+        corrected = recall(self._memory, gradient)
+        where = select_largest(corrected, backend.layout, welcome.select, welcome.balance)
+        if welcome.feedback:
+            self._memory = remember(corrected, where, welcome.feedback)
+        return encode_update(
+            corrected, where, backend.layout, welcome, sequence, replica.version, loss, samples
+        )
+
+    def _descend(
+        self, backend: Backend, theta: NDArray[np.float32], welcome: Welcome
+    ) -> tuple[float, NDArray[np.float32], int]:
+        """(mean loss, sum of the gradients float32 [P], samples) of the run's local steps from theta on."""
+        loss, total, samples = self._gradient(backend, theta, welcome.batch)
+        if welcome.local_steps > 1:
+            theta, total = theta.copy(), total.copy()
+            step = total
+            for _ in range(welcome.local_steps - 1):
+                theta -= np.float32(welcome.local_rate) * step
+                more, step, count = self._gradient(backend, theta, welcome.batch)
+                total += step
+                loss += more
+                samples += count
+        return loss / welcome.local_steps, total, samples
+
+    def _gradient(
+        self, backend: Backend, theta: NDArray[np.float32], batch: int
+    ) -> tuple[float, NDArray[np.float32], int]:
+        """(loss, gradient, samples) of the next batch."""
         for _ in range(_HOPELESS):
-            x, y = self._batches.take(welcome.batch)
-            loss, gradient = backend.gradient(replica.theta, x, y)
+            x, y = self._batches.take(batch)
+            loss, gradient = backend.gradient(theta, x, y)
             if np.isfinite(gradient).all():
-                return encode_update(
-                    gradient, backend.layout, welcome, sequence, replica.version, loss, len(y)
-                )
+                return loss, gradient, len(y)
         raise Diverged(
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients: the model has diverged or the "
             "data are broken; lower coordination.learning_rate"
@@ -126,6 +161,7 @@ class Worker:
 
 def encode_update(
     gradient: NDArray[np.float32],
+    where: NDArray[np.int64] | None,
     layout: Layout,
     welcome: Welcome,
     sequence: int,
@@ -133,14 +169,13 @@ def encode_update(
     loss: float,
     samples: int,
 ) -> Update:
-    """Select and encode `gradient` (float32 [P]) as the run asks for."""
+    """`gradient` at the indices `where` (None: all of it), encoded as the run asks for."""
     coding = next(coding for coding in values.CODINGS.values() if coding.mode == welcome.values)
-    if welcome.select >= 1:
-        mode, indices, kept, counts = sparse.DENSE, b"", gradient, layout.counts(None)
+    if where is None:
+        mode, indices, kept = sparse.DENSE, b"", gradient
     else:
-        where = select_largest(gradient, layout, welcome.select)
         mode, indices = welcome.indices, sparse.encode(where, layout.size, welcome.indices)
-        kept, counts = gradient[where], layout.counts(where)
+        kept = gradient[where]
     return Update(
         sequence=sequence,
         base=base,
@@ -148,7 +183,7 @@ def encode_update(
         value_mode=welcome.values,
         count=kept.size,
         indices=indices,
-        values=coding.encode(kept, counts),
+        values=coding.encode(kept, layout.counts(where)),
         loss=loss,
         samples=samples,
         pull=True,

@@ -168,7 +168,7 @@ class _Run:
         self._evaluation_s = 0.0
         journal.begin_run("fleet", file.model.module, flat.layout, flat.theta(), 0.0)
         rules = file.coordination
-        regime = Regime(rules.rule, rules.learning_rate, rules.window)
+        regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average)
         bounds = Bounds(file.run.updates, file.limits.expansion_bytes, file.run.snapshot_every)
         parameters = recover(journal, flat.layout, regime)
         self._engine = Engine(journal, flat.layout, parameters, bounds, file.model.pull)
@@ -247,7 +247,7 @@ class _Run:
 
     def _evaluate(self) -> None:
         began = time.perf_counter()
-        version, theta = self._engine.theta()
+        version, theta = self._engine.result()
         loss, accuracy = (self._earlier and self._earlier.evaluation(version)) or self._flat.evaluate(
             theta, self._test.x, self._test.y
         )

@@ -37,7 +37,7 @@ async def get_evaluations(request: web.Request) -> web.Response:
 async def get_model(request: web.Request) -> web.StreamResponse:
     """theta as little-endian float32. ETag, If-None-Match and Range are honoured."""
     services = request.app[SERVICES]
-    version, theta = await services.writer.call(services.engine.theta)
+    version, theta = await services.writer.call(services.engine.result)
     octets = theta.astype("<f4").tobytes()
     digest = hashlib.sha256(octets).hexdigest()
     headers = {"ETag": f'"{digest}"', "Accept-Ranges": "bytes", "X-Edgeflock-Version": str(version)}
@@ -61,9 +61,9 @@ async def get_model(request: web.Request) -> web.StreamResponse:
 
 @routes.get("/v1/model.safetensors")
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
-    """The current model as a safetensors file."""
+    """The model to use, averaged if the run says so, as a safetensors file."""
     services = request.app[SERVICES]
-    version, theta = await services.writer.call(services.engine.theta)
+    version, theta = await services.writer.call(services.engine.result)
     tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in services.engine.layout.tensors}
     config = services.config
     metadata = {"model": config.model.module, "version": str(version), "run": services.run}

@@ -163,6 +163,11 @@ class Engine:
         """(version, a copy of theta), durable."""
         return self.version, self.parameters.theta.copy()
 
+    def result(self) -> tuple[int, NDArray[np.float32]]:
+        """(version, a copy of the model to use: the average if the run keeps one, else theta), durable."""
+        average = self.parameters.average
+        return self.version, (self.parameters.theta if average is None else average).copy()
+
     def device_id(self, name: str) -> int:
         """The number that stands for a device in the journal."""
         return self._journal.device_id(name)
@@ -186,6 +191,6 @@ class Engine:
 
     def _snapshot(self) -> None:
         self._next_snapshot = self.version + self._bounds.snapshot_every
-        self._journal.add_snapshot(self.version, self.parameters.theta)
+        self._journal.add_snapshot(self.version, self.parameters.theta, self.parameters.average)
         if not self._bounds.keep_updates:
             self._journal.forget_frames(self.version - self.parameters.regime.window)

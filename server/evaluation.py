@@ -82,7 +82,7 @@ class Evaluator:
         seen = self.history[-1].version if self.history else None
         if self._evaluate is None or self._engine.version in (seen, self.failed_at):
             return None
-        version, theta = await self._writer.call(self._engine.theta)
+        version, theta = await self._writer.call(self._engine.result)
         ingress, egress = self._total.ingress, self._total.egress
         loop = asyncio.get_running_loop()
         try:

@@ -78,7 +78,8 @@ def open_run(config: Config) -> HostedRun:
                 f"{directory} holds a run of {model}, whose layout differs from "
                 f"model.module = {config.model.module!r}; choose another run.directory"
             )
-    regime = Regime(config.coordination.rule, config.coordination.learning_rate, config.coordination.window)
+    rules = config.coordination
+    regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average)
     bounds = Bounds(
         config.run.updates,
         config.limits.expansion_bytes,

@@ -3,8 +3,8 @@
     meta         the run: identity, model, layout
     devices      name <-> number, and the traffic of each at the last account
     updates      version it made, device, sequence number, facts, the Update record as received
-    regimes      rule, learning rate and window, from a version on
-    snapshots    theta at a version: the first, and the newest two
+    regimes      rule, learning rate, window and averaging, from a version on
+    snapshots    theta and its average at a version: the first, and the newest two
     evaluations  loss and accuracy of a version, and the traffic until then
 
 (device, sequence) is unique for ever. Writes gather in one transaction until `commit`, which returns only
@@ -24,7 +24,7 @@ from edgeflock.server.parameters import Regime
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
 
-SCHEMA = 1
+SCHEMA = 2
 
 _TABLES = """
 CREATE TABLE meta (run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL);
@@ -37,9 +37,10 @@ CREATE TABLE updates (
     time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
 );
 CREATE TABLE regimes (
-    version INTEGER PRIMARY KEY, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL
+    version INTEGER PRIMARY KEY, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    average REAL NOT NULL
 );
-CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL);
+CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB);
 CREATE TABLE evaluations (
     version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
     ingress INTEGER NOT NULL, egress INTEGER NOT NULL
@@ -113,16 +114,19 @@ class Journal:
         """Note one update for the next commit. Touches no disk."""
         self._updates.append((version, device, sequence, time, loss, samples, frame))
 
-    def add_snapshot(self, version: int, theta: NDArray[np.float32]) -> None:
-        """Keep theta; drop all snapshots but the first and the newest two."""
-        self._write("INSERT OR REPLACE INTO snapshots VALUES (?, ?)", version, theta.astype("<f4").tobytes())
+    def add_snapshot(
+        self, version: int, theta: NDArray[np.float32], average: NDArray[np.float32] | None = None
+    ) -> None:
+        """Keep theta and its average; drop all snapshots but the first and the newest two."""
+        blobs = (None if vector is None else vector.astype("<f4").tobytes() for vector in (theta, average))
+        self._write("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", version, *blobs)
         self._write(
             "DELETE FROM snapshots WHERE version > 0 AND version NOT IN "
             "(SELECT version FROM snapshots ORDER BY version DESC LIMIT 2)"
         )
 
     def add_regime(self, version: int, regime: Regime) -> None:
-        self._write("INSERT OR REPLACE INTO regimes VALUES (?, ?, ?, ?)", version, *astuple(regime))
+        self._write("INSERT OR REPLACE INTO regimes VALUES (?, ?, ?, ?, ?)", version, *astuple(regime))
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         self._write("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?)", *astuple(evaluation))
@@ -198,13 +202,15 @@ class Journal:
         rows = self._db.execute("SELECT device, max(sequence), version FROM updates GROUP BY device")
         return {device: (sequence, version) for device, sequence, version in rows}
 
-    def snapshot(self, *, first: bool = False) -> tuple[int, NDArray[np.float32]]:
-        """(version, theta) of the newest snapshot, or of version 0."""
+    def snapshot(self, *, first: bool = False) -> tuple[int, NDArray[np.float32], NDArray[np.float32] | None]:
+        """(version, theta, average) of the newest snapshot, or of version 0."""
         order = "ASC" if first else "DESC"
-        version, theta = self._db.execute(
-            f"SELECT version, theta FROM snapshots ORDER BY version {order} LIMIT 1"
+        version, *blobs = self._db.execute(
+            f"SELECT version, theta, average FROM snapshots ORDER BY version {order} LIMIT 1"
         ).fetchone()
-        return version, np.frombuffer(theta, "<f4").astype(np.float32)
+        theta, average = (None if b is None else np.frombuffer(b, "<f4").astype(np.float32) for b in blobs)
+        assert theta is not None, "the table says so"
+        return version, theta, average
 
     def updates(self, after: int, until: int | None = None) -> Iterator[tuple[int, bytes]]:
         """(version made, Update record) for the versions after `after`, up to and with `until`, in order."""
@@ -226,7 +232,7 @@ class Journal:
 
     def regimes(self) -> list[tuple[int, Regime]]:
         """[(from version, regime), ...] in order."""
-        rows = self._db.execute("SELECT version, rule, learning_rate, window FROM regimes ORDER BY version")
+        rows = self._db.execute("SELECT * FROM regimes ORDER BY version")
         return [(version, Regime(*rest)) for version, *rest in rows]
 
     def accounts(self) -> list[Account]:

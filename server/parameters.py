@@ -21,14 +21,25 @@ class Regime:
     learning_rate: float
     window: int
     """Updates may be based on any of the latest `window` versions."""
+    average: float = 0.0
+    """eta of the averaged model; 0 keeps none."""
+
+
+_STRIDE = 16
+"""The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
 
 
 class Parameters:
     """The flat parameter vector, or any contiguous slice of it."""
 
-    def __init__(self, version: int, theta: NDArray[np.float32]) -> None:
+    def __init__(
+        self, version: int, theta: NDArray[np.float32], average: NDArray[np.float32] | None = None
+    ) -> None:
         self.version = version
         self.theta = theta
+        self.average = average
+        """The versions' polynomial-decay average, if the regime keeps one: the model to use. Devices train
+        on theta."""
         self._coordinator: Coordinator = Async()
 
     def adopt(self, regime: Regime, start: int, recent: Iterable[Step]) -> None:
@@ -38,6 +49,10 @@ class Parameters:
         """
         self._start = start
         self.regime = regime
+        if not regime.average:
+            self.average = None
+        elif self.average is None:
+            self.average = self.theta.copy()
         self._rule = RULES[regime.rule]
         self._staleness: Staleness | None = None
         if self._rule.per_parameter:
@@ -60,5 +75,16 @@ class Parameters:
             else:
                 self._staleness.descend(self.theta, ready.where, ready.delta, ready.base, rate)
             self.version += 1
+            if self.average is not None and self.version % _STRIDE == 0:
+                self._take_in(self.average, self.version // _STRIDE)
             made.append(ready.where)
         return made
+
+    def _take_in(self, average: NDArray[np.float32], count: int) -> None:
+        """average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.
+
+        Polynomial-decay averaging (O. Shamir and T. Zhang, "Stochastic gradient descent for non-smooth
+        optimization", ICML 2013): old versions are forgotten at a pace that slows down as the run goes on.
+        """
+        eta = self.regime.average
+        average += np.float32((eta + 1) / (count + eta)) * (self.theta - average)

@@ -24,7 +24,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
         for step in _steps(journal, layout, parameters.version):
             parameters.apply(step)
     if not regimes or regimes[-1][1] != regime:
-        journal.add_snapshot(parameters.version, parameters.theta)
+        journal.add_snapshot(parameters.version, parameters.theta, parameters.average)
         journal.add_regime(parameters.version, regime)
         journal.commit()
         _adopt(parameters, regime, journal, layout)

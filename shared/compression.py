@@ -4,6 +4,8 @@ AdaComp's selection (Hardy, Le Merrer, Sericola, 2017, section IV b): "only a fr
 gradients per matrix V_l and vector beta_l are kept", which balances learning across layers.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,20 +16,35 @@ Gradient = NDArray[np.float32]
 _SAMPLE = 2048
 
 
-def select_largest(gradient: Gradient, layout: Layout, fraction: float) -> NDArray[np.int64]:
-    """Strictly increasing indices of the round(c n) largest |entries| of each tensor of n, at least one.
+def select_largest(
+    gradient: Gradient, layout: Layout, fraction: float, balance: float = 1.0
+) -> NDArray[np.int64]:
+    """Strictly increasing indices of the largest |entries| of each tensor, round(fraction P) in all.
 
-    `gradient` is float32 [P], 0 < fraction <= 1. Exact zeros say nothing and are left out, but for one
-    entry of a tensor that has nothing else.
+    `gradient` is float32 [P], 0 < fraction <= 1. `quotas` says how many each tensor sends. Exact zeros say
+    nothing and are left out, but for one entry of a tensor that has nothing else.
     """
     magnitudes = np.abs(gradient)
     return np.concatenate(
         [
-            _largest(magnitudes[t.start : t.stop], max(1, round(fraction * (t.stop - t.start)))) + t.start
-            for t in layout.tensors
-            if t.stop > t.start
+            _largest(magnitudes[t.start : t.stop], quota) + t.start
+            for t, quota in zip(layout.tensors, quotas(layout, fraction, balance), strict=True)
+            if quota
         ]
     )
+
+
+@lru_cache(maxsize=64)
+def quotas(layout: Layout, fraction: float, balance: float) -> tuple[int, ...]:
+    """How many entries each tensor of n sends: its share n^balance of round(fraction P); one at least.
+
+    At balance 1 that is AdaComp's round(fraction n). Below it small tensors get more: most of a network's
+    entries lie in one or two large matrices, and at tiny fractions all others would be left with one each.
+    """
+    sizes = np.diff(layout.bounds)
+    weights = np.where(sizes > 0, sizes.astype(np.float64) ** balance, 0.0)
+    shares = np.rint(fraction * layout.size * weights / weights.sum()).astype(np.int64)
+    return tuple(np.clip(shares, 1, sizes).tolist())
 
 
 def _largest(magnitudes: Gradient, count: int) -> NDArray[np.int64]:

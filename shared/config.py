@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.presets import PRESETS
 
 PREFIX = "EDGEFLOCK_"
 
@@ -32,6 +33,10 @@ class Run(Section):
     open: bool = Field(False, description="let devices in without a token")
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
     batch: Annotated[int, Field(ge=1)] = Field(10, description="samples per step")
+    local_steps: Annotated[int, Field(ge=1)] = Field(1, description="steps a device takes per update")
+    local_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        0.05, description="learning rate of the steps between"
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     evaluate_every: Annotated[float, Field(gt=0)] = Field(2.0, description="seconds")
     snapshot_every: Annotated[int, Field(ge=1)] = Field(1000, description="updates")
@@ -53,12 +58,21 @@ class Coordination(Section):
     rule: Literal["adacomp", "tau", "none"] = "adacomp"
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
     window: Annotated[int, Field(ge=2, le=65536)] = Field(256, description="versions")
+    average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="eta of the averaged model that is evaluated and served; 0: none"
+    )
 
 
 class Compression(Section):
     """What devices send."""
 
-    select: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="fraction of each tensor")
+    select: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="fraction of the gradient")
+    balance: Annotated[float, Field(ge=0, le=1)] = Field(
+        1.0, description="tensors of n entries share the selection as n^balance"
+    )
+    feedback: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="part of what was not sent that is added to the next gradient"
+    )
     indices: Literal["golomb", "raw"] = "golomb"
     values: Literal["f32", "f16", "int8", "codebook4", "sign"] = "codebook4"
 
@@ -171,6 +185,9 @@ def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
         raise ConfigError(f"{source}: not TOML: {error}") from error
     settings: _Settings = {}
     for section, table in tables.items():
+        if section == "compression" and isinstance(table, str):
+            settings |= _from_preset(table, f"{source} line {_line(text, '', section)}")
+            continue
         if not isinstance(table, dict):
             near = _hint(schema, section)
             raise ConfigError(f"{source}: {section} = {table!r} stands outside a section; {near}")
@@ -182,6 +199,16 @@ def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
             for name, item in items.items():
                 settings[path, name] = _Setting(item, f"{source} line {_line(text, path, name)}")
     return settings
+
+
+def _from_preset(name: str, origin: str) -> _Settings:
+    preset = PRESETS.get(name)
+    if preset is None:
+        raise ConfigError(f"{origin}: compression = {name!r} is no preset; known are {', '.join(PRESETS)}")
+    return {
+        (path.partition(".")[0], path.partition(".")[2]): _Setting(value, f"{origin}: compression = {name!r}")
+        for path, value in preset.items()
+    }
 
 
 def _line(text: str, section: str, key: str) -> int:
@@ -210,6 +237,9 @@ def _from_overrides(overrides: Iterable[str]) -> _Settings:
     settings: _Settings = {}
     for override in overrides:
         path, equals, value = override.partition("=")
+        if path.strip() == "compression" and equals:
+            settings |= _from_preset(value.strip(), "--set")
+            continue
         section, dot, key = path.strip().rpartition(".")
         if not (equals and dot):
             raise ConfigError(f"--set {override!r} must be section.key=value, e.g. run.updates=1000")

@@ -43,8 +43,16 @@ class Welcome:
     """The highest sequence number the server has from this device; the next one must be above."""
     batch: int
     """Samples to take per step."""
+    local_steps: int
+    """Steps to take per update."""
+    local_rate: float
+    """Learning rate of the steps between."""
     select: float
-    """Fraction of each tensor's gradient to send; 1 sends all of it."""
+    """Fraction of the gradient's entries to send; 1 sends all of it."""
+    balance: float
+    """How the tensors share the selection: as (their number of entries) ** balance."""
+    feedback: float
+    """Part of what was not sent to add to the next gradient."""
     indices: int
     """Index mode to use for a sparse update."""
     values: int

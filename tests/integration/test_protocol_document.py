@@ -77,8 +77,10 @@ DIFFERENCE = messages.Model(4, 3, GOLOMB, F32, 2, *CHANGED)
 RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     "hello": ([HELLO, 1, "pi-7", DIGEST, {"cores": 4}], messages.Hello(1, "pi-7", DIGEST, {"cores": 4})),
     "welcome": (
-        [WELCOME, 1, RUN, "nets:Tiny", "mse", TINY, 3, 7, 10, 0.125, GOLOMB, CODEBOOK4, 67108864],
-        messages.Welcome(1, RUN, "nets:Tiny", "mse", [*TINY], 3, 7, 10, 0.125, 2, 3, 1 << 26),
+        [WELCOME, 1, RUN, "nets:Tiny", "mse", TINY, 3, 7, 10, 1, 0.0625, 0.125, 0.5, 0.75, 2, 3, 1 << 26],
+        messages.Welcome(
+            1, RUN, "nets:Tiny", "mse", [*TINY], 3, 7, 10, 1, 0.0625, 0.125, 0.5, 0.75, 2, 3, 1 << 26
+        ),
     ),
     "pull": ([PULL, None], messages.Pull(None)),
     "pull-again": ([PULL, 3], messages.Pull(3)),

@@ -224,7 +224,7 @@ def test_a_stopped_run_replays_nothing(tmp_path: Path) -> None:
     run = Watched(tmp_path)
     run.commit(5)
     run.engine.close()
-    version, theta = Journal(tmp_path / "journal.sqlite").snapshot()
+    version, theta, _ = Journal(tmp_path / "journal.sqlite").snapshot()
     assert version == 5
     assert theta.tobytes() == np.array(run.slow.theta, np.float32).tobytes()
 

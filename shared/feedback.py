@@ -1,0 +1,24 @@
+"""Error feedback: what an update leaves out is not lost, but kept and added to the next gradient.
+
+Seide, Fu, Droppo, Li and Yu, "1-bit stochastic gradient descent", Interspeech 2014; for sparse updates Stich,
+Cordonnier and Jaggi, "Sparsified SGD with memory", NeurIPS 2018. In a large asynchronous fleet what is kept
+is old when it is sent, and kept whole (decay 1) it does harm. So the memory is damped, and an entry that is
+sent leaves it for good, whatever the value coding made of it.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Gradient = NDArray[np.float32]
+
+
+def recall(memory: Gradient | None, gradient: Gradient) -> Gradient:
+    """The gradient with what is remembered added: float32 [P]."""
+    return gradient if memory is None else gradient + memory
+
+
+def remember(corrected: Gradient, sent: NDArray[np.int64], decay: float) -> Gradient:
+    """What to remember of `corrected` (float32 [P]) once the entries at `sent` are on their way."""
+    memory = corrected * np.float32(decay)
+    memory[sent] = 0
+    return memory
