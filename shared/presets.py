@@ -1,4 +1,4 @@
-"""Settings that belong together: what `compression = "NAME"`, in place of a [compression] table, stands for."""
+"""Settings that belong together: what `compression = "NAME"` stands for."""
 
 PRESETS: dict[str, dict[str, object]] = {
     "record": {
