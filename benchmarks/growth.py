@@ -26,6 +26,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks import load
+from edgeflock.devices.machine import machine
 from edgeflock.shared import wire
 from edgeflock.shared.layout import Layout
 
@@ -247,7 +248,7 @@ def main() -> None:
     record = {
         "command": "python -m benchmarks.growth" + "".join(f" {word}" for word in sys.argv[1:]),
         "date": date,
-        "machine": load.machine(),
+        "machine": machine(),
         "numpy": np.__version__,
         "rounds": rounds,
         "seconds_per_point": seconds,
@@ -260,7 +261,7 @@ def main() -> None:
     }
     (arguments.out / "growth.json").write_text(json.dumps(record, indent=2) + "\n")
     several = f"medians of {rounds} rounds of {seconds:g} s" if rounds > 1 else f"one round of {seconds:g} s"
-    caption = f"{several}, {date}; devices and server share one machine: {load.machine()}"
+    caption = f"{several}, {date}; devices and server share one machine: {machine()}"
     draw(points, arguments.out / "growth", caption)
     print(table(points))
 

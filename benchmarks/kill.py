@@ -31,6 +31,7 @@ import numpy as np
 from benchmarks import load
 from benchmarks.audit import LAYOUT, REGIME, Audit, copy_journal, digest_of, initial_theta
 from edgeflock.client.transport import Link
+from edgeflock.devices.machine import machine
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.hosting import HostedRun
@@ -317,7 +318,7 @@ async def run(directory: Path, kills: int, seed: int, devices: int) -> Report:
         recovery_ms=_spread(recoveries[1:]),
         restart_ms=_spread(server.restart_ms[1:]),
         seconds=round(time.perf_counter() - began, 1),
-        machine=load.machine(),
+        machine=machine(),
     )
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import multiprocessing
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -208,16 +207,3 @@ async def _socket(port: int) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     url = f"http://127.0.0.1:{port}/v1/session"
     async with aiohttp.ClientSession() as http, http.ws_connect(url, compress=0, max_msg_size=0) as socket:
         yield socket
-
-
-def machine() -> str:
-    """The machine in a few words, for the record."""
-    model = next(
-        (
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        "unknown processor",
-    )
-    return f"{psutil.cpu_count()} cores ({model}), Python {sys.version.split()[0]}, numpy {np.__version__}"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks import load
+from edgeflock.devices.machine import machine
 from edgeflock.server.admission import admit
 from edgeflock.server.parameters import Parameters, Regime
 
@@ -86,4 +87,4 @@ async def whole_path(devices: int = 16, seconds: float = 3.0, rounds: int = 5) -
 
 
 if __name__ == "__main__":
-    print(json.dumps({"machine": load.machine(), **kernels(), **asyncio.run(whole_path())}, indent=2))
+    print(json.dumps({"machine": machine(), **kernels(), **asyncio.run(whole_path())}, indent=2))

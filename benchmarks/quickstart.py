@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import load
+from edgeflock.devices.machine import machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def main() -> None:
             for seed in range(seeds)
         ]
     print(table(outcomes))
-    record = {"machine": load.machine(), "runs": [asdict(outcome) for outcome in outcomes]}
+    record = {"machine": machine(), "runs": [asdict(outcome) for outcome in outcomes]}
     print(json.dumps(record, indent=2))
 
 

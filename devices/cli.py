@@ -184,6 +184,41 @@ def fleet(
 
 
 @app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="adacomp.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A few minutes instead of a day.")] = False,
+    data: Annotated[str, typer.Option(help="npz:PATH of MNIST; default: $EDGEFLOCK_DATA/mnist.npz.")] = "",
+    updates: Annotated[int, typer.Option(min=0, help="Of each run; 0: as the paper.")] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="Runs of each setting; 0: as the paper.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
+        "edgeflock-reproduce"
+    ),
+    json: Json = False,
+) -> None:
+    """Reproduce a paper's tables and figures on emulated fleets."""
+    import os
+
+    from edgeflock.shared.errors import ConfigError
+
+    if paper != "adacomp":
+        raise ConfigError(f"reproduce {paper!r}: known is adacomp")
+    from edgeflock.devices.reproduce import reproduce_adacomp
+
+    folder = os.environ.get("EDGEFLOCK_DATA", ".")
+    given = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
+    command = " ".join(["edgeflock reproduce adacomp", *(["--quick"] if quick else []), *given])
+    reproduce_adacomp(
+        data or f"npz:{folder}/mnist.npz",
+        out,
+        quick=quick,
+        updates=updates,
+        seeds=seeds,
+        command=command,
+        as_json=json,
+    )
+
+
+@app.command()
 def config() -> None:
     """Print every setting with its default, as a TOML file."""
     from edgeflock.shared.config import describe

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -79,7 +79,7 @@ class Prepared:
 def prepare(file: FleetFile) -> Prepared:
     """Load what `file` names. Raises ConfigError if the data cannot be dealt out or do not fit the model."""
     fleet = file.fleet
-    train = datasets.load(fleet.data, "train")
+    train = _load(fleet.data, "train")
     samples = fleet.samples or len(train)
     if samples > len(train):
         raise ConfigError(f"fleet.samples = {samples}: fleet.data = {fleet.data!r} has only {len(train)}")
@@ -88,8 +88,8 @@ def prepare(file: FleetFile) -> Prepared:
             f"fleet.devices = {fleet.devices}: there are only {samples} samples, and a device needs one at "
             f"least (fleet.data = {fleet.data!r})"
         )
-    shares = datasets.deal(train, fleet.devices, samples)
-    test = datasets.load(file.model.data, "test")
+    shares = _deal(fleet.data, fleet.devices, samples)
+    test = _load(file.model.data, "test")
     flat = FlatModule(file.model.module, file.model.loss)
     try:
         flat.evaluate(flat.theta(), test.x[:2], test.y[:2])
@@ -100,6 +100,17 @@ def prepare(file: FleetFile) -> Prepared:
             f"model.data = {file.model.data!r}: {error}"
         ) from error
     return Prepared(file, shares, test, flops)
+
+
+@lru_cache(maxsize=4)
+def _load(data: str, split: str) -> Dataset:
+    """Kept for the next run on it."""
+    return datasets.load(data, split)
+
+
+@lru_cache(maxsize=1)
+def _deal(data: str, devices: int, samples: int) -> list[Dataset]:
+    return datasets.deal(_load(data, "train"), devices, samples)
 
 
 def run_fleet(

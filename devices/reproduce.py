@@ -1,0 +1,133 @@
+"""`edgeflock reproduce adacomp`: the paper's tables and figures, and the compression record."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+
+from edgeflock.devices import adacomp
+from edgeflock.devices.adacomp import Experiment, Method, Scale
+from edgeflock.devices.adacomp_report import report
+from edgeflock.devices.machine import machine
+from edgeflock.devices.outcomes import Setting
+from edgeflock.devices.sweep import sweep
+from edgeflock.shared import datasets
+from edgeflock.shared.errors import ConfigError
+
+ACCURACIES = (0.95, 0.97, 0.98)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An experiment and its runs."""
+
+    experiment: Experiment
+    setting: Setting
+
+    def summary(self, seeds: Sequence[int]) -> dict[str, Any]:
+        best = self.setting.best()
+        reached: dict[str, Any] = {}
+        for accuracy in ACCURACIES:
+            updates, ingress = (self.setting.reaching(accuracy, key) for key in ("updates", "ingress"))
+            reached[f"{accuracy:.2f}"] = (
+                {"updates": fmean(updates), "ingress": fmean(ingress)} if updates and ingress else None
+            )
+        return {
+            "learning_rate": self.experiment.method.rate,
+            "seeds": list(seeds),
+            "final_accuracy": {"mean": fmean(best), "min": min(best), "max": max(best)},
+            "updates": self.experiment.file.run.updates,
+            "devices": self.experiment.file.fleet.devices,
+            "ended": [outcome.end["ended"] for outcome in self.setting.outcomes],
+            "at": reached,
+        }
+
+
+Results = dict[str, list[Measured]]
+
+
+def reproduce_adacomp(
+    data: str, out: Path, *, quick: bool, updates: int, seeds: int, command: str, as_json: bool
+) -> None:
+    """Run every experiment, and leave adacomp.json, .md and figures in `out`. Raises ConfigError."""
+    scale = adacomp.QUICK if quick else adacomp.FULL
+    if updates:
+        scale = replace(scale, updates=updates, classes_updates=updates)
+    if seeds:
+        scale = replace(scale, seeds=tuple(range(seeds)))
+    if scale.updates <= adacomp.DEVICES:
+        raise ConfigError(f"--updates {scale.updates} must be more than the {adacomp.DEVICES} devices")
+    samples = len(datasets.load(data, "train"))
+    out.mkdir(parents=True, exist_ok=True)
+    narration = Console(stderr=True)
+    methods: tuple[Method, ...] = adacomp.FIGURE_3
+    if scale.grid_updates:
+        narration.print("Learning rates")
+        methods = best_rates(_measure(adacomp.grid(data, scale), out, (100,)))
+    ours = next(method for method in methods if method.name == adacomp.ADACOMP.name)
+    narration.print("The record, Figure 3, Table II, Figure 4")
+    parts = [
+        *adacomp.record(data, scale),
+        *adacomp.figure_3(data, scale, methods),
+        *adacomp.table_2(data, samples, scale, ours),
+        *adacomp.figure_4(data, samples, scale, ours),
+    ]
+    results: Results = {}
+    for measured in _measure(parts, out, scale.seeds):
+        results.setdefault(measured.experiment.part, []).append(measured)
+    summary = summarise(results, scale, data, command)
+    (out / "adacomp.json").write_text(json.dumps(summary, indent=1) + "\n")
+    report(results, summary, out)
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print((out / "adacomp.md").read_text())
+        narration.print(f"In {out}: adacomp.md, adacomp.json, and figures as PNG and SVG")
+
+
+def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
+    """The methods of Figure 3, each at the learning rate of the grid that came furthest."""
+    best: dict[str, Measured] = {}
+    for one in measured:
+        name = one.experiment.method.name.rpartition(" rate ")[0]
+        if name not in best or one.setting.best() > best[name].setting.best():
+            best[name] = one
+    return tuple(replace(m, rate=best[m.name].experiment.method.rate) for m in adacomp.FIGURE_3)
+
+
+def _measure(experiments: Iterable[Experiment], out: Path, seeds: tuple[int, ...]) -> list[Measured]:
+    """Run what has not been run yet."""
+    listed = list(experiments)
+    # Seed by seed, so that an interrupted reproduction has something of everything.
+    jobs = {job.path: job for seed in seeds for one in listed for job in one.jobs(out, (seed,))}
+    outcomes = dict(zip(jobs, sweep(list(jobs.values())), strict=True))
+    return [
+        Measured(one, Setting(one.name, [outcomes[job.path] for job in one.jobs(out, seeds)]))
+        for one in listed
+    ]
+
+
+def summarise(results: Results, scale: Scale, data: str, command: str) -> dict[str, Any]:
+    """What adacomp.json holds."""
+    parts = {
+        part.replace(" ", ""): {one.experiment.name: one.summary(scale.seeds) for one in measured}
+        for part, measured in results.items()
+    }
+    dense = parts["figure3"][adacomp.ASGD.name]["at"]["0.97"]
+    rivals = {**parts["figure3"], **parts["record"]}
+    reaching = {name: one["at"]["0.97"]["ingress"] for name, one in rivals.items() if one["at"]["0.97"]}
+    winner = min(reaching, key=lambda name: reaching[name], default=None)
+    return {
+        "command": command,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "data": data,
+        "reduction_at_97": dense["ingress"] / reaching[winner] if dense and winner else None,
+        "best_at_97": winner,
+        **parts,
+    }
