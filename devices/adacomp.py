@@ -114,7 +114,7 @@ def table_2(data: str, samples: int, scale: Scale, method: Method) -> Iterator[E
     ):
         name = f"{samples // share:,} images, {'crashes' if crash else 'no crashes'}, n={devices}"
         kinds: Kinds = {"all": {"crash": DEVICES / 2 / scale.updates} if crash else {}}
-        every = scale.evaluate_every
+        every = 2 * scale.evaluate_every
         file = _fleet(method, data, scale.updates, every, MLP, devices, samples // share, kinds)
         yield Experiment("table 2", name, method, file)
 

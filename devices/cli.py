@@ -193,6 +193,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
         "edgeflock-reproduce"
     ),
+    finished: Annotated[bool, typer.Option("--finished", help="Run nothing; report what has ended.")] = False,
     json: Json = False,
 ) -> None:
     """Reproduce a paper's tables and figures on emulated fleets."""
@@ -213,6 +214,7 @@ def reproduce(
         quick=quick,
         updates=updates,
         seeds=seeds,
+        finished=finished,
         command=command,
         as_json=json,
     )

@@ -62,7 +62,7 @@ class Result:
     gradient_s: float = 0.0
     evaluation_s: float = 0.0
     total_s: float = 0.0
-    """Real seconds: of the gradients, of the evaluations, of everything. All else is reproducible."""
+    """CPU seconds: of the gradients, of the evaluations, of everything. All else is reproducible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def run_fleet(
 
     `progress` is told of each evaluation. Raises ConfigError.
     """
-    began = time.perf_counter()
+    began = time.process_time()
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
     flat = FlatModule(file.model.module, file.model.loss, seed)
@@ -139,7 +139,7 @@ def run_fleet(
             earlier.close()
     if earlier is not None:
         earlier.forget()
-    return replace(result, gradient_s=timed.seconds, total_s=time.perf_counter() - began)
+    return replace(result, gradient_s=timed.seconds, total_s=time.process_time() - began)
 
 
 class _Timed:
@@ -153,9 +153,9 @@ class _Timed:
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> tuple[float, NDArray[np.float32]]:
-        began = time.perf_counter()
+        began = time.process_time()
         result = self._backend.gradient(theta, x, y)
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.process_time() - began
         return result
 
 
@@ -257,7 +257,7 @@ class _Run:
             self._evaluate()
 
     def _evaluate(self) -> None:
-        began = time.perf_counter()
+        began = time.process_time()
         version, theta = self._engine.result()
         loss, accuracy = (self._earlier and self._earlier.evaluation(version)) or self._flat.evaluate(
             theta, self._test.x, self._test.y
@@ -268,7 +268,7 @@ class _Run:
         row = Row(version, seconds, loss if finite else None, accuracy, traffic.ingress, traffic.egress)
         self._engine.record(Evaluation(*astuple(row)), ())
         self._rows.append(row)
-        self._evaluation_s += time.perf_counter() - began
+        self._evaluation_s += time.process_time() - began
         self._progress(row)
         if not finite:
             raise Diverged(f"the loss at update {version} is no number")

@@ -1,7 +1,7 @@
 """`edgeflock reproduce adacomp`: the paper's tables and figures, and the compression record."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +11,11 @@ from typing import Any
 from rich.console import Console
 
 from edgeflock.devices import adacomp
-from edgeflock.devices.adacomp import Experiment, Method, Scale
+from edgeflock.devices.adacomp import ASGD, RECORD, Experiment, Method
 from edgeflock.devices.adacomp_report import report
 from edgeflock.devices.machine import machine
 from edgeflock.devices.outcomes import Setting
-from edgeflock.devices.sweep import sweep
+from edgeflock.devices.sweep import outcome, sweep
 from edgeflock.shared import datasets
 from edgeflock.shared.errors import ConfigError
 
@@ -29,7 +29,7 @@ class Measured:
     experiment: Experiment
     setting: Setting
 
-    def summary(self, seeds: Sequence[int]) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         best = self.setting.best()
         reached: dict[str, Any] = {}
         for accuracy in ACCURACIES:
@@ -39,7 +39,7 @@ class Measured:
             )
         return {
             "learning_rate": self.experiment.method.rate,
-            "seeds": list(seeds),
+            "seeds": [outcome.end["seed"] for outcome in self.setting.outcomes],
             "final_accuracy": {"mean": fmean(best), "min": min(best), "max": max(best)},
             "updates": self.experiment.file.run.updates,
             "devices": self.experiment.file.fleet.devices,
@@ -52,9 +52,20 @@ Results = dict[str, list[Measured]]
 
 
 def reproduce_adacomp(
-    data: str, out: Path, *, quick: bool, updates: int, seeds: int, command: str, as_json: bool
+    data: str,
+    out: Path,
+    *,
+    quick: bool,
+    updates: int,
+    seeds: int,
+    finished: bool,
+    command: str,
+    as_json: bool,
 ) -> None:
-    """Run every experiment, and leave adacomp.json, .md and figures in `out`. Raises ConfigError."""
+    """Run every experiment, and leave adacomp.json, .md and figures in `out`. Raises ConfigError.
+
+    With `finished` nothing is run, and what has been is reported.
+    """
     scale = adacomp.QUICK if quick else adacomp.FULL
     if updates:
         scale = replace(scale, updates=updates, classes_updates=updates)
@@ -68,7 +79,7 @@ def reproduce_adacomp(
     methods: tuple[Method, ...] = adacomp.FIGURE_3
     if scale.grid_updates:
         narration.print("Learning rates")
-        methods = best_rates(_measure(adacomp.grid(data, scale), out, (100,)))
+        methods = best_rates(_measure(adacomp.grid(data, scale), out, (100,), finished))
     ours = next(method for method in methods if method.name == adacomp.ADACOMP.name)
     narration.print("The record, Figure 3, Table II, Figure 4")
     parts = [
@@ -78,9 +89,12 @@ def reproduce_adacomp(
         *adacomp.figure_4(data, samples, scale, ours),
     ]
     results: Results = {}
-    for measured in _measure(parts, out, scale.seeds):
+    for measured in _measure(parts, out, scale.seeds, finished):
         results.setdefault(measured.experiment.part, []).append(measured)
-    summary = summarise(results, scale, data, command)
+    missing = [part for part in ("record", "figure 3", "table 2", "figure 4") if part not in results]
+    if missing:
+        raise ConfigError(f"--finished: {out} has no run yet that ended for {', '.join(missing)}")
+    summary = summarise(results, data, command)
     (out / "adacomp.json").write_text(json.dumps(summary, indent=1) + "\n")
     report(results, summary, out)
     if as_json:
@@ -100,22 +114,31 @@ def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
     return tuple(replace(m, rate=best[m.name].experiment.method.rate) for m in adacomp.FIGURE_3)
 
 
-def _measure(experiments: Iterable[Experiment], out: Path, seeds: tuple[int, ...]) -> list[Measured]:
-    """Run what has not been run yet."""
+def _measure(
+    experiments: Iterable[Experiment], out: Path, seeds: tuple[int, ...], finished: bool
+) -> list[Measured]:
+    """Run what has not been run yet; or leave it at what has."""
     listed = list(experiments)
-    # Seed by seed, so that an interrupted reproduction has something of everything.
-    jobs = {job.path: job for seed in seeds for one in listed for job in one.jobs(out, (seed,))}
-    outcomes = dict(zip(jobs, sweep(list(jobs.values())), strict=True))
-    return [
-        Measured(one, Setting(one.name, [outcomes[job.path] for job in one.jobs(out, seeds)]))
-        for one in listed
+    # What the headline is made of first; then seed by seed, so that there is soon something of everything.
+    headline = [one for one in listed if one.method.name in (RECORD.name, ASGD.name)]
+    order = [(one, seed) for seed in seeds for one in headline] + [
+        (one, seed) for seed in seeds for one in listed
     ]
+    jobs = {job.path: job for one, seed in order for job in one.jobs(out, (seed,))}
+    if not finished:
+        sweep(list(jobs.values()))
+    results = []
+    for one in listed:
+        outcomes = [done for job in one.jobs(out, seeds) if (done := outcome(job))]
+        if outcomes:
+            results.append(Measured(one, Setting(one.name, outcomes)))
+    return results
 
 
-def summarise(results: Results, scale: Scale, data: str, command: str) -> dict[str, Any]:
+def summarise(results: Results, data: str, command: str) -> dict[str, Any]:
     """What adacomp.json holds."""
     parts = {
-        part.replace(" ", ""): {one.experiment.name: one.summary(scale.seeds) for one in measured}
+        part.replace(" ", ""): {one.experiment.name: one.summary() for one in measured}
         for part, measured in results.items()
     }
     dense = parts["figure3"][adacomp.ASGD.name]["at"]["0.97"]

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -85,9 +86,7 @@ def _run_all(jobs: list[Job], workers: int) -> None:
     # Spawned: a forked child would inherit torch's and numba's threads in an unknown state.
     context = multiprocessing.get_context("spawn")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    pool = ProcessPoolExecutor(
-        min(workers, len(jobs)), context, signal.signal, (signal.SIGINT, signal.SIG_IGN)
-    )
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin)
     try:
         with Progress(*columns, TextColumn("{task.fields[accuracy]}"), console=Console(stderr=True)) as bars:
             running = {}
@@ -107,6 +106,19 @@ def _run_all(jobs: list[Job], workers: int) -> None:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """In each worker: leave interrupts to the parent, and do not outlive it however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has one"
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def _watch(running: dict[Future[None], tuple[Job, Any]], bars: Progress) -> None:

@@ -43,7 +43,7 @@ def quotas(layout: Layout, fraction: float, balance: float) -> tuple[int, ...]:
     """
     sizes = np.diff(layout.bounds)
     weights = np.where(sizes > 0, sizes.astype(np.float64) ** balance, 0.0)
-    shares = np.rint(fraction * layout.size * weights / weights.sum()).astype(np.int64)
+    shares = np.rint(fraction * (layout.size * weights / weights.sum())).astype(np.int64)
     return tuple(np.clip(shares, 1, sizes).tolist())
 
 
@@ -67,6 +67,10 @@ def _largest(magnitudes: Gradient, count: int) -> NDArray[np.int64]:
     if candidates.size < count and threshold > 0:
         candidates = np.flatnonzero(magnitudes)
     if candidates.size > count:
-        kept = np.argpartition(magnitudes[candidates], candidates.size - count)[-count:]
-        candidates = np.sort(candidates[kept])
+        among = magnitudes[candidates]
+        smallest = np.partition(among, among.size - count)[among.size - count]
+        candidates = candidates[among >= smallest]
+        if candidates.size > count:  # entries as large as the smallest kept: the last of them go
+            equal = np.flatnonzero(magnitudes[candidates] == smallest)
+            candidates = np.delete(candidates, equal[count - candidates.size :])
     return candidates if candidates.size else np.zeros(1, np.int64)

@@ -1,0 +1,92 @@
+"""What emulating a fleet costs beyond the gradients, and how much memory a large idle fleet takes.
+
+    python -m benchmarks.emulation [--data npz:mnist.npz] [--updates 1500]
+
+Prints JSON. `overhead` is the CPU time of everything but gradients and evaluations (selection, coding, both
+ends of the wire, engine, clock) over that of the gradients.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+from edgeflock.devices.fleet import prepare, run_fleet
+from edgeflock.devices.fleet_config import parse
+from edgeflock.devices.machine import machine
+
+FLEET = """
+{compression}
+[run]
+updates = {updates}
+keep_updates = false
+[model]
+module = "edgeflock.client.zoo:PaperCNN"
+data = "{data}"
+[coordination]
+rule = "{rule}"
+window = 4096
+[fleet]
+devices = {devices}
+data = "{data}"
+evaluate_every = {updates}
+[devices.all]
+step_ms = 1000
+timing = "exponential"
+{presence}
+"""
+
+METHODS = {
+    "record": ("adacomp", ["compression=record"]),
+    "AdaComp c=0.001 sign": ("adacomp", ["compression.select=0.001", "compression.values=sign"]),
+    "AdaComp c=0.01 f32": ("adacomp", ["compression.select=0.01", "compression.values=f32"]),
+    "AdaComp c=0.1 f32": ("adacomp", ["compression.select=0.1", "compression.values=f32"]),
+    "ASGD dense": ("tau", ["compression.select=1.0", "compression.values=f32"]),
+}
+
+
+def overhead(method: str, data: str, updates: int) -> dict[str, Any]:
+    """One fleet of 200 devices with the paper's CNN."""
+    rule, overrides = METHODS[method]
+    text = FLEET.format(compression="", presence="", updates=updates, data=data, devices=200, rule=rule)
+    result = run_fleet(prepare(parse(text, method, overrides)), 0, Path())
+    rest = result.total_s - result.gradient_s - result.evaluation_s
+    return {
+        "method": method,
+        "gradient_ms": round(result.gradient_s / (updates + 200) * 1e3, 2),
+        "rest_ms": round(rest / updates * 1e3, 2),
+        "overhead": round(rest / result.gradient_s, 3),
+    }
+
+
+def idle(devices: int, data: str, updates: int) -> dict[str, Any]:
+    """A fleet whose devices are away 99% of the time."""
+    presence = "session_s = 60\naway_s = 6000"
+    text = FLEET.format(
+        compression="", presence=presence, updates=updates, data=data, devices=devices, rule="adacomp"
+    )
+    result = run_fleet(prepare(parse(text, "idle", [])), 0, Path())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"devices": devices, "updates": result.updates, "peak_rss_gib": round(peak / 2**30, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.emulation", description=__doc__.split("\n")[0])
+    folder = os.environ.get("EDGEFLOCK_DATA", ".")
+    parser.add_argument("--data", default=f"npz:{folder}/mnist.npz")
+    parser.add_argument("--updates", type=int, default=1500)
+    parser.add_argument("--devices", type=int, default=10_000)
+    arguments = parser.parse_args()
+    # A process each: peak memory is a process's, and none inherits another's warm caches.
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1, maxtasksperchild=1) as pool:
+        methods = [pool.apply(overhead, (name, arguments.data, arguments.updates)) for name in METHODS]
+        away = pool.apply(idle, (arguments.devices, arguments.data, arguments.updates))
+    print(json.dumps({"machine": machine(), "overhead": methods, "idle": away}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
