@@ -27,6 +27,7 @@ from edgeflock.devices.fleet_config import FleetFile, headcount
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.journal import Evaluation, Journal
+from edgeflock.server.limits import check_limits
 from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
 from edgeflock.shared import datasets
@@ -91,6 +92,7 @@ def prepare(file: FleetFile) -> Prepared:
     shares = _deal(fleet.data, fleet.devices, samples)
     test = _load(file.model.data, "test")
     flat = FlatModule(file.model.module, file.model.loss)
+    check_limits(file, flat.layout.size)
     try:
         flat.evaluate(flat.theta(), test.x[:2], test.y[:2])
         flops = flat.flops(train.x[: file.run.batch], train.y[: file.run.batch])
@@ -118,13 +120,15 @@ def run_fleet(
 ) -> Result:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    `progress` is told of each evaluation. Raises ConfigError.
+    With error feedback a step depends on what its device kept of all earlier ones, which the journal does not
+    hold: such a run begins again if it is interrupted. `progress` is told of each evaluation. Raises
+    ConfigError.
     """
     began = time.process_time()
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
     flat = FlatModule(file.model.module, file.model.loss, seed)
-    if file.run.keep_updates:
+    if file.run.keep_updates and not file.compression.feedback:
         earlier: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)
     else:

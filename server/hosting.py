@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from edgeflock.server.admission import EXPANSION_PER_ENTRY
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.evaluation import Evaluate
 from edgeflock.server.journal import Account, Evaluation, Journal
+from edgeflock.server.limits import check_limits
 from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
 from edgeflock.shared import datasets
@@ -48,7 +48,7 @@ def open_run(config: Config) -> HostedRun:
     torch.set_num_threads(1)
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed)
     layout = flat.layout
-    _check_frame(config, layout.size)
+    check_limits(config, layout.size)
     evaluate = None
     if config.model.data:
         held_out = datasets.load(config.model.data, "test")
@@ -89,24 +89,6 @@ def open_run(config: Config) -> HostedRun:
     engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
     token = "" if config.run.open else config.run.token or _kept_token(directory)
     return HostedRun(run, token, engine, evaluate, journal.evaluations(), journal.accounts(), lock)
-
-
-def _check_frame(config: Config, size: int) -> None:
-    """A device must be able to send what it is asked for."""
-    worst = 1024 + (
-        4 * size if config.compression.select == 1 else round(8 * size * config.compression.select)
-    )
-    entries = max(1, round(size * config.compression.select))
-    if EXPANSION_PER_ENTRY * entries > config.limits.expansion_bytes:
-        raise ConfigError(
-            f"limits.expansion_bytes = {config.limits.expansion_bytes}: an update of {entries} entries "
-            f"expands to {EXPANSION_PER_ENTRY * entries}; raise it"
-        )
-    if worst > config.limits.frame_bytes:
-        raise ConfigError(
-            f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "
-            f"compression.select = {config.compression.select} may take {worst}; raise it"
-        )
 
 
 def _lock(directory: Path) -> IO[str]:
