@@ -214,10 +214,11 @@ async def device(fleet: Fleet, name: str, seed: int) -> None:
 
 
 def _updates(random: np.random.Generator) -> list[Update]:
-    """Every value coding twice at c = .05, once with raw indices, and one dense update in twenty-one."""
+    """Every value coding thrice at c = .05, those with signs once with raw indices, and one dense update."""
     sparse_ones = [load.random_update(LAYOUT, 0.05, coding, random) for coding in [*values.CODINGS] * 3]
-    raw = [_with_raw_indices(update) for update in sparse_ones[:5]]
-    return [*sparse_ones, *raw, load.random_update(LAYOUT, 1, str(random.choice([*values.CODINGS])), random)]
+    signed = [coding for coding in values.CODINGS if coding != "scale"]
+    raw = [_with_raw_indices(load.random_update(LAYOUT, 0.05, coding, random)) for coding in signed]
+    return [*sparse_ones, *raw, load.random_update(LAYOUT, 1, str(random.choice(signed)), random)]
 
 
 def _with_raw_indices(update: Update) -> Update:

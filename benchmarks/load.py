@@ -22,7 +22,7 @@ from edgeflock.server.hosting import HostedRun
 from edgeflock.server.journal import Journal
 from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
-from edgeflock.shared import sparse, values, wire
+from edgeflock.shared import grid, sparse, values, wire
 from edgeflock.shared.compression import select_largest
 from edgeflock.shared.config import parse
 from edgeflock.shared.layout import Layout
@@ -43,7 +43,10 @@ PAPER_CNN = Layout.of(
 
 
 def random_update(layout: Layout, fraction: float, coding: str, random: np.random.Generator) -> Update:
-    """An update as a device would make it from a Gaussian gradient. At fraction 1 it is dense."""
+    """An update as a device would make it from a Gaussian gradient. At fraction 1 it is dense.
+
+    "scale" stands for a grid, which does not take Gaussian gradients at fractions below 1/64.
+    """
     gradient = random.standard_normal(layout.size).astype(np.float32) * np.float32(1e-3)
     if fraction >= 1:
         octets = values.encode(gradient, layout.counts(None), coding)
@@ -51,13 +54,19 @@ def random_update(layout: Layout, fraction: float, coding: str, random: np.rando
             1, 0, sparse.DENSE, values.CODINGS[coding].mode, layout.size, b"", octets, 0.5, 10, False
         )
     where = select_largest(gradient, layout, fraction)
+    mode: int = sparse.GOLOMB
+    indices = sparse.encode(where, layout.size)
+    if coding == "scale":
+        mode, signed = sparse.GRID, grid.encode(where, gradient[where] < 0, layout)
+        assert signed is not None
+        indices = signed
     return Update(
         sequence=1,
         base=0,
-        index_mode=sparse.GOLOMB,
+        index_mode=mode,
         value_mode=values.CODINGS[coding].mode,
         count=where.size,
-        indices=sparse.encode(where, layout.size),
+        indices=indices,
         values=values.encode(gradient[where], layout.counts(where), coding),
         loss=0.5,
         samples=10,

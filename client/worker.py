@@ -170,21 +170,47 @@ def encode_update(
     samples: int,
 ) -> Update:
     """`gradient` at the indices `where` (None: all of it), encoded as the run asks for."""
-    coding = next(coding for coding in values.CODINGS.values() if coding.mode == welcome.values)
-    if where is None:
-        mode, indices, kept = sparse.DENSE, b"", gradient
-    else:
-        mode, indices = welcome.indices, sparse.encode(where, layout.size, welcome.indices)
-        kept = gradient[where]
+    kept = gradient if where is None else gradient[where]
+    index_mode, value_mode, indices, octets = _encode(kept, where, layout, welcome.indices, welcome.values)
     return Update(
         sequence=sequence,
         base=base,
-        index_mode=mode,
-        value_mode=welcome.values,
+        index_mode=index_mode,
+        value_mode=value_mode,
         count=kept.size,
         indices=indices,
-        values=coding.encode(kept, layout.counts(where)),
+        values=octets,
         loss=loss,
         samples=samples,
         pull=True,
     )
+
+
+def _encode(
+    kept: NDArray[np.float32],
+    where: NDArray[np.int64] | None,
+    layout: Layout,
+    index_mode: int,
+    value_mode: int,
+) -> tuple[int, int, bytes, bytes]:
+    """(index mode, value mode, index stream, value stream).
+
+    What a grid cannot say, or not in fewer bytes, goes in Golomb's code and a sign bit for each value.
+    """
+    if index_mode == sparse.GRID:
+        plain = _encode(kept, where, layout, sparse.GOLOMB, values.CODINGS["sign"].mode)
+        if where is None:
+            return plain
+        # numba, where it is installed, takes half a second to import, and nothing else on a device needs it.
+        from edgeflock.shared import grid
+
+        signed = grid.encode(where, kept < 0, layout)
+        scales = values.encode(kept, layout.counts(where), "scale")
+        if signed is None or len(signed) + len(scales) > len(plain[2]) + len(plain[3]):
+            return plain
+        return sparse.GRID, value_mode, signed, scales
+    coding = next(coding for coding in values.CODINGS.values() if coding.mode == value_mode)
+    octets = coding.encode(kept, layout.counts(where))
+    if where is None:
+        return sparse.DENSE, value_mode, b"", octets
+    return index_mode, value_mode, sparse.encode(where, layout.size, index_mode), octets

@@ -193,6 +193,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
         "edgeflock-reproduce"
     ),
+    grid: Annotated[bool, typer.Option("--grid", help="Search the learning rates anew.")] = False,
     finished: Annotated[bool, typer.Option("--finished", help="Run nothing; report what has ended.")] = False,
     json: Json = False,
 ) -> None:
@@ -207,13 +208,21 @@ def reproduce(
 
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
     given = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
-    command = " ".join(["edgeflock reproduce adacomp", *(["--quick"] if quick else []), *given])
+    command = " ".join(
+        [
+            "edgeflock reproduce adacomp",
+            *(["--quick"] if quick else []),
+            *given,
+            *(["--grid"] if grid else []),
+        ]
+    )
     reproduce_adacomp(
         data or f"npz:{folder}/mnist.npz",
         out,
         quick=quick,
         updates=updates,
         seeds=seeds,
+        grid=grid,
         finished=finished,
         command=command,
         as_json=json,

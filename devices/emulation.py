@@ -91,21 +91,20 @@ class Tally:
 
 
 class EmulatedServer:
-    """The engine behind made-up links. `committed` is told of every new version."""
+    """The engine behind made-up links. `committed` is to be called after every new version."""
 
     def __init__(self, config: Config, engine: Engine, committed: Callable[[], None]) -> None:
         self.config = config
         self.engine = engine
         self.traffic = Traffic()
         """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
-        self._committed = committed
+        self.committed = committed
 
     def commit(self, push: Push) -> Receipt:
         """The receipt of one update. Raises what it is refused for."""
         (answer,) = self.engine.commit([push])
         if isinstance(answer, Refused):
             raise answer
-        self._committed()
         return answer
 
 
@@ -156,6 +155,7 @@ class EmulatedLink:
             raise
         tally.updates += 1
         tally.staleness += behind
+        server.committed()
         if self._crash and self._random.random() < self._crash:
             raise Crashed
         return await self._down(receipt)
@@ -182,22 +182,25 @@ class EmulatedLink:
         return record
 
 
-Recorded = Callable[[int], Update | None]
-"""sequence number -> the update that an interrupted run of the same fleet computed for it, if it did."""
+Recorded = Callable[[int, float], Update | None]
+"""(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""
 
 
 class _Worker(Worker):
     """A worker that does not compute again what was computed before."""
 
-    def __init__(self, recorded: Recorded, *arguments: Any) -> None:
+    def __init__(self, recorded: Recorded, until: float, *arguments: Any) -> None:
+        """It lives until virtual second `until`: what was pushed later, another one computed."""
         super().__init__(*arguments)
         self._recorded = recorded
+        self._until = until
 
     def step(self, backend: Backend, replica: Replica, welcome: Welcome, sequence: int) -> Update:
-        update = self._recorded(sequence)
+        update = self._recorded(sequence, self._until)
         if update is None or update.base != replica.version:
             return super().step(backend, replica, welcome, sequence)
-        self._batches.take(welcome.batch)  # as the step would have
+        for _ in range(welcome.local_steps):  # as the steps would have
+            self._batches.take(welcome.batch)
         return update
 
 
@@ -223,7 +226,7 @@ class EmulatedDevice:
             if self.kind.session_s:
                 await self._come_and_go()
             else:
-                await self._train()
+                await self._train(math.inf)
         except Crashed:
             self.tally.crashed += 1
 
@@ -232,15 +235,19 @@ class EmulatedDevice:
         if self.random.random() < away / (session + away):
             await asyncio.sleep(self.random.exponential(away))
         while True:
+            leaving = asyncio.get_running_loop().time() + self.random.exponential(session)
             try:
-                async with asyncio.timeout(self.random.exponential(session)):
-                    return await self._train()
+                async with asyncio.timeout_at(leaving):
+                    return await self._train(leaving)
             except TimeoutError:
                 await asyncio.sleep(self.random.exponential(away))
 
-    async def _train(self) -> None:
+    async def _train(self, until: float) -> None:
         link = EmulatedLink(self.server, self.name, self.pace, self.kind.crash, self.tally, self.random)
-        await _Worker(self.recorded, link, lambda welcome: self.backend, self.batches, self._compute).run()
+        worker = _Worker(
+            self.recorded, until, link, lambda welcome: self.backend, self.batches, self._compute
+        )
+        await worker.run()
 
     async def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The result of `function`; if it is an update, after the time that its samples and its step take."""
@@ -250,5 +257,6 @@ class EmulatedDevice:
             if self.kind.rate:
                 self._taken += result.samples
                 await asyncio.sleep(max(0.0, self._taken / self.kind.rate - now))
-            await asyncio.sleep(self.pace.draw(self.random))
+            steps = self.server.config.run.local_steps
+            await asyncio.sleep(sum(self.pace.draw(self.random) for _ in range(steps)))
         return result

@@ -92,7 +92,7 @@ def prepare(file: FleetFile) -> Prepared:
     shares = _deal(fleet.data, fleet.devices, samples)
     test = _load(file.model.data, "test")
     flat = FlatModule(file.model.module, file.model.loss)
-    check_limits(file, flat.layout.size)
+    check_limits(file, flat.layout)
     try:
         flat.evaluate(flat.theta(), test.x[:2], test.y[:2])
         flops = flat.flops(train.x[: file.run.batch], train.y[: file.run.batch])
@@ -212,7 +212,7 @@ class _Run:
                 Shuffled(data, np.random.default_rng([self._seed, 1, number])),
                 self._tallies[kind],
                 np.random.default_rng([self._seed, 2, number]),
-                partial(self._earlier.update, device) if self._earlier else lambda sequence: None,
+                partial(self._earlier.update, device) if self._earlier else lambda sequence, until: None,
             )
 
     def result(self) -> Result:
@@ -255,10 +255,10 @@ class _Run:
             await asyncio.gather(*lives, over, everybody, return_exceptions=True)
 
     def _committed(self) -> None:
-        if self._engine.complete:
-            self._over.set()
         if self._engine.complete or self._engine.version % self._file.fleet.evaluate_every == 0:
             self._evaluate()
+        if self._engine.complete:
+            self._over.set()
 
     def _evaluate(self) -> None:
         began = time.process_time()

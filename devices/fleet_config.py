@@ -88,6 +88,8 @@ def parse(toml: str, source: str, overrides: Iterable[str] = ()) -> FleetFile:
             )
         if not kind.profile and kind.step_ms is None:
             raise ConfigError(f"{source}: devices.{name} needs step_ms, or a profile: {', '.join(PROFILES)}")
+    if len(set(file.fleet.seeds)) < len(file.fleet.seeds):
+        raise ConfigError(f"{source}: fleet.seeds = {list(file.fleet.seeds)}: each may be there once")
     if len(file.classes) > file.fleet.devices:
         raise ConfigError(
             f"{source}: fleet.devices = {file.fleet.devices}: fewer than the {len(file.classes)} classes"
@@ -109,7 +111,7 @@ def headcount(classes: dict[str, DeviceClass], devices: int) -> dict[str, int]:
     exact = {name: kind.share / total * devices for name, kind in classes.items()}
     counts = {name: max(1, int(share)) for name, share in exact.items()}
     while sum(counts.values()) > devices:
-        counts[max(counts, key=lambda name: counts[name])] -= 1
+        counts[max(counts, key=lambda name: (counts[name], -classes[name].share))] -= 1
     for name in sorted(exact, key=lambda name: exact[name] - counts[name], reverse=True):
         counts[name] += sum(counts.values()) < devices
     return counts

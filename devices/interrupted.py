@@ -1,9 +1,11 @@
 """What an interrupted run of a fleet leaves behind: its journal, from which the next run goes on.
 
 A fleet is deterministic, so a run that is begun again meets the same steps: those that were computed before
-are read from the journal, which is several times faster than computing them.
+are read from the journal, which is several times faster than computing them. A model that draws random
+numbers of its own (dropout) goes on with other ones than it would have drawn.
 """
 
+import math
 from pathlib import Path
 
 from edgeflock.server.journal import Journal
@@ -27,19 +29,19 @@ class Interrupted:
             self._fresh.rename(self._path)
         _remove(self._fresh)
         self._journal: Journal | None = None
-        self._versions: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, int], tuple[int, float]] = {}
         self._evaluations: dict[int, tuple[float, float | None]] = {}
         if self._path.exists():
             self._journal = Journal(self._path, durable=False)
-            self._versions = self._journal.frames()
+            self._known = self._journal.frames()
             self._evaluations = {
                 e.version: (e.loss, e.accuracy) for e in self._journal.evaluations() if e.loss is not None
             }
 
-    def update(self, device: int, sequence: int) -> Update | None:
-        """What this device computed for this sequence number, if the journal has it."""
-        version = self._versions.get((device, sequence))
-        if version is None or self._journal is None:
+    def update(self, device: int, sequence: int, until: float) -> Update | None:
+        """What this device pushed under this sequence number by virtual second `until`, if it did."""
+        version, time = self._known.get((device, sequence), (0, math.inf))
+        if self._journal is None or time > until or not version:
             return None
         ((_, frame),) = self._journal.updates(version - 1, version)
         update = wire.decode(frame)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.kernels import decode_update
 from edgeflock.server.staleness import Where
-from edgeflock.shared import sparse, values
+from edgeflock.shared import grid, sparse, values
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
@@ -15,6 +15,7 @@ from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,
     NonFinite,
+    WrongDtype,
 )
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update
@@ -23,7 +24,11 @@ EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
 
 _COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
-"""Value modes that kernels.decode_update knows, together with Golomb-coded indices."""
+"""Value modes that kernels.decode_update knows, together with Golomb-coded indices.
+
+A grid is decoded by compiled code in any case (shared/grid.py)."""
+
+_SCALE = values.CODINGS["scale"].mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,12 @@ def _decode_compiled(update: Update, layout: Layout) -> Step | None:
 def _decode(update: Update, layout: Layout) -> Step:
     """Any update, step by step: the definition of what is admitted, and the words for what is not."""
     where: Where
+    negative: NDArray[np.bool_] | None = None
+    if (update.index_mode == sparse.GRID) != (update.value_mode == _SCALE):
+        raise WrongDtype(
+            "index mode 3 (grid) and value mode 5 (scale) go together only, "
+            f"not modes {update.index_mode} and {update.value_mode}"
+        )
     if update.index_mode == sparse.DENSE:
         if update.count != layout.size or update.indices:
             raise IndexMalformed(
@@ -80,10 +91,15 @@ def _decode(update: Update, layout: Layout) -> Step:
                 f"not {update.count} and {len(update.indices)}"
             )
         where, counts = slice(None), layout.counts(None)
+    elif update.index_mode == sparse.GRID:
+        where, negative = grid.decode(update.indices, update.count, layout)
+        counts = layout.counts(where)
     else:
         where = sparse.decode(update.indices, update.count, layout.size, update.index_mode)
         counts = layout.counts(where)
     delta = values.decode(update.values, counts, update.value_mode)
+    if negative is not None:
+        np.negative(delta, out=delta, where=negative)
     if not np.isfinite(delta).all():
         raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
     return Step(update.base, where, delta)

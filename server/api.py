@@ -35,7 +35,7 @@ async def get_evaluations(request: web.Request) -> web.Response:
 
 @routes.get("/v1/model")
 async def get_model(request: web.Request) -> web.StreamResponse:
-    """theta as little-endian float32. ETag, If-None-Match and Range are honoured."""
+    """The model to use as little-endian float32. ETag, If-None-Match and Range are honoured."""
     services = request.app[SERVICES]
     version, theta = await services.writer.call(services.engine.result)
     octets = theta.astype("<f4").tobytes()

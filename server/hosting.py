@@ -48,7 +48,7 @@ def open_run(config: Config) -> HostedRun:
     torch.set_num_threads(1)
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed)
     layout = flat.layout
-    check_limits(config, layout.size)
+    check_limits(config, layout)
     evaluate = None
     if config.model.data:
         held_out = datasets.load(config.model.data, "test")

@@ -37,7 +37,7 @@ CREATE TABLE updates (
     time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
 );
 CREATE TABLE regimes (
-    version INTEGER PRIMARY KEY, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
     average REAL NOT NULL
 );
 CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB);
@@ -126,7 +126,7 @@ class Journal:
         )
 
     def add_regime(self, version: int, regime: Regime) -> None:
-        self._write("INSERT OR REPLACE INTO regimes VALUES (?, ?, ?, ?, ?)", version, *astuple(regime))
+        self._write("INSERT INTO regimes VALUES (?, ?, ?, ?, ?)", version, *astuple(regime))
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         self._write("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?)", *astuple(evaluation))
@@ -191,10 +191,10 @@ class Journal:
         ).fetchone()
         return int(row[0]) if row else None
 
-    def frames(self) -> dict[tuple[int, int], int]:
-        """(device, sequence) -> the version it made, of every update whose record is still there."""
-        rows = self._db.execute("SELECT device, sequence, version FROM updates WHERE length(frame) > 0")
-        return {(device, sequence): version for device, sequence, version in rows}
+    def frames(self) -> dict[tuple[int, int], tuple[int, float]]:
+        """(device, sequence) -> (version made, time), of every update whose record is still there."""
+        rows = self._db.execute("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
+        return {(device, sequence): (version, time) for device, sequence, version, time in rows}
 
     def last_receipts(self) -> dict[int, tuple[int, int]]:
         """device -> (its highest journaled sequence number, the version that update made)."""
@@ -232,7 +232,7 @@ class Journal:
 
     def regimes(self) -> list[tuple[int, Regime]]:
         """[(from version, regime), ...] in order."""
-        rows = self._db.execute("SELECT * FROM regimes ORDER BY version")
+        rows = self._db.execute("SELECT * FROM regimes ORDER BY rowid")
         return [(version, Regime(*rest)) for version, *rest in rows]
 
     def accounts(self) -> list[Account]:

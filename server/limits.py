@@ -1,16 +1,18 @@
 """Whether a device can send what the run asks it for."""
 
 from edgeflock.server.admission import EXPANSION_PER_ENTRY
+from edgeflock.shared.compression import quotas
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.layout import Layout
 
 
-def check_limits(config: Config, size: int) -> None:
-    """Raises ConfigError if an update of `size` parameters, sent as `config` asks, would be refused."""
-    worst = 1024 + (
-        4 * size if config.compression.select == 1 else round(8 * size * config.compression.select)
-    )
-    entries = max(1, round(size * config.compression.select))
+def check_limits(config: Config, layout: Layout) -> None:
+    """Raises ConfigError if an update of the model, sent as `config` asks, would be refused."""
+    select, balance = config.compression.select, config.compression.balance
+    size = layout.size
+    entries = size if select == 1 else sum(quotas(layout, select, balance))
+    worst = 1024 + (4 if select == 1 else 8) * entries
     if EXPANSION_PER_ENTRY * entries > config.limits.expansion_bytes:
         raise ConfigError(
             f"limits.expansion_bytes = {config.limits.expansion_bytes}: an update of {entries} entries "

@@ -34,12 +34,19 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
 def replay(journal: Journal, layout: Layout) -> Parameters:
     """The parameters computed from version 0 and every journaled update, later snapshots unread."""
     parameters = Parameters(*journal.snapshot(first=True))
-    regimes = dict(journal.regimes())
-    _adopt(parameters, regimes[0], journal, layout)
+    regimes = journal.regimes()
+
+    def adopt() -> None:
+        for start, regime in regimes:
+            if start == parameters.version:
+                _adopt(parameters, regime, journal, layout)
+
+    adopt()
+    starts = {start for start, _ in regimes}
     for step in _steps(journal, layout, 0):
         parameters.apply(step)
-        if parameters.version in regimes:
-            _adopt(parameters, regimes[parameters.version], journal, layout)
+        if parameters.version in starts:
+            adopt()
     return parameters
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.presets import PRESETS
@@ -73,8 +73,22 @@ class Compression(Section):
     feedback: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="part of what was not sent that is added to the next gradient"
     )
-    indices: Literal["golomb", "raw"] = "golomb"
-    values: Literal["f32", "f16", "int8", "codebook4", "sign"] = "codebook4"
+    indices: Literal["golomb", "raw", "grid"] = Field("golomb", description="grid: with signs")
+    values: Literal["f32", "f16", "int8", "codebook4", "sign", "scale"] = Field(
+        "codebook4", description='scale: without signs, for indices = "grid"', validate_default=True
+    )
+
+    @field_validator("values")
+    @classmethod
+    def _go_with_the_indices(cls, values: str, info: ValidationInfo) -> str:
+        """The signs travel once: with the indices or with the values."""
+        indices = info.data.get("indices")
+        if indices is None or (indices == "grid") == (values == "scale"):
+            return values
+        raise ValueError(
+            f'indices = "grid" and values = "scale" go together only, not {indices!r} and {values!r}; '
+            'set both compression.indices = "grid" and compression.values = "scale", or neither'
+        )
 
 
 class Limits(Section):
@@ -184,16 +198,19 @@ def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source}: not TOML: {error}") from error
     settings: _Settings = {}
+    preset = tables.get("compression")
+    if isinstance(preset, str):  # first, so that every table overrides it
+        del tables["compression"]
+        settings |= _from_preset(preset, f"{source} line {_line(text, '', 'compression')}")
     for section, table in tables.items():
-        if section == "compression" and isinstance(table, str):
-            settings |= _from_preset(table, f"{source} line {_line(text, '', section)}")
-            continue
         if not isinstance(table, dict):
             near = _hint(schema, section)
             raise ConfigError(f"{source}: {section} = {table!r} stands outside a section; {near}")
         for key, value in table.items():
             if isinstance(value, dict) and _is_family(schema, section):
                 path, items = f"{section}.{key}", value
+                if not value:
+                    raise ConfigError(f"{source}: [{path}] is empty; leave it out, or say what it is")
             else:
                 path, items = section, {key: value}
             for name, item in items.items():

@@ -4,9 +4,9 @@
     ├── ConfigError                    a key, a value, a data set or a model the user named
     │   └── Diverged                   training left the finite numbers
     └── Refused                        a peer's input; it changed nothing
-        ├── WrongDtype                 unknown coding, or a stream of another length than its coding
+        ├── WrongDtype                 unknown coding, one without its other half, or of another length
         ├── NonFinite                  NaN or infinity among the values
-        ├── IndexMalformed             a Golomb stream that does not hold what it announces
+        ├── IndexMalformed             a Golomb or grid stream that does not hold what it announces
         ├── IndexOutOfRange
         ├── IndexRepeated
         ├── IndexUnsorted

@@ -56,6 +56,15 @@ class Layout:
         return np.array([0] + [tensor.stop for tensor in self.tensors], dtype=np.int64)
 
     @cached_property
+    def grids(self) -> NDArray[np.int64]:
+        """int64 [T, 2]: (rows, columns) of each tensor as a matrix, its first dimension times the rest.
+
+        A vector or scalar is one row.
+        """
+        shapes = [(1, *tensor.shape) if len(tensor.shape) < 2 else tensor.shape for tensor in self.tensors]
+        return np.array([(shape[0], prod(shape[1:])) for shape in shapes], np.int64)
+
+    @cached_property
     def digest(self) -> bytes:
         """16 bytes: the head of SHA-256 over msgpack([[name, [dimension, ...]], ...])."""
         return sha256(msgpack.packb(self.shapes())).digest()[:16]

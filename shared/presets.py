@@ -7,7 +7,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "compression.select": 0.0005,
         "compression.balance": 0.5,
         "compression.feedback": 0.9,
-        "compression.values": "sign",
+        "compression.indices": "grid",
+        "compression.values": "scale",
     },
 }
 """record: the fewest bytes for an accuracy that we know of. docs/compression.md says when not to use it."""

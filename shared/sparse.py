@@ -30,16 +30,16 @@ from edgeflock.shared.errors import (
 
 Indices = NDArray[np.int64]
 
-DENSE, RAW, GOLOMB = 0, 1, 2
-"""Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps."""
+DENSE, RAW, GOLOMB, GRID = 0, 1, 2, 3
+"""Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps; with signs (grid.py)."""
 
-MODES = {"raw": RAW, "golomb": GOLOMB}
+MODES = {"raw": RAW, "golomb": GOLOMB, "grid": GRID}
 
 _LARGEST_PARAMETER = 1 << 31
 
 
 def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
-    """Code strictly increasing `indices` (int64 [k], 0 <= index < size)."""
+    """Code strictly increasing `indices` (int64 [k], 0 <= index < size) as RAW or GOLOMB."""
     if mode == RAW:
         return indices.astype("<u4").tobytes()
     gaps = np.diff(indices, prepend=-1) - 1
@@ -74,8 +74,10 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
         if count > 8 * len(octets):
             raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
         indices = _decode_golomb(octets, count)
+    elif mode == GRID:
+        raise WrongDtype("index mode 3 (grid) is for updates, with values of mode 5 (scale), only")
     else:
-        raise WrongDtype(f"index mode {mode} is unknown; known are 0 (dense), 1 (raw), 2 (golomb)")
+        raise WrongDtype(f"index mode {mode} is unknown; known are 0 (dense), 1 (raw), 2 (golomb), 3 (grid)")
     if count and indices[-1] >= size:
         raise IndexOutOfRange(f"index {indices[-1]} lies outside the {size} parameters")
     return indices

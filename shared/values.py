@@ -1,4 +1,4 @@
-"""How the values of an update travel: float32 [k] <-> bytes, at 32, 16, 8, 4 or 1 bit a value.
+"""How the values of an update travel: float32 [k] <-> bytes, at 32, 16, 8, 4, 1 or no bits a value.
 
 Values come in the order of their indices, so those of one tensor stand together; `counts` (int64 [T],
 Layout.counts) says how many each tensor has. A coding that scales does so for each tensor that has a value,
@@ -12,6 +12,10 @@ float32, rounded to nearest even). All numbers are little-endian; bit fields go 
                fields (sign bit, 3-bit level number j):                 value = +-s a_j
     sign       scale s per tensor, the mean of |value| over its sent
                values, then k sign bits, 1 for negative:                value = +-s
+    scale      an octet e per tensor, the mean of |value| in steps of
+               an eighth of an octave, 0 for nothing:                   |value| = 2^((e - 192) / 8)
+
+`scale` tells magnitudes alone: the signs come with the indices (grid.py).
 """
 
 from collections.abc import Callable
@@ -30,6 +34,7 @@ _LEVELS = 8
 _LARGEST_F16 = 65504.0
 _LARGEST_SCALE = 3e38
 _SIGNS = np.array([1, -1], np.float32)
+_STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float32)
 _INT8 = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 
@@ -96,6 +101,16 @@ def _encode_sign(values: Values, counts: Counts) -> bytes:
     return scales + np.packbits(values < 0).tobytes()
 
 
+def _encode_scale(values: Values, counts: Counts) -> bytes:
+    present = counts[counts > 0]
+    if present.size == 0:
+        return b""
+    sums = np.add.reduceat(np.abs(values), np.cumsum(present) - present, dtype=np.float64)
+    steps = np.rint(8 * np.log2(np.maximum(sums / present, 2.0**-30))) + 192
+    octets: NDArray[np.uint8] = np.clip(steps, 0, 255).astype(np.uint8)
+    return octets.tobytes()
+
+
 def _decode_f32(octets: bytes, counts: Counts) -> Values:
     return np.frombuffer(octets, "<f4").astype(np.float32, copy=False)
 
@@ -119,6 +134,10 @@ def _decode_codebook4(octets: bytes, counts: Counts) -> Values:
 def _decode_sign(octets: bytes, counts: Counts) -> Values:
     end = 2 * int(np.count_nonzero(counts))
     return _spread_fields(octets[end:], 1, _SIGNS, _from_bfloat16(octets[:end]), counts)
+
+
+def _decode_scale(octets: bytes, counts: Counts) -> Values:
+    return np.repeat(_STEPS[np.frombuffer(octets, np.uint8)], counts[counts > 0])
 
 
 def _spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
@@ -190,6 +209,7 @@ CODINGS: dict[str, Coding] = {
         3, _encode_codebook4, _decode_codebook4, lambda k, t: 2 * (t + _LEVELS) + bits.packed_size(k, 4)
     ),
     "sign": Coding(4, _encode_sign, _decode_sign, lambda k, t: 2 * t + bits.packed_size(k, 1)),
+    "scale": Coding(5, _encode_scale, _decode_scale, lambda k, t: t),
 }
 """Value codings by name; the mode is their number on the wire."""
 

@@ -1,7 +1,8 @@
 """Laws that every codec obeys, as functions that raise AssertionError where one does not.
 
 They hold for every index coding and value coding in the tables of shared/sparse.py and shared/values.py, and
-for the decoders that the server compiles for some of them.
+for the decoders that the server compiles for some of them. A grid, which needs the layout and has signs, has
+its own in tests/shared/test_grid.py.
 """
 
 import struct
@@ -100,7 +101,9 @@ def _compiled_values(mode: int) -> Callable[[bytes, Counts], Values]:
 
 
 INDEX_CODINGS: dict[str, IndexCoding] = {
-    name: IndexCoding(mode, _index_decoder(mode)) for name, mode in sparse.MODES.items()
+    name: IndexCoding(mode, _index_decoder(mode))
+    for name, mode in sparse.MODES.items()
+    if mode != sparse.GRID
 } | {"golomb-compiled": IndexCoding(sparse.GOLOMB, _compiled_golomb)}
 
 VALUE_CODINGS: dict[str, ValueCoding] = {
@@ -192,7 +195,9 @@ def coding_again_changes_nothing(coding: ValueCoding, numbers: Values, counts: C
     octets = coding.encode(numbers, counts)
     decoded = coding.decode(octets, counts)
     again = coding.encode(decoded, counts)
-    if coding.name in ("f32", "f16", "sign") or (coding.name == "int8" and _uses_full_range(octets, counts)):
+    if coding.name in ("f32", "f16", "sign", "scale") or (
+        coding.name == "int8" and _uses_full_range(octets, counts)
+    ):
         assert again == octets
 
 
@@ -274,12 +279,24 @@ def _mean_with_sign(numbers: Values, decoded: Values, counts: Counts, octets: by
         assert (np.signbit(coded) == (exact < 0)).all()
 
 
+def _mean_within_half_a_step(numbers: Values, decoded: Values, counts: Counts, octets: bytes) -> None:
+    """Of an eighth of an octave; means beyond the 255 steps become the last, or 0 a half below the first."""
+    for exact, coded in zip(per_tensor(numbers, counts), per_tensor(decoded, counts), strict=True):
+        mean = np.abs(exact).mean()
+        if mean < 2 ** (-191.49 / 8):
+            assert (coded == 0).all() or (coded == np.float32(2 ** (-191 / 8))).all()
+        else:
+            nearest = min(mean, 2 ** (63 / 8))
+            assert np.abs(np.log2(coded / nearest)).max() <= 0.501 / 8
+
+
 _PROMISES: dict[str, Callable[[Values, Values, Counts, bytes], None]] = {
     "f32": _exact,
     "f16": _half_precision,
     "int8": _steps_of_a_127th,
     "codebook4": _nearest_level,
     "sign": _mean_with_sign,
+    "scale": _mean_within_half_a_step,
 }
 
 

@@ -34,6 +34,20 @@ def test_a_device_loads_neither_torch_nor_the_server(statements: str, unwanted: 
     assert unwanted not in modules_after(statements)
 
 
+def test_a_grid_is_coded_without_numba() -> None:
+    """As on a device, which need not have it."""
+    assert "numba" not in modules_after(
+        "import sys; sys.modules['numba'] = None\n"
+        "import numpy as np\n"
+        "from edgeflock.shared import grid\n"
+        "from edgeflock.shared.layout import Layout\n"
+        "layout = Layout.of([('w', (9, 4)), ('b', (4,))])\n"
+        "signs = np.array([0, 1, 0, 1, 1], bool)\n"
+        "assert grid.encode(np.array([3, 11, 12, 27, 37]), signs, layout) == bytes.fromhex('985e26')\n"
+        "del sys.modules['numba']"
+    )
+
+
 def test_version_loads_no_numpy() -> None:
     loaded = modules_after(
         "import sys; sys.argv = ['edgeflock', '--version']\n"
@@ -46,7 +60,19 @@ def test_version_loads_no_numpy() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["layout", "messages", "wire", "bits", "sparse", "values", "compression", "errors", "config", "datasets"],
+    [
+        "layout",
+        "messages",
+        "wire",
+        "bits",
+        "sparse",
+        "grid",
+        "values",
+        "compression",
+        "errors",
+        "config",
+        "datasets",
+    ],
 )
 def test_shared_loads_no_network(module: str) -> None:
     loaded = modules_after(f"import edgeflock.shared.{module}")

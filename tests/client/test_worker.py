@@ -11,7 +11,7 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.client.worker import Progress, Worker
-from edgeflock.shared import sparse, values
+from edgeflock.shared import grid, sparse, values
 from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import (
     BadSequence,
@@ -152,8 +152,8 @@ async def test_an_update_holds_the_largest_fraction_of_each_tensor() -> None:
     assert update.loss == 1.5
 
 
-@pytest.mark.parametrize("coding", values.CODINGS)
-@pytest.mark.parametrize("indices", sparse.MODES)
+@pytest.mark.parametrize("coding", [coding for coding in values.CODINGS if coding != "scale"])
+@pytest.mark.parametrize("indices", [indices for indices in sparse.MODES if indices != "grid"])
 async def test_an_update_is_coded_as_the_run_asks(coding: str, indices: str) -> None:
     welcome = replace(WELCOME, indices=sparse.MODES[indices], values=values.CODINGS[coding].mode)
     server = FakeServer([], welcome)
@@ -165,6 +165,47 @@ async def test_an_update_is_coded_as_the_run_asks(coding: str, indices: str) -> 
     assert where.tolist() == [8, 9, 13]
     assert np.sign(delta).tolist() == [1, -1, -1]
     assert np.abs(delta).tolist() == pytest.approx([11, 12, 16], rel=0.1)
+
+
+SIGNED = replace(WELCOME, indices=sparse.GRID, values=values.CODINGS["scale"].mode)
+
+
+def modes_of(indices: str, coding: str) -> tuple[int, int]:
+    return {**sparse.MODES, "dense": sparse.DENSE}[indices], values.CODINGS[coding].mode
+
+
+async def test_a_grid_carries_the_signs() -> None:
+    server = FakeServer([], SIGNED)
+    await worker(server, FakeBackend()).run()
+    (update,) = server.updates
+    assert (update.index_mode, update.value_mode) == modes_of("grid", "scale")
+    where, negative = grid.decode(update.indices, update.count, LAYOUT)
+    assert (where.tolist(), negative.tolist()) == ([8, 9, 13], [False, True, True])
+    scales = values.decode(update.values, LAYOUT.counts(where), update.value_mode)
+    assert scales.tolist() == pytest.approx([11.5, 11.5, 16], rel=2 ** (1 / 16) - 1)
+
+
+async def test_a_dense_update_has_sign_bits_instead_of_a_grid() -> None:
+    server = FakeServer([], replace(SIGNED, select=1.0))
+    await worker(server, FakeBackend()).run()
+    (update,) = server.updates
+    assert (update.index_mode, update.value_mode) == modes_of("dense", "sign")
+
+
+async def test_a_grid_that_does_not_fit_is_golomb_coded_with_sign_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Entries too scattered, or a stream longer than that would be."""
+    server = FakeServer([None, None], SIGNED)
+    streams = iter([bytes(9), None, None])
+    monkeypatch.setattr(grid, "encode", lambda *update: next(streams))
+    await worker(server, FakeBackend()).run()
+    assert len(server.updates) == 3
+    for update in server.updates:
+        assert (update.index_mode, update.value_mode) == modes_of("golomb", "sign")
+        where = sparse.decode(update.indices, update.count, LAYOUT.size, sparse.GOLOMB)
+        delta = values.decode(update.values, LAYOUT.counts(where), update.value_mode)
+        assert np.sign(delta).tolist() == [1 - 2 * (k % 2) for k in where.tolist()]
 
 
 async def test_all_of_it_is_a_dense_update() -> None:
@@ -293,3 +334,206 @@ async def test_a_difference_is_taken_on_top_of_what_is_held() -> None:
     server, backend = Frugal([None]), FakeBackend()
     await worker(server, backend).run()
     assert [theta for theta, _ in backend.seen] == [[3] * 14, [9] + [3] * 13]
+
+
+def sent(update: Update) -> dict[int, float]:
+    """index -> value of a sparse update with raw indices and f32 values."""
+    where = np.frombuffer(update.indices, "<u4").tolist()
+    return dict(zip(where, np.frombuffer(update.values, "<f4").tolist(), strict=True))
+
+
+def listed(*gradients: NDArray[np.float32]) -> FakeBackend:
+    return FakeBackend(gradients=iter(gradients))
+
+
+def falling(scale: float) -> NDArray[np.float32]:
+    """scale * (14, 13, ... 1): c = 0.2 takes the entries 0, 1 and 10."""
+    return np.arange(LAYOUT.size, 0, -1).astype(np.float32) * np.float32(scale)
+
+
+DAMPED = replace(WELCOME, feedback=0.5)
+
+
+async def test_what_was_not_sent_comes_back_damped() -> None:
+    server = FakeServer([None, None], DAMPED)
+    await worker(server, listed(falling(1), falling(1), falling(0))).run()
+    first, second, third = (sent(update) for update in server.updates)
+    assert first == {0: 14, 1: 13, 10: 4}
+    # What there was: 14, 13, 12 + 12/2, 11 + 11/2, 10 + 10/2 ... and 4, 3 + 3/2, 2 + 2/2, 1 + 1/2.
+    assert second == {2: 18, 3: 16.5, 11: 4.5}
+    # Of what was not sent twice half and a quarter, and half of the second 14, 13 and 4.
+    assert third == {4: 10 / 2 + 10 / 4, 0: 14 / 2, 10: 4 / 2}
+
+
+async def test_without_feedback_nothing_comes_back() -> None:
+    server = FakeServer([None, None], replace(DAMPED, feedback=0.0))
+    await worker(server, listed(falling(1), falling(1), falling(0))).run()
+    first, second, third = (sent(update) for update in server.updates)
+    assert first == second
+    assert set(third.values()) == {0}
+
+
+async def test_a_sent_entry_leaves_the_memory_whatever_its_coding() -> None:
+    """Signs say less than was meant; the difference is not kept."""
+    welcome = replace(DAMPED, values=values.CODINGS["sign"].mode)
+    server = FakeServer([None], welcome)
+    training = worker(server, listed(falling(1), falling(0)))
+    await training.run()
+    assert training._memory is not None
+    assert training._memory[[0, 1, 10]].tolist() == [0, 0, 0]
+    # Two updates later: entries 2, 3 and 11 were sent, and the others have been halved twice.
+    assert training._memory[[2, 3, 11]].tolist() == [0, 0, 0]
+    assert training._memory[[4, 9, 12]].tolist() == [10 / 4, 5 / 4, 2 / 4]
+
+
+async def test_the_memory_outlives_a_refusal() -> None:
+    """What was sent in vain is gone, from a version that was too old; what waits goes on waiting."""
+    server = FakeServer([BaseExpired("pull again")], DAMPED)
+    await worker(server, listed(falling(1), falling(0))).run()
+    assert [sent(update) for update in server.updates] == [
+        {0: 14, 1: 13, 10: 4},
+        {2: 6, 3: 5.5, 11: 1.5},
+    ]
+
+
+async def test_another_run_remembers_nothing_of_the_last() -> None:
+    server = FakeServer([None, RunReplaced("another run")], DAMPED)
+    await worker(server, listed(falling(1), falling(1), falling(1))).run()
+    first, second, anew = (sent(update) for update in server.updates)
+    assert second != first
+    assert anew == first
+
+
+async def test_dense_runs_keep_no_memory() -> None:
+    server = FakeServer([None, None], replace(DAMPED, select=1.0))
+    training = worker(server, listed(falling(1), falling(1), falling(1)))
+    await training.run()
+    assert training._memory is None
+    assert {update.values for update in server.updates} == {falling(1).tobytes()}
+
+
+async def test_a_bad_batch_is_not_remembered() -> None:
+    broken = falling(1)
+    broken[5] = np.nan
+    server = FakeServer([None], DAMPED)
+    await worker(server, listed(broken, falling(1), broken, broken, falling(0))).run()
+    assert [sent(update) for update in server.updates] == [
+        {0: 14, 1: 13, 10: 4},
+        {2: 6, 3: 5.5, 11: 1.5},
+    ]
+
+
+async def test_the_run_s_balance_shares_the_selection() -> None:
+    """Three of 14 in all; shared as n^0 that is 1.4 for each tensor."""
+    server = FakeServer([], replace(WELCOME, balance=0.0))
+    await worker(server, listed(falling(1))).run()
+    assert sent(server.updates[0]) == {0: 14, 10: 4}
+
+
+@dataclass
+class Quadratic:
+    """Loss |theta - centre|^2 / 2 in one buffer that every call overwrites."""
+
+    centre: NDArray[np.float32]
+    layout: Layout = LAYOUT
+    name: str = "quadratic"
+    buffer: NDArray[np.float32] = field(default_factory=lambda: np.zeros(LAYOUT.size, np.float32))
+    calls: int = 0
+    bad: int = -1
+    """The call whose gradient is not a number."""
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32]]:
+        assert not np.shares_memory(theta, self.buffer)
+        self.calls += 1
+        self.buffer[:] = np.nan if self.calls == self.bad else theta - self.centre
+        return float(np.square(theta - self.centre, dtype=np.float64).sum() / 2), self.buffer
+
+
+CENTRE = np.linspace(-2, 5, LAYOUT.size).astype(np.float32)
+
+
+def local(steps: int, rate: float = 0.125) -> Welcome:
+    return replace(WELCOME, select=1.0, local_steps=steps, local_rate=rate)
+
+
+@pytest.mark.parametrize("bad", [-1, 1, 3])
+@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+async def test_an_update_of_local_steps_is_the_sum_along_the_path(steps: int, bad: int) -> None:
+    """Each step shrinks theta - centre by 1 - r, so that the gradients sum to (1 - (1 - r)^H) / r of it."""
+    rate, backend = 0.125, Quadratic(CENTRE, bad=bad)
+    server = FakeServer([None], local(steps, rate))
+    training = worker(server, backend)
+    progress = await training.run()
+    for version, update in zip((3, 4), server.updates, strict=True):
+        away = theta_at(version).astype(np.float64) - CENTRE
+        expected = away * (1 - (1 - rate) ** steps) / rate
+        np.testing.assert_allclose(np.frombuffer(update.values, "<f4"), expected, rtol=1e-5, atol=1e-6)
+        shrunk = (1 - (1 - rate) ** (2 * steps)) / (1 - (1 - rate) ** 2)  # of the squares, summed
+        assert update.loss == pytest.approx((away**2).sum() / 2 * shrunk / steps, rel=1e-5)
+        assert update.samples == 6 * steps
+        assert update.base == version
+    assert progress.samples == 6 * steps
+    assert backend.calls == 2 * steps + (0 < bad <= 2 * steps)
+
+
+async def test_one_local_step_is_the_gradient_itself() -> None:
+    server, backend = FakeServer([], local(1)), Quadratic(CENTRE)
+    await worker(server, backend).run()
+    assert server.updates[0].values == (theta_at(3) - CENTRE).tobytes()
+    assert server.updates[0].loss == backend.gradient(theta_at(3), np.zeros(1, np.float32), np.zeros(1))[0]
+
+
+async def test_local_steps_leave_the_replica_alone() -> None:
+    """The device's copy is the server's model; it steps on a copy of that."""
+    seen: list[NDArray[np.float32]] = []
+
+    class Watching(Quadratic):
+        def gradient(
+            self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+        ) -> tuple[float, NDArray[np.float32]]:
+            seen.append(theta.copy())
+            return super().gradient(theta, x, y)
+
+    class Frugal(FakeServer):
+        """Answers with the one parameter that changed, so that what was held shows."""
+
+        async def push(self, update: Update) -> Receipt:
+            receipt = await super().push(update)
+            one = Model(receipt.version, update.base, sparse.RAW, F32, 1, bytes(4), bytes(4))
+            return replace(receipt, model=one)
+
+    server = Frugal([None], local(3))
+    await worker(server, Watching(CENTRE)).run()
+    assert seen[0].tolist() == theta_at(3).tolist()
+    assert seen[1].tolist() != seen[0].tolist()
+    assert seen[3].tolist() == [0] + [3] * 13
+
+
+async def test_local_steps_take_a_batch_each() -> None:
+    server, backend = FakeServer([], local(2)), FakeBackend()
+    await worker(server, backend, samples=12).run()
+    drawn = [target for _, targets in backend.seen for target in targets]
+    assert sorted(drawn) == list(range(12))
+
+
+async def test_local_steps_of_few_samples() -> None:
+    """A device with less than a batch counts what it has, for each step."""
+    server = FakeServer([], local(3))
+    await worker(server, Quadratic(CENTRE), samples=4).run()
+    assert server.updates[0].samples == 12
+
+
+async def test_local_steps_and_feedback_together() -> None:
+    """The memory is of sums: the buffer that the backend overwrites is in none of it."""
+    welcome = replace(DAMPED, local_steps=2, local_rate=0.5)
+    backend = Quadratic(np.zeros(LAYOUT.size, np.float32))
+    server = FakeServer([None], welcome)
+    training = worker(server, backend)
+    await training.run()
+    # theta is all 3, then all 4: gradients 3 + 1.5 and 4 + 2; three of the 14 entries are sent.
+    first, second = (sent(update) for update in server.updates)
+    assert set(first.values()) == {4.5}
+    assert set(second.values()) == {6 + 4.5 / 2}
+    assert not set(first) & set(second)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,8 +19,8 @@ import msgpack
 
 BINARY, TEXT, CLOSE, PING, PONG = 2, 1, 8, 9, 10
 HELLO, WELCOME, PULL, MODEL, UPDATE, RECEIPT, REFUSAL, STOP = range(1, 9)
-DENSE, RAW, GOLOMB = range(3)
-F32, F16, INT8, CODEBOOK4, SIGN = range(5)
+DENSE, RAW, GOLOMB, GRID = range(4)
+F32, F16, INT8, CODEBOOK4, SIGN, SCALE = range(6)
 
 
 class Device:
@@ -174,6 +174,162 @@ def golomb_decode(octets: bytes, count: int) -> list[int]:
     return [step[-1] for step in golomb_steps(octets, count)]
 
 
+class Grid:
+    """A grid stream being written, or read if `octets` are given."""
+
+    def __init__(self, layout: list[Any], octets: bytes | None = None) -> None:
+        self.matrices = []
+        for _, shape in layout:
+            rows = shape[0] if len(shape) > 1 else 1
+            columns = math.prod(shape[1:] if len(shape) > 1 else shape)
+            self.matrices.append((rows, columns))
+        self.reading = octets is not None
+        self.octets = octets or b""
+        self.low, self.high = 0, 0xFFFFFFFF
+        self.out = b""
+        """What has left low and high: what was written, or read."""
+        self.decisions: list[tuple[int, int]] = []
+
+    def decide(self, chance: int, truth: bool | int) -> int:
+        c = min(max(chance, 16), 65520)
+        middle = self.low + (self.high - self.low) * c // 65536
+        if self.reading:
+            at = len(self.out)
+            code = int.from_bytes(self.octets[at : at + 4].ljust(4, b"\0"), "big")
+            truth = code <= middle
+        if truth:
+            self.high = middle
+        else:
+            self.low = middle + 1
+        while self.low.to_bytes(4, "big")[0] == self.high.to_bytes(4, "big")[0]:
+            self.out += self.low.to_bytes(4, "big")[:1]
+            self.low = self.low * 256 % 2**32
+            self.high = self.high * 256 % 2**32 + 255
+        self.decisions.append((chance, int(truth)))
+        return int(truth)
+
+    def number(self, x: int, limit: int) -> int:
+        told = f"{x + 1:b}"
+        n = 1
+        while n < len(f"{limit + 1:b}") and self.decide(32768, n < len(told)):
+            n += 1
+        bits = "1"
+        for i in range(1, n):
+            bits += str(self.decide(32768, told[i : i + 1] == "1"))
+        return int(bits, 2) - 1
+
+    def flags(self, truth: Sequence[int], length: int, ones: int) -> list[int]:
+        """`truth` is not looked at when reading."""
+        hits, seen, context = [0] * 4, [0] * 4, 0
+        flags: list[int] = []
+        for left in range(length, 0, -1):
+            if ones == 0:
+                flag = 0
+            elif ones == left:
+                flag = 1
+            else:
+                chance = (65536 * hits[context] + 4 * (65536 * ones // left)) // (seen[context] + 4)
+                flag = self.decide(chance, 0 if self.reading else truth[len(flags)])
+            flags.append(flag)
+            hits[context] += flag
+            seen[context] += 1
+            ones -= flag
+            context = 2 * (context % 2) + flag
+        return flags
+
+    def update(self, count: int, entries: Mapping[int, bool]) -> dict[int, bool]:
+        """index -> whether it is a minus; `entries` is not looked at when reading."""
+        found: dict[int, bool] = {}
+        start = 0
+        weights = [math.isqrt(rows * columns) for rows, columns in self.matrices]
+        for t, (rows, columns) in enumerate(self.matrices):
+            mine = {divmod(k - start, columns): minus for k, minus in entries.items()
+                    if start <= k < start + rows * columns}  # fmt: skip
+            rest, left = sum(weights[t:]), count - len(found)
+            k = left
+            if weights[t] < rest:
+                share = min((2 * left * weights[t] + rest) // (2 * rest), rows * columns)
+                d = len(mine) - share
+                x = self.number(2 * d - 1 if d > 0 else -2 * d, 2 * rows * columns)
+                k = share + ((x + 1) // 2 if x % 2 else -(x // 2))
+            if k:
+                there = self.matrix(rows, columns, k, mine)
+                found |= {start + row * columns + column: minus for (row, column), minus in there.items()}
+            start += rows * columns
+        assert len(found) == count
+        return dict(sorted(found.items()))
+
+    def matrix(
+        self, rows: int, columns: int, k: int, mine: Mapping[tuple[int, int], bool]
+    ) -> dict[tuple[int, int], bool]:
+        told: list[int] = []
+        for row in range(rows):
+            told += [1] * sum(row == r for r, _ in mine) + [0]
+        in_row, row = [0] * rows, 0
+        for slot in self.flags(told[:-1], rows + k - 1, k):
+            in_row[row] += slot
+            row += 1 - slot
+        widest = max(in_row)
+        used = {column for _, column in mine}
+        width = widest + self.number(len(used) - widest, min(columns, k) - widest)
+        assert sum(n > 0 for n in in_row) * width <= 64 * k + 1024
+        flags = self.flags([column in used for column in range(columns)], columns, width)
+        number = [0] + [column for column in range(columns) if flags[column]]
+
+        found: dict[tuple[int, int], bool] = {}
+        hits, seen, sums, above = [0] * 128, [0] * 128, [0] * (width + 1), [0] * (width + 1)
+        alike, pairs = 10, 11
+        order = sorted((row for row in range(rows) if in_row[row]), key=lambda row: (-in_row[row], row))
+        for done, row in enumerate(order):
+            x, ones, before = [0] * (width + 1), in_row[row], None
+            for j in range(1, width + 1):
+                if not ones:
+                    break
+                left = width + 1 - j
+                x[j] = 1
+                if ones < left:
+                    a = 8 * (8 * sums[j] // (done + 1)) + 8 * ones // left
+                    b = 64 + 8 * min(sums[j], 7) + 4 * x[j - 1] + 2 * above[j - 1] + above[j]
+                    p = 65536 * ones // left
+                    parts = [(65536 * hits[c] + p) // (seen[c] + 1) for c in (a, b)]
+                    x[j] = self.decide(sum(parts) // 2, (row, number[j]) in mine)
+                    for c in (a, b):
+                        hits[c] += x[j]
+                        seen[c] += 1
+                if x[j]:
+                    ones -= 1
+                    chance = 32768
+                    if before is not None:
+                        chance = (alike if before else pairs - alike) * 65536 // pairs
+                    minus = self.decide(chance, mine.get((row, number[j]), False))
+                    if before is not None:
+                        alike, pairs = alike + (minus == before), pairs + 1
+                    before = minus
+                    found[row, number[j]] = bool(minus)
+            sums = [sums[j] + x[j] for j in range(width + 1)]
+            above = x
+        assert all(sums[1:])
+        return found
+
+    def end(self) -> bytes:
+        return self.out + (bytes([(self.low >> 24) + 1]) if self.low else b"")
+
+
+def grid_encode(layout: list[Any], entries: Mapping[int, bool]) -> bytes:
+    grid = Grid(layout)
+    grid.update(len(entries), entries)
+    return grid.end()
+
+
+def grid_decode(layout: list[Any], octets: bytes, count: int) -> dict[int, bool]:
+    """index -> whether its value is a minus."""
+    grid = Grid(layout, octets)
+    entries = grid.update(count, {})
+    assert grid.end() == octets
+    assert count / 8 <= len(octets) <= 8 * count + 64
+    return entries
+
+
 def f32(number: float) -> float:
     """Rounded to float32. Sums and products of two float32 survive the detour through double."""
     return float(struct.unpack("<f", struct.pack("<f", number))[0])
@@ -208,6 +364,10 @@ def encode_values(
     for count in counts:
         magnitudes = [abs(number) for number in numbers[at : at + count]]
         mean, largest = sum(magnitudes) / count, max(magnitudes)
+        if mode == SCALE:
+            scales += bytes([min(255, round(8 * math.log2(max(mean, 2**-24))) + 192)])
+            at += count
+            continue
         scale = bfloat16(largest / 127 if mode == INT8 else mean)
         (s,) = from_bfloat16(scale)
         scales += scale
@@ -226,6 +386,9 @@ def encode_values(
 def decode_values(mode: int, octets: bytes, counts: Sequence[int]) -> list[float]:
     if mode in (F32, F16):
         return list(struct.unpack(f"<{sum(counts)}{'f' if mode == F32 else 'e'}", octets))
+    if mode == SCALE:
+        steps = [f32(2 ** ((e - 192) / 8)) if e else 0.0 for e in octets]
+        return [s for s, count in zip(steps, counts, strict=True) for _ in range(count)]
     end = 2 * len(counts)
     scale = [s for s, count in zip(from_bfloat16(octets[:end]), counts, strict=True) for _ in range(count)]
     octets = octets[end:]
@@ -267,8 +430,14 @@ class Copy:
     def descend(self, update: list[Any], learning_rate: float, rule: str = "adacomp") -> None:
         """theta[k] - rate[k] * value."""
         _, _, base, index_mode, value_mode, count, indices, octets = update[:8]
-        where = decode_indices(index_mode, indices, count, self.size)
-        numbers = decode_values(value_mode, octets, shares(self.layout, where))
+        if index_mode == GRID:
+            entries = grid_decode(self.layout, indices, count)
+            where = list(entries)
+            magnitudes = decode_values(value_mode, octets, shares(self.layout, where))
+            numbers = [-m if entries[k] else m for k, m in zip(where, magnitudes, strict=True)]
+        else:
+            where = decode_indices(index_mode, indices, count, self.size)
+            numbers = decode_values(value_mode, octets, shares(self.layout, where))
         for k, number in zip(where, numbers, strict=True):
             since = range(base + 1, self.version + 1)
             sigma = sum(k in self.touched[version] for version in since)

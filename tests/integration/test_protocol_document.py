@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.differences import Differences
-from edgeflock.shared import messages, sparse, values, wire
+from edgeflock.shared import grid, messages, sparse, values, wire
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.layout import Layout
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
@@ -24,6 +24,7 @@ from tests.integration.foreign_client import (
     F16,
     F32,
     GOLOMB,
+    GRID,
     HELLO,
     INT8,
     MODEL,
@@ -31,12 +32,14 @@ from tests.integration.foreign_client import (
     RAW,
     RECEIPT,
     REFUSAL,
+    SCALE,
     SIGN,
     STOP,
     UPDATE,
     WELCOME,
     Copy,
     Device,
+    Grid,
     decode_indices,
     decode_values,
     encode_values,
@@ -45,6 +48,8 @@ from tests.integration.foreign_client import (
     golomb_decode,
     golomb_encode,
     golomb_steps,
+    grid_decode,
+    grid_encode,
     joined,
     pack,
     shares,
@@ -69,6 +74,7 @@ NUMBERS = {
     "int8": (INT8, [63.5, -0.5, 1, -2, -15.875]),
     "codebook4": (CODEBOOK4, [0.375, -1, 0.5, -0.125, -0.125]),
     "sign": (SIGN, [0.5, -0.5, 0.5, -0.5, -0.125]),
+    "scale": (SCALE, [0.5, 0.5, 0.5, 0.5, 0.125]),
 }
 CHANGED = golomb_encode([11, 37], 14), struct.pack("<2f", 0.75, -1.5)
 SENT = golomb_encode(WHERE, 5), encode_values(CODEBOOK4, NUMBERS["codebook4"][1], [4, 1], LEVELS)
@@ -107,7 +113,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
 
 
 def test_every_example_is_checked_here() -> None:
-    assert set(EXAMPLES) == {*RECORDS, *NUMBERS, "frame", "layout", "digest", "raw", "golomb"}
+    assert set(EXAMPLES) == {*RECORDS, *NUMBERS, "frame", "layout", "digest", "raw", "golomb", "grid"}
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -144,6 +150,42 @@ def test_golomb_stream_decoded_by_hand() -> None:
     )
     steps = [tuple(str(part) for part in step) for step in golomb_steps(EXAMPLES["golomb"], 5)]
     assert rows == steps
+
+
+def test_grid_stream_and_its_decisions() -> None:
+    entries = dict(zip(WHERE, [False, True, False, True, True], strict=True))
+    writer = Grid(TINY)
+    writer.update(5, entries)
+    assert writer.end() == EXAMPLES["grid"]
+    listed = re.findall(r"```text grid-decisions\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert re.findall(r"(\d+):([01])", listed[0]) == [(str(c), str(bit)) for c, bit in writer.decisions]
+    assert grid_decode(TINY, EXAMPLES["grid"], 5) == entries
+    where, negative = grid.decode(EXAMPLES["grid"], 5, TINY_LAYOUT)
+    assert (where.tolist(), negative.tolist()) == (WHERE, list(entries.values()))
+    assert grid.encode(where, negative, TINY_LAYOUT) == EXAMPLES["grid"]
+
+
+def test_the_foreign_grid_agrees_with_ours_on_random_updates() -> None:
+    """Crowded and scattered entries, in some tensors, in all, and in none."""
+    random = np.random.default_rng(5)
+    passed = 0
+    for shapes in ([(12, 30), (12,), (3, 12), (3,)], [(0, 4), (), (5, 2, 3, 3), (1, 40)], [(7, 9)]):
+        layout = Layout.of((str(t), shape) for t, shape in enumerate(shapes))
+        for share in (0.02, 0.1, 0.4, 1.0):
+            rows, columns = random.random(layout.size) < share, np.arange(layout.size) % 6 < 2
+            for chosen in (rows, rows & columns, rows & False):
+                where = np.flatnonzero(chosen)
+                negative = random.random(where.size) < share
+                entries = dict(zip(where.tolist(), negative.tolist(), strict=True))
+                octets = grid_encode(layout.shapes(), entries)
+                ours = grid.encode(where, negative, layout)
+                assert ours == (octets if where.size <= 8 * len(octets) else None)
+                if ours is not None:
+                    passed += 1
+                    assert grid_decode(layout.shapes(), octets, where.size) == entries
+                    back = grid.decode(octets, where.size, layout)
+                    assert [part.tolist() for part in back] == [where.tolist(), negative.tolist()]
+    assert passed > 20
 
 
 @pytest.mark.parametrize("name", values.CODINGS)
@@ -204,6 +246,7 @@ def update(
         DENSE: b"",
         RAW: struct.pack(f"<{len(where)}I", *where),
         GOLOMB: golomb_encode(where, 6),
+        GRID: grid_encode(layout, {k: number < 0 for k, number in zip(where, numbers, strict=True)}),
     }[modes[0]]
     octets = encode_values(modes[1], numbers, shares(layout, where), LEVELS)
     return [UPDATE, sequence, base, *modes, len(where), indices, octets, 0.5, 10, pull]
@@ -222,7 +265,9 @@ SCRIPT = [
     ((RAW, INT8), [2, 4, 48, 110]),
     ((DENSE, F16), EVERY),
     ((GOLOMB, F16), [0, 118]),
+    ((GRID, SCALE), SOME),
     ((DENSE, SIGN), EVERY),
+    ((GRID, SCALE), [4, 48, 53, 54]),
     ((GOLOMB, INT8), []),
 ]
 

@@ -18,17 +18,20 @@ from tests.integration.foreign_client import (
     CODEBOOK4,
     DENSE,
     F16,
+    GRID,
     INT8,
     MODEL,
     PULL,
     RECEIPT,
     REFUSAL,
+    SCALE,
     SIGN,
     STOP,
     TEXT,
     WELCOME,
     connected,
     golomb_encode,
+    grid_encode,
     joined,
     pack,
 )
@@ -39,15 +42,31 @@ pytestmark = pytest.mark.timeout(30)
 NAN, INFINITY = float("nan"), float("inf")
 
 STREAM = golomb_encode(WHERE, 6)
+GRID_STREAM = grid_encode(LAYOUT.shapes(), dict.fromkeys(WHERE, True))
 ONE_PREFIX_PLANE = b"\x06\xff"
 NESTED = b"\x91" * 1000 + b"\x90"
+
+
+def on_grid(indices: bytes, count: int = 3, values: bytes = b"\xc0" * 3) -> bytes:
+    return update(index_mode=GRID, value_mode=SCALE, count=count, indices=indices, values=values)
+
 
 # Each code is one kind of fault; the rows below it are ways to commit it.
 
 UPDATES: dict[str, dict[str, bytes]] = {
     "wrong-dtype": {
-        "unknown value mode": update(value_mode=5),
-        "unknown index mode": update(index_mode=3),
+        "unknown value mode": update(value_mode=6),
+        "unknown index mode": update(index_mode=4),
+        "a grid with values that have signs": update(index_mode=GRID, indices=GRID_STREAM),
+        "a grid with sign bits": update(
+            index_mode=GRID, value_mode=SIGN, indices=GRID_STREAM, values=b"\0\x3f" * 3 + b"\0"
+        ),
+        "scales with indices that have no signs": update(value_mode=SCALE, values=b"\xc0" * 3),
+        "scales for a dense update": update(
+            index_mode=DENSE, value_mode=SCALE, count=P, indices=b"", values=b"\xc0" * 5
+        ),
+        "a scale too few": on_grid(GRID_STREAM, values=b"\xc0" * 2),
+        "a scale for an empty tensor": on_grid(GRID_STREAM, values=b"\xc0" * 4),
         "float64": update(values=struct.pack("<3d", 1, -2, 3)),
         "a value too few": update(values=f32(1, -2)),
         "no values": update(values=b""),
@@ -84,6 +103,12 @@ UPDATES: dict[str, dict[str, bytes]] = {
         "fewer indices than announced": golomb(STREAM, 4, f32(1, 2, 3, 4)),
         "more indices than announced": golomb(golomb_encode([3, 41, 117, 118], 6)),
         "more announced than bits": golomb(STREAM, P, f32(*[1] * P)),
+        "no grid stream": on_grid(b""),
+        "a byte after a grid stream": on_grid(GRID_STREAM + b"\0"),
+        "a grid stream that ends otherwise": on_grid(GRID_STREAM[:-1] + b"\xff"),
+        "a grid stream of ones": on_grid(b"\xff" * 3),
+        "a grid stream for fewer entries": on_grid(GRID_STREAM, 2),
+        "a grid of fewer bits than entries": on_grid(b"\1", 9),
         "dense, but not all": update(index_mode=DENSE, indices=b""),
         "dense, with indices": update(index_mode=DENSE, count=P, values=f32(*[1] * P)),
     },

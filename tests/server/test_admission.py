@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.engine import Bounds
-from edgeflock.shared import errors, sparse, values
+from edgeflock.shared import errors, grid, sparse, values
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.messages import Receipt, Update
 from tests.server.pushes import (
@@ -25,6 +25,15 @@ from tests.server.pushes import (
 )
 
 GOOD = sparse_update(9, 8, {1: 1.0, 5: 2.0})
+
+SIGNED = replace(
+    GOOD,
+    index_mode=sparse.GRID,
+    value_mode=values.CODINGS["scale"].mode,
+    indices=grid.encode(np.array([1, 5]), np.array([False, True]), LAYOUT) or b"",
+    values=b"\xc0",
+)
+"""The same entries with values of 1 and -1."""
 
 BAD: dict[str, tuple[Update, type[Refused]]] = {
     "base in the future": (replace(GOOD, base=9), errors.BaseInFuture),
@@ -55,6 +64,11 @@ BAD: dict[str, tuple[Update, type[Refused]]] = {
         dense_update(9, 8, np.full(LAYOUT.size, np.nan, np.float32)),
         errors.NonFinite,
     ),
+    "a grid with values of their own": (replace(GOOD, index_mode=sparse.GRID), errors.WrongDtype),
+    "scales without signs": (replace(SIGNED, index_mode=sparse.GOLOMB), errors.WrongDtype),
+    "a grid and a byte": (replace(SIGNED, indices=SIGNED.indices + b"\0"), errors.IndexMalformed),
+    "a grid of fewer entries": (replace(SIGNED, count=1), errors.IndexMalformed),
+    "a scale too many": (replace(SIGNED, values=b"\xc0\xc0"), errors.WrongDtype),
     "sequence of zero": (replace(GOOD, sequence=0), errors.BadSequence),
 }
 
@@ -87,6 +101,15 @@ def test_the_update_that_the_bad_ones_were_made_of_is_good(run: Watched) -> None
     assert run.engine.commit([*bad, push(newcomer, GOOD)])[-1] == Receipt(9, 9, None)
     run.slow.apply(8, [1, 5], [np.float32(1), np.float32(2)])
     run.check()
+
+
+def test_a_grid_and_scales_are_values_with_signs(run: Watched) -> None:
+    newcomer = run.engine.device_id("newcomer")
+    assert run.engine.commit([push(newcomer, SIGNED)]) == [Receipt(9, 9, None)]
+    run.slow.apply(8, [1, 5], [np.float32(1), np.float32(-1)])
+    run.check()
+    run.journal.close()
+    run.slow.assert_equals(recovered(run.directory, REGIME))
 
 
 def test_expansion_is_bounded_by_entries(tmp_path: Path) -> None:

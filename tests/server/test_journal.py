@@ -70,6 +70,29 @@ def test_snapshots_first_and_newest(journal: Journal) -> None:
     assert journal.snapshot()[1].tobytes() == (THETA + np.float32(11)).tobytes()
 
 
+def test_a_snapshot_keeps_the_average_beside_theta(path: Path, journal: Journal) -> None:
+    average = THETA * np.float32(1 / 3)
+    journal.add_snapshot(4, THETA, average)
+    journal.commit()
+    with closing(Journal(path)) as again:
+        version, theta, kept = again.snapshot()
+        assert kept is not None
+        assert (version, theta.tobytes(), kept.tobytes()) == (4, THETA.tobytes(), average.tobytes())
+        assert kept.dtype == np.float32
+        kept[0] = 1  # not a view of the file's bytes
+        assert again.snapshot(first=True)[2] is None
+    journal.add_snapshot(4, THETA)
+    assert journal.snapshot()[2] is None
+
+
+def test_a_regime_keeps_its_average(journal: Journal) -> None:
+    regimes = [(0, REGIME), (5, Regime("adacomp", 0.1, 6, 1 / 3)), (9, Regime("tau", 0.1, 6, 8.0))]
+    for version, regime in regimes:
+        journal.add_regime(version, regime)
+    assert journal.regimes() == regimes
+    assert [regime.average for _, regime in regimes] == [0.0, 1 / 3, 8.0]
+
+
 def test_nothing_is_there_before_the_commit(path: Path, journal: Journal) -> None:
     device = journal.device_id("one")
     journal.add_update(1, device, 1, 0.0, 0.0, 1, b"frame")
@@ -90,10 +113,11 @@ def test_the_largest_numbers_of_the_wire_fit(journal: Journal) -> None:
     assert journal.receipt(device, largest) == 1
 
 
-def test_another_schema_is_refused(path: Path) -> None:
+@pytest.mark.parametrize("schema", [1, 99])
+def test_another_schema_is_refused(path: Path, schema: int) -> None:
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 99")
-    with pytest.raises(ConfigError, match="has journal schema 99; this version reads 2"):
+        db.execute(f"PRAGMA user_version = {schema}")
+    with pytest.raises(ConfigError, match=f"has journal schema {schema}; this version reads 2"):
         Journal(path)
 
 

@@ -85,6 +85,8 @@ REGIMES = [
     Regime("tau", 0.2, 3),
     Regime("adacomp", 0.05, 3),
     Regime("none", 1.5, 2),
+    Regime("none", 1.5, 2, average=8.0),
+    Regime("adacomp", 0.05, 2, average=3.0),
     Regime("adacomp", 0.05, 2),
 ]
 WIDER_AGAIN = [*REGIMES, Regime("adacomp", 0.05, 300), Regime("adacomp", 0.05, 12), Regime("tau", 0.01, 4096)]

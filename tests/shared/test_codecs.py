@@ -213,7 +213,7 @@ def test_decoders_agree_on_updates_with_any_values(mode: int, data: st.DataObjec
     indices=garbage,
     octets=st.binary(max_size=40),
     count=st.integers(0, 12),
-    mode=st.integers(0, 5),
+    mode=st.integers(0, 6),
     sizes_of_tensors=st.lists(st.integers(1, 40), min_size=1, max_size=4),
 )
 @example(indices=b"\x01\x00", octets=bytes(16), count=0, mode=3, sizes_of_tensors=[1])
@@ -264,9 +264,20 @@ def test_modes_are_distinct_and_an_unknown_one_is_refused() -> None:
         "int8": 2,
         "codebook4": 3,
         "sign": 4,
+        "scale": 5,
     }
-    with pytest.raises(WrongDtype, match="mode 5 is unknown"):
-        values.decode(b"", np.zeros(1, np.int64), 5)
+    with pytest.raises(WrongDtype, match="mode 6 is unknown"):
+        values.decode(b"", np.zeros(1, np.int64), 6)
+
+
+def test_scales_are_eighths_of_octaves() -> None:
+    """(e - 192) / 8 octaves; 0 for nothing, or too little."""
+    numbers = np.array([1, -1, 2**-0.125, 0.25, -0.75, 2**-23.875, 1e-9, 0, 1e9], np.float32)
+    counts = np.array([2, 1, 0, 2, 1, 1, 1, 1])
+    octets = values.encode(numbers, counts, "scale")
+    assert list(octets) == [192, 191, 184, 1, 0, 0, 255]
+    expected = [1, 1, 2**-0.125, 0.5, 0.5, 2**-23.875, 0, 0, 2**7.875]
+    assert values.decode(octets, counts, 5).tolist() == np.array(expected, np.float32).tolist()
 
 
 def test_a_layout_counts_the_values_of_its_tensors() -> None:

@@ -1,4 +1,4 @@
-"""AdaComp's selection against a sort: the largest fraction of each tensor."""
+"""The selection against a sort: the largest fraction of each tensor, shared out as the balance says."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.compression import select_largest
+from edgeflock.shared.compression import quotas, select_largest
 from edgeflock.shared.layout import Layout
 
 
@@ -104,3 +104,73 @@ def test_the_gradient_stays_as_it_is() -> None:
     before = gradient.copy()
     select_largest(gradient, Layout.of([("a", (LARGE,))]), 0.01)
     assert gradient.tobytes() == before.tobytes()
+
+
+sizes = st.lists(st.integers(0, 5000), min_size=1, max_size=6).filter(any)
+fractions = st.floats(1e-6, 1)
+
+
+def vectors(*lengths: int) -> Layout:
+    return Layout.of((str(t), (length,)) for t, length in enumerate(lengths))
+
+
+@given(sizes, fractions)
+def test_balance_one_is_adacomp_s(lengths: list[int], fraction: float) -> None:
+    """max(1, round(c n)), and none of a tensor without entries."""
+    expected = tuple(max(1, round(fraction * n)) if n else 0 for n in lengths)
+    assert quotas(vectors(*lengths), fraction, 1.0) == expected
+
+
+@pytest.mark.parametrize(("fraction", "lengths"), [(0.1, (25, 33)), (0.1, (45, 1)), (0.1, (45, 156))])
+def test_balance_one_is_adacomp_s_at_halves(fraction: float, lengths: tuple[int, ...]) -> None:
+    assert quotas(vectors(*lengths), fraction, 1.0) == tuple(max(1, round(fraction * n)) for n in lengths)
+
+
+@given(sizes, fractions, st.floats(0, 1))
+def test_quotas_are_shares_of_the_whole(lengths: list[int], fraction: float, balance: float) -> None:
+    """n^balance of round(c P), each rounded, cut to at least one and at most all."""
+    got = quotas(vectors(*lengths), fraction, balance)
+    weights = [length**balance if length else 0.0 for length in lengths]
+    for quota, length, weight in zip(got, lengths, weights, strict=True):
+        assert isinstance(quota, int)
+        assert min(1, length) <= quota <= length
+        share = fraction * sum(lengths) * weight / sum(weights)
+        assert quota == pytest.approx(min(max(1, share), length), abs=0.5 + 1e-6) or not length
+    if all(quota < length for quota, length in zip(got, lengths, strict=True) if length):
+        # Nothing was cut above; what is given to those with less than one comes on top.
+        whole = fraction * sum(lengths)
+        assert whole - len(lengths) / 2 - 1e-6 <= sum(got) <= whole + len(lengths) + 1e-6
+
+
+@given(st.lists(st.integers(30, 5000), min_size=1, max_size=6), st.integers(1, 30))
+def test_balance_zero_is_equal_shares(lengths: list[int], each: int) -> None:
+    fraction = each * len(lengths) / sum(lengths)
+    assert quotas(vectors(*lengths), fraction, 0.0) == (each,) * len(lengths)
+
+
+def test_less_balance_gives_small_tensors_more() -> None:
+    """10,000 and 100 at c = 0.0101: 102 in all. As n: 101 and 1; as sqrt(n): 93 and 9; equal: 51 each."""
+    layout = vectors(10_000, 100)
+    assert quotas(layout, 0.0101, 1.0) == (101, 1)
+    assert quotas(layout, 0.0101, 0.5) == (93, 9)
+    assert quotas(layout, 0.0101, 0.0) == (51, 51)
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
+def test_quotas_of_empty_tensors_and_of_scalars(balance: float) -> None:
+    layout = Layout.of([("none", (0,)), ("a", (3,)), ("also none", (5, 0)), ("scalar", ())])
+    assert quotas(layout, 1e-6, balance) == (0, 1, 0, 1)
+    assert quotas(layout, 1.0, 1.0) == (0, 3, 0, 1)
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.3, 1.0])
+def test_the_selection_is_each_tensor_s_largest_by_quota(balance: float) -> None:
+    layout = Layout.of([("a", (40, 10)), ("none", (0,)), ("b", (25,)), ("scalar", ())])
+    gradient = np.random.default_rng(2).standard_normal(layout.size).astype(np.float32)
+    selected = select_largest(gradient, layout, 0.1, balance)
+    expected: list[int] = []
+    for tensor, quota in zip(layout.tensors, quotas(layout, 0.1, balance), strict=True):
+        order = np.argsort(-np.abs(gradient[tensor.start : tensor.stop]), kind="stable")
+        expected += sorted((order[:quota] + tensor.start).tolist())
+    assert selected.tolist() == expected
+    assert layout.counts(selected).tolist() == list(quotas(layout, 0.1, balance))

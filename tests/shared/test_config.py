@@ -3,12 +3,14 @@
 import socket
 import tomllib
 from contextlib import suppress
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
-from edgeflock.shared.config import Config, describe, parse
+from edgeflock.shared.config import Config, Section, describe, parse, parse_as
 from edgeflock.shared.errors import ConfigError
 
 TOML = """\
@@ -193,6 +195,33 @@ def test_every_wrong_value_is_named_at_once() -> None:
     assert "line 5" in message
 
 
+@pytest.mark.parametrize(
+    ("settings", "at"),
+    [
+        (("compression.indices=grid",), "compression.values: "),
+        (("compression.values=scale",), "--set: compression.values = 'scale': "),
+        (("compression.values=scale", "compression.indices=raw"), "--set: compression.values = 'scale': "),
+        (("compression=record", "compression.values=sign"), "--set: compression.values = 'sign': "),
+        (("compression=record", "compression.indices=golomb"), "--set: compression = 'record': "),
+    ],
+)
+def test_signs_travel_once(settings: tuple[str, ...], at: str) -> None:
+    message = error_of(overrides=settings)
+    assert message.startswith(at)
+    assert message.endswith('both compression.indices = "grid" and compression.values = "scale", or neither')
+
+
+def test_a_grid_takes_scales() -> None:
+    compression = parse(overrides=["compression.values=scale", "compression.indices=grid"]).compression
+    assert (compression.indices, compression.values) == ("grid", "scale")
+
+
+def test_a_wrong_index_coding_is_the_only_error() -> None:
+    message = error_of(overrides=("compression.indices=grit", "compression.values=scale"))
+    assert "did you mean 'grid'?" in message
+    assert len(message.splitlines()) == 1
+
+
 def test_a_key_set_in_an_unusual_way_is_placed_at_the_top() -> None:
     assert error_of("# first\nrun.batch = 0\n").startswith("fleet.toml line 1: run.batch = 0")
 
@@ -201,3 +230,88 @@ def test_settings_cannot_change_afterwards() -> None:
     config = parse()
     with pytest.raises(ValueError, match="frozen"):
         config.run.batch = 3  # type: ignore[misc]
+
+
+# Families of sections
+
+
+class Wing(Section):
+    span: float = Field(1.0, gt=0)
+    shape: Literal["round", "straight"] = "round"
+
+
+class Body(Section):
+    length: int = 2
+
+
+class Bird(Section):
+    body: Body = Body()
+    wings: dict[str, Wing] = {}
+
+
+WINGS = """\
+[wings.left]
+span = 3
+
+[body]
+length = 7
+
+[wings."far right"]
+shape = "straight"
+span = 4
+"""
+
+
+def bird_error(toml: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_as(Bird, toml, "bird.toml", None, overrides)
+    return str(caught.value)
+
+
+def test_a_family_of_sections() -> None:
+    bird = parse_as(Bird, WINGS, "bird.toml")
+    assert bird.body.length == 7
+    assert bird.wings == {"left": Wing(span=3), "far right": Wing(span=4, shape="straight")}
+    assert parse_as(Bird, "", "bird.toml") == Bird()
+
+
+def test_set_changes_one_member_and_begins_another() -> None:
+    bird = parse_as(Bird, WINGS, "bird.toml", None, ["wings.left.span=0.5", "wings.third.shape=straight"])
+    assert bird.wings["left"] == Wing(span=0.5)
+    assert bird.wings["far right"].span == 4
+    assert bird.wings["third"] == Wing(shape="straight")
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        (
+            "[wings.left]\nspan = 1\n[wings.right]\nspam = 0\n",
+            "bird.toml line 4: unknown key wings.right.spam = 0; did you mean wings.right.span?",
+        ),
+        (
+            "[wings.left]\nspan = 1\n[wings.right]\nspan = 0\n",
+            "bird.toml line 4: wings.right.span = 0: must be greater than 0",
+        ),
+        (
+            "[wings.left]\nshape = 'strait'\n",
+            "bird.toml line 2: wings.left.shape = 'strait': must be 'round' or 'straight'; "
+            "did you mean 'straight'?",
+        ),
+        ("[wings]\nspan = 1\n", "bird.toml line 2: unknown key wings.span = 1; "),
+        ("[body]\nspan = 1\n", "bird.toml line 2: unknown key body.span = 1; "),
+        ("[body.left]\nlength = 1\n", "bird.toml line 1: unknown key body.left = {'length': 1}; "),
+        ("[wings.left]\n", "bird.toml: [wings.left] is empty"),
+        ("wings = 3\n", "bird.toml: wings = 3 stands outside a section; "),
+    ],
+)
+def test_an_error_in_a_family_names_the_member(toml: str, message: str) -> None:
+    assert bird_error(toml).startswith(message)
+
+
+def test_an_error_in_set_names_the_member() -> None:
+    assert bird_error(WINGS, "wings.left.span=-1").startswith(
+        "--set: wings.left.span = '-1': must be greater"
+    )
+    message = bird_error(WINGS, "wings.left.spam=1")
+    assert message == "--set: unknown key wings.left.spam = '1'; did you mean wings.left.span?"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.shared.datasets import load
+from edgeflock.shared.datasets import deal, load
 from edgeflock.shared.errors import ConfigError
 
 COUNT = 23
@@ -46,6 +46,30 @@ def test_shares_are_disjoint_and_cover_everything(archive: Path, of: int) -> Non
     shares = [load(f"npz:{archive}?part={i}/{of}", "train").y.tolist() for i in range(1, of + 1)]
     assert sorted(sum(shares, [])) == list(range(COUNT))
     assert {len(share) for share in shares} <= {COUNT // of, -(-COUNT // of)}
+
+
+@pytest.mark.parametrize("shares", [1, 2, 7, COUNT])
+def test_dealt_out_are_the_shares_that_uris_name(archive: Path, shares: int) -> None:
+    dealt = deal(load(f"npz:{archive}", "train"), shares)
+    assert len(dealt) == shares
+    for i, share in enumerate(dealt, 1):
+        named = load(f"npz:{archive}?part={i}/{shares}", "train")
+        assert share.x.tobytes() == named.x.tobytes()
+        assert share.y.tolist() == named.y.tolist()
+
+
+@pytest.mark.parametrize(("shares", "samples"), [(1, 5), (3, 10), (10, 10), (4, COUNT)])
+def test_only_some_of_it_is_dealt_out(archive: Path, shares: int, samples: int) -> None:
+    """Each sample once, in shares that differ by one at most, with what belongs to it."""
+    data = load(f"npz:{archive}", "train")
+    dealt = deal(data, shares, samples)
+    numbers = [number for share in dealt for number in share.y.tolist()]
+    assert len(numbers) == len(set(numbers)) == samples
+    assert {len(share) for share in dealt} <= {samples // shares, -(-samples // shares)}
+    assert all(share.x.tolist() == [[i, -i] for i in share.y.tolist()] for share in dealt)
+    assert samples == COUNT or sorted(numbers) != list(range(samples)), "at random, not the first ones"
+    again = deal(data, shares, samples)
+    assert [share.y.tolist() for share in again] == [share.y.tolist() for share in dealt]
 
 
 def test_a_share_keeps_samples_and_targets_together(archive: Path) -> None:

@@ -42,6 +42,12 @@ def test_counts_are_those_of_a_loop(shapes: list[list[int]], data: st.DataObject
     assert layout.counts(None).tolist() == [prod(shape) for shape in shapes]
 
 
+def test_a_tensor_is_a_matrix_of_its_first_dimension() -> None:
+    shapes = [(), (5,), (0,), (3, 4), (6, 2, 3, 3), (0, 4), (4, 0)]
+    layout = Layout.of((str(t), shape) for t, shape in enumerate(shapes))
+    assert layout.grids.tolist() == [[1, 1], [1, 5], [1, 0], [3, 4], [6, 18], [0, 4], [4, 0]]
+
+
 def test_a_scalar_has_one_parameter() -> None:
     assert Layout.of([("scale", ())]).size == 1
 

@@ -238,3 +238,22 @@ def test_a_whole_number_will_do_for_a_loss() -> None:
 def test_framed_size_is_that_of_rfc_6455(payload: int, framed: int) -> None:
     assert wire.framed_size(payload, masked=False) == framed
     assert wire.framed_size(payload, masked=True) == framed + 4
+
+
+@given(record=records)
+def test_the_size_is_that_of_the_encoding(record: Record) -> None:
+    assert wire.size(record) == len(wire.encode(record))
+
+
+# msgpack's length of a byte string takes 1, 2 or 4 bytes more; past 65,535 the values are not encoded.
+LENGTHS = [0, 255, 256, (1 << 16) - 1, 1 << 16, (1 << 16) + 1, 4 * 38_282, (1 << 20) + 3]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_the_size_of_what_is_large(length: int) -> None:
+    values = bytes(length)
+    model = Model(1 << 40, None, 0, 0, length, b"", values)
+    difference = Model(7, 6, 2, 0, length, bytes(length // 8), values)
+    update = Update(1, 2, 0, 0, length, b"", values, 0.5, 10, True)
+    for record in (model, difference, Receipt(1, 2, model), Receipt(1, 2, difference), update):
+        assert wire.size(record) == len(wire.encode(record))

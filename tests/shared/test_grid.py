@@ -1,0 +1,187 @@
+"""Indices and signs in one stream: both builds of the coder obey the laws, and it is worth its trouble."""
+
+import runpy
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from edgeflock.shared import grid, sparse
+from edgeflock.shared.compression import select_largest
+from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, Refused
+from edgeflock.shared.layout import Layout
+from tests.laws import Indices
+
+Flags = grid.Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """The coder as the server runs it, or as a device without numba does."""
+
+    encode: Callable[[Indices, Flags, Layout], bytes | None]
+    decode: Callable[[bytes, int, Layout], tuple[Indices, Flags]]
+
+
+def plain() -> Build:
+    with patch.dict(sys.modules, {"numba": None}):
+        sys.modules.pop("edgeflock.shared.compiled")
+        names = runpy.run_path(grid.__file__)
+    assert not names["COMPILED"]
+    return Build(names["encode"], names["decode"])
+
+
+COMPILED, PLAIN = Build(grid.encode, grid.decode), plain()
+
+SHAPES: list[tuple[int, ...]] = [
+    (), (0,), (3, 0), (0, 4), (1,), (1, 1), (7,), (1, 60), (60, 1), (4, 5), (16, 24), (6, 2, 3, 3)
+]  # fmt: skip
+
+shapes = st.lists(st.sampled_from(SHAPES), min_size=1, max_size=5).filter(
+    lambda chosen: any(0 not in shape for shape in chosen)
+)
+
+
+def layout_of(*shapes: tuple[int, ...]) -> Layout:
+    return Layout.of((str(t), shape) for t, shape in enumerate(shapes))
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> tuple[Layout, Indices, Flags]:
+    """(layout, indices, signs): none, all, one of each tensor, anything; any signs, runs, or all plus."""
+    layout = layout_of(*draw(shapes))
+    random = np.random.default_rng(draw(st.integers(0, 1 << 20)))
+    kind = draw(st.sampled_from(["any", "crowded", "none", "all", "one of each"]))
+    chosen = random.random(layout.size) < draw(st.sampled_from([0.02, 0.2, 0.7]))
+    if kind == "crowded":
+        chosen &= random.random(layout.size // 5 + 1).repeat(5)[: layout.size] < 0.3
+    if kind in ("none", "all"):
+        chosen[:] = kind == "all"
+    if kind == "one of each":
+        chosen = np.isin(np.arange(layout.size), layout.bounds[:-1])
+    where = np.flatnonzero(chosen)
+    signs = draw(st.sampled_from(["any", "runs", "plus"]))
+    negative = random.random(where.size) < {"any": 0.5, "runs": 0.1, "plus": 0.0}[signs]
+    return layout, where, np.logical_xor.accumulate(negative) if signs == "runs" else negative
+
+
+def same(one: tuple[Indices, Flags], other: tuple[Indices, Flags]) -> bool:
+    return all(a.dtype == b.dtype and a.tolist() == b.tolist() for a, b in zip(one, other, strict=True))
+
+
+@given(update=updates())
+def test_entries_come_back_from_both_builds(update: tuple[Layout, Indices, Flags]) -> None:
+    layout, where, negative = update
+    stream = COMPILED.encode(where, negative, layout)
+    assert PLAIN.encode(where, negative, layout) == stream
+    if stream is None:  # less than a bit for each: which do, tests/integration/test_protocol_document.py says
+        return
+    for build in (COMPILED, PLAIN):
+        assert same(build.decode(stream, where.size, layout), (where, negative))
+
+
+def outcome(build: Build, octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags] | type[Refused]:
+    try:
+        return build.decode(octets, count, layout)
+    except Refused as refusal:
+        return type(refusal)
+
+
+def refused_or_canonical(octets: bytes, count: int, layout: Layout) -> None:
+    """What a decoder takes is what an encoder writes; the builds agree on it."""
+    results = [outcome(build, octets, count, layout) for build in (COMPILED, PLAIN)]
+    if isinstance(results[0], type):
+        assert results[0] is results[1]
+        assert results[0] in (IndexMalformed, IndexOutOfRange)
+        return
+    assert not isinstance(results[1], type)
+    assert same(results[0], results[1])
+    where, negative = results[0]
+    assert where.size == count
+    assert count == 0 or (0 <= where[0] and where[-1] < layout.size)
+    assert (np.diff(where) > 0).all()
+    assert COMPILED.encode(where, negative, layout) == octets
+
+
+@given(octets=st.binary(max_size=40), count=st.one_of(st.integers(0, 60), st.integers(0, 1 << 63)), of=shapes)
+@example(octets=b"", count=0, of=[(0,), (1,)])
+@example(octets=b"\0", count=0, of=[(4, 5)])
+def test_garbage_is_refused_or_canonical(octets: bytes, count: int, of: list[tuple[int, ...]]) -> None:
+    refused_or_canonical(octets, count, layout_of(*of))
+
+
+@given(update=updates(), data=st.data())
+def test_a_damaged_stream_is_refused_or_canonical(
+    update: tuple[Layout, Indices, Flags], data: st.DataObject
+) -> None:
+    layout, where, negative = update
+    stream = COMPILED.encode(where, negative, layout)
+    assume(stream)
+    assert stream
+    damaged = bytearray(stream)
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    refused_or_canonical(bytes(damaged), where.size, layout)
+    refused_or_canonical(stream[: data.draw(st.integers(0, len(stream) - 1))], where.size, layout)
+    for count in {max(0, where.size - 1), where.size + 1}:
+        refused_or_canonical(stream, count, layout)
+    for addition in (b"\x80", b"\xff\xff"):
+        refused_or_canonical(stream + addition, where.size, layout)
+    with pytest.raises(IndexMalformed):  # reads the same, for what is missing counts as zeros
+        COMPILED.decode(stream + b"\0", where.size, layout)
+
+
+def test_announced_counts_are_held_against_stream_and_model() -> None:
+    layout = layout_of((3, 4))
+    with pytest.raises(IndexMalformed, match="2 bytes do not hold 17 entries"):
+        grid.decode(b"\1\2", 17, layout)
+    with pytest.raises(IndexMalformed, match="73 bytes do not hold 1 entries"):
+        grid.decode(bytes(73), 1, layout)
+    with pytest.raises(IndexOutOfRange):
+        grid.decode(b"\1\2", 13, layout)
+
+
+def test_scattered_entries_are_left_to_golomb() -> None:
+    """100 entries in 100 rows and 100 columns: more than 64 places for each."""
+    layout = layout_of((400, 500))
+    where = np.arange(100) * 4 * 500 + np.arange(100) * 5
+    assert grid.encode(where, np.zeros(100, np.bool_), layout) is None
+    # In as many rows, but a tenth of the columns.
+    where = np.arange(100) * 4 * 500 + np.arange(100) // 10 * 5
+    assert grid.encode(where, np.zeros(100, np.bool_), layout) is not None
+
+
+def outer_products(random: np.random.Generator, rows: int, columns: int) -> NDArray[np.float32]:
+    """The sum of ten outer products of sparse errors and rectified, sparse inputs: a layer's gradient.
+
+    Few of the ten samples are still wrong by much.
+    """
+    errors = random.standard_normal((rows, 10)) * (random.random((rows, 10)) < 0.3)
+    errors *= random.exponential(1, 10) ** 2
+    inputs = np.abs(random.standard_normal((10, columns))) * (random.random((10, columns)) < 0.15)
+    gradient: NDArray[np.float32] = (errors @ inputs).astype(np.float32)
+    return gradient
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.003, 0.01])
+def test_a_gradient_takes_two_thirds_of_golomb_and_sign_bits_at_most(fraction: float) -> None:
+    random = np.random.default_rng(11)
+    layout = layout_of((128, 1568), (128,), (10, 128), (10,))
+    grid_bytes = plain_bytes = 0
+    for _ in range(10):
+        parts = [outer_products(random, 128, 1568), outer_products(random, 1, 128)]
+        parts += [outer_products(random, 10, 128), outer_products(random, 1, 10)]
+        gradient = np.concatenate([part.ravel() for part in parts])
+        where = select_largest(gradient, layout, fraction)
+        stream = grid.encode(where, gradient[where] < 0, layout)
+        assert stream is not None
+        assert PLAIN.encode(where, gradient[where] < 0, layout) == stream
+        grid_bytes += len(stream)
+        plain_bytes += len(sparse.encode(where, layout.size)) + (where.size + 7) // 8
+    print(f"{fraction}: {grid_bytes / 10} bytes for {plain_bytes / 10}")
+    assert 1.5 * grid_bytes <= plain_bytes
