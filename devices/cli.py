@@ -151,7 +151,7 @@ def quickstart(
     model: Annotated[str, typer.Option(help="package.module:Name; default: one that fits the data.")] = "",
     rule: Annotated[str, typer.Option(help="adacomp, tau or none.")] = "adacomp",
     select: Annotated[float, typer.Option(help="Fraction of each tensor's gradient to send.")] = 0.01,
-    values: Annotated[str, typer.Option(help="f32, f16, int8, codebook4 or sign.")] = "codebook4",
+    values: Annotated[str, typer.Option(help="f32, f16, int8, codebook4, sign or scale.")] = "codebook4",
     clients: Annotated[int, typer.Option(min=1, help="Client processes.")] = 4,
     updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: as the data need.")] = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -178,7 +178,10 @@ def fleet(
     json: Json = False,
 ) -> None:
     """Emulate a fleet of devices on this machine, in virtual time."""
-    from edgeflock.devices.fleet_command import run_fleet_file
+    try:
+        from edgeflock.devices.fleet_command import run_fleet_file
+    except ImportError as error:
+        _fail(f"fleets need {error.name}: pip install 'edgeflock[server,demo]'", EXIT_USAGE)
 
     run_fleet_file(file, set_ or [], out, as_json=json)
 
@@ -204,7 +207,10 @@ def reproduce(
 
     if paper != "adacomp":
         raise ConfigError(f"reproduce {paper!r}: known is adacomp")
-    from edgeflock.devices.reproduce import reproduce_adacomp
+    try:
+        from edgeflock.devices.reproduce import reproduce_adacomp
+    except ImportError as error:
+        _fail(f"fleets need {error.name}: pip install 'edgeflock[server,demo]'", EXIT_USAGE)
 
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
     given = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]

@@ -24,9 +24,20 @@ from edgeflock.server.welcome import welcome
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import Refused, RunComplete
-from edgeflock.shared.messages import PROTOCOL, Hello, Model, Pull, Receipt, Record, Update, Welcome
+from edgeflock.shared.messages import (
+    PROTOCOL,
+    Hello,
+    Model,
+    Pull,
+    Receipt,
+    Record,
+    Refusal,
+    Stop,
+    Update,
+    Welcome,
+)
 
-Down = TypeVar("Down", Welcome, Model, Receipt)
+Down = TypeVar("Down", Welcome, Model, Receipt, Refusal, Stop)
 
 
 class Crashed(Exception):
@@ -149,9 +160,10 @@ class EmulatedLink:
         try:
             receipt = server.commit(Push(self._device, asyncio.get_running_loop().time(), record, kept))
         except RunComplete as complete:
-            raise RunOver(str(complete)) from None
-        except Refused:
+            raise RunOver((await self._down(Stop(str(complete)))).reason) from None
+        except Refused as refusal:
             tally.refused += 1
+            await self._down(Refusal(refusal.code, str(refusal), record.sequence))
             raise
         tally.updates += 1
         tally.staleness += behind

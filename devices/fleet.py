@@ -2,8 +2,9 @@
 
     result = run_fleet(prepare(file), seed, directory, on_evaluation)
 
-The same file and seed give the same result, bit for bit, interrupted or not: a run that was cut short goes on
-from its journal, where the updates that had been computed are taken from instead of being computed again.
+The same file and seed give the same result, bit for bit, interrupted or not (but see interrupted.py of models
+with dropout): a run that was cut short goes on from its journal, where the updates that had been computed are
+taken from instead of being computed again.
 """
 
 import asyncio

@@ -7,6 +7,8 @@ from statistics import fmean
 
 from rich.console import Console
 
+from edgeflock.devices.curves import Panel, draw
+from edgeflock.devices.fleet import prepare
 from edgeflock.devices.fleet_config import FleetFile, parse
 from edgeflock.devices.outcomes import Outcome, Setting, percent
 from edgeflock.devices.status import size
@@ -23,8 +25,6 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     file = parse(text, str(path), overrides)
-    from edgeflock.devices.fleet import prepare
-
     prepare(file)  # what cannot work shows before anything runs
     directory = out or Path("edgeflock-fleet") / path.stem
     jobs = [Job(path.stem, file, seed, directory) for seed in file.fleet.seeds]
@@ -40,10 +40,6 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
 
 
 def _draw(name: str, file: FleetFile, outcomes: list[Outcome], directory: Path) -> None:
-    try:
-        from edgeflock.devices.curves import Panel, draw
-    except ImportError as error:
-        raise ConfigError("figures need matplotlib: pip install 'edgeflock[demo]'") from error
     setting = [Setting(name, outcomes)]
     panels = [
         Panel("Updates", "updates", "updates", setting),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from edgeflock.shared.config import Config, Section, parse_as
 from edgeflock.shared.errors import ConfigError
@@ -21,15 +21,20 @@ _Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+def _listed(value: object) -> object:
+    """--set fleet.seeds=0,1,2"""
+    return value.split(",") if isinstance(value, str) else value
+
+
 class Fleet(Section):
     """The emulation."""
 
     devices: Annotated[int, Field(ge=1, le=100_000)] = Field(20, description="how many")
     data: str = Field("digits:", description="training data, dealt out evenly")
     samples: Annotated[int, Field(ge=0)] = Field(0, description="use only so many of it; 0: all")
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...], Field(min_length=1)] = Field(
-        (0,), description="one run each"
-    )
+    seeds: Annotated[
+        tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...], BeforeValidator(_listed), Field(min_length=1)
+    ] = Field((0,), description="one run each")
     evaluate_every: Annotated[int, Field(ge=1)] = Field(500, description="updates")
     seconds: _Finite = Field(0.0, description="stop at this virtual time; 0: never")
 

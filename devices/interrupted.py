@@ -60,7 +60,8 @@ class Interrupted:
         """The run is over: remove the folder with both journals."""
         _remove(self._path)
         _remove(self._fresh)
-        self._path.parent.rmdir()
+        if not any(self._path.parent.iterdir()):
+            self._path.parent.rmdir()
 
 
 def _length(path: Path) -> int:

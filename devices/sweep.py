@@ -72,14 +72,18 @@ def _finished(job: Job) -> Outcome:
 
 def _claim(job: Job) -> None:
     """Note the settings in the job's directory; refuse one that holds runs with others."""
-    job.directory.mkdir(parents=True, exist_ok=True)
     path = job.directory / "settings.json"
-    settings = json.dumps(job.file.model_dump(exclude={"client"}), indent=1, sort_keys=True)
-    if path.exists() and path.read_text() != settings:
-        raise ConfigError(
-            f"{job.directory} holds runs with other settings; remove it or choose another with --out"
-        )
-    path.write_text(settings)
+    what = job.file.model_dump(exclude={"client": True, "fleet": {"seeds"}})
+    settings = json.dumps(what, indent=1, sort_keys=True)
+    try:
+        job.directory.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text() != settings and any(job.directory.glob("seed-*")):
+            raise ConfigError(
+                f"{job.directory} holds runs with other settings; remove it or choose another with --out"
+            )
+        path.write_text(settings)
+    except OSError as error:
+        raise ConfigError(f"--out {str(job.directory)!r} cannot hold runs: {error}") from error
 
 
 def _run_all(jobs: list[Job], workers: int) -> None:

@@ -165,7 +165,7 @@ def parse_as(
     for (section, key), setting in settings.items():
         _check_known(schema, section, key, setting)
         table = sections
-        for name in section.split("."):
+        for name in section.split(".", 1):  # the name of a family's member may have dots of its own
             table = table.setdefault(name, {})
         table[key] = setting.value
     try:

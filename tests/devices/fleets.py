@@ -20,6 +20,7 @@ from edgeflock.devices.fleet_config import FleetFile, parse
 from edgeflock.server.engine import Push
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.messages import Receipt
+from edgeflock.shared.torch_module import FlatModule
 
 ONE = """\
 [run]
@@ -104,6 +105,16 @@ class Counted(TorchBackend):
         return super().gradient(theta, x, y)
 
 
+class CountedModule(FlatModule):
+    """A model that counts its evaluations."""
+
+    evaluations = 0
+
+    def evaluate(self, *arguments: Any) -> tuple[float, float | None]:
+        self.evaluations += 1
+        return super().evaluate(*arguments)
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """One update at the server, and what became of it."""
@@ -143,6 +154,7 @@ class Ran:
     """Without its real seconds, so that equal runs have equal ones. None if it was cut short."""
     rows: list[Row]
     gradients: int
+    evaluations: int
     server: Watched
 
     @property
@@ -167,6 +179,7 @@ def run(
     rows: list[Row] = []
     servers: list[Watched] = []
     backends: list[Counted] = []
+    modules: list[CountedModule] = []
 
     def make_server(*arguments: Any) -> Watched:
         servers.append(Watched(*arguments))
@@ -176,22 +189,27 @@ def run(
         backends.append(Counted(*arguments, **settings))
         return backends[-1]
 
+    def make_module(*arguments: Any) -> CountedModule:
+        modules.append(CountedModule(*arguments))
+        return modules[-1]
+
     def progress(row: Row) -> None:
         rows.append(row)
         if cut is not None and row.updates >= cut:
             at_cut()
             raise CutShort
 
-    result = None
+    result, prepared = None, _prepared(file.model_dump_json())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fleet, "EmulatedServer", make_server)
         patch.setattr(fleet, "TorchBackend", make_backend)
+        patch.setattr(fleet, "FlatModule", make_module)
         try:
-            result = run_fleet(_prepared(file.model_dump_json()), seed, directory, progress)
+            result = run_fleet(prepared, seed, directory, progress)
         except CutShort:
             assert cut is not None
     outcome = result and replace(result, gradient_s=0.0, evaluation_s=0.0, total_s=0.0)
-    return Ran(outcome, rows, backends[0].gradients, servers[0])
+    return Ran(outcome, rows, backends[0].gradients, modules[0].evaluations, servers[0])
 
 
 @cache

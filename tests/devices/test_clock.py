@@ -101,6 +101,17 @@ def test_sleepers_that_end_together_wake_in_the_same_order_every_time() -> None:
     assert all(run_virtually(main()) == first for _ in range(3))
 
 
+def test_sleepers_a_millisecond_apart_wake_a_millisecond_apart() -> None:
+    async def sleeper(delay: float) -> float:
+        await asyncio.sleep(delay)
+        return now()
+
+    async def main() -> list[float]:
+        return await asyncio.gather(*(sleeper(delay) for delay in (0.003, 0.001, 0.002)))
+
+    assert run_virtually(main()) == pytest.approx([0.003, 0.001, 0.002], abs=2 * MOMENT)
+
+
 def test_a_waiter_goes_on_when_it_is_told_to() -> None:
     async def main() -> float:
         told = asyncio.Event()

@@ -11,7 +11,7 @@ import pytest
 from edgeflock.devices.emulation import Pace, Tally
 from edgeflock.devices.fleet_config import PROFILES, DeviceClass, profile
 from edgeflock.shared.errors import BaseExpired, RunComplete
-from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Update, Welcome
+from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Refusal, Update, Welcome
 from tests.devices.fleets import MIXED, ONE, Ran, fleet_of, run
 
 # Paces
@@ -116,7 +116,7 @@ def test_tallies_say_what_happened(tmp_path: Path) -> None:
     assert total.staleness == sum(r.version - 1 - push.update.base for push, r in server.accepted)
     assert {kind: tally.devices for kind, tally in ran.result.classes.items()} == {"quick": 4, "slow": 2}
     assert server.traffic.received.keys() == {Hello, Pull, Update}
-    assert server.traffic.sent.keys() == {Welcome, Model, Receipt}
+    assert server.traffic.sent.keys() == {Welcome, Model, Receipt, Refusal}
 
 
 def test_updates_from_beyond_the_window_are_refused_counted_and_survived(tmp_path: Path) -> None:

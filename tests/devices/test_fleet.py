@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from edgeflock.devices.fleet import prepare
 from edgeflock.shared import datasets
+from edgeflock.shared.torch_module import FlatModule
 from tests.devices.fleets import CHURN, MIXED, ONE, Ran, fleet_of, run
 
 
@@ -88,6 +90,17 @@ def test_rows_come_at_every_so_many_updates_and_at_the_end(directory: Path) -> N
     assert ran.rows[-1].ingress == ran.server.traffic.total.ingress
 
 
+@pytest.mark.parametrize("average", ["0", "8"])
+def test_a_row_is_the_model_on_all_held_out_data(average: str, directory: Path) -> None:
+    file = fleet_of(MIXED, f"coordination.average={average}")
+    ran = run(file, directory)
+    test, theta = datasets.load("digits:", "test"), ran.server.engine.result()[1]
+    loss, accuracy = FlatModule(file.model.module, file.model.loss).evaluate(theta, test.x, test.y)
+    assert (ran.rows[-1].loss, ran.rows[-1].accuracy) == (loss, accuracy)
+    digest = sha256(ran.server.engine.theta()[1].tobytes()).hexdigest()
+    assert ran.result.digest == digest
+
+
 def test_a_fleet_learns(directory: Path) -> None:
     ran = run(fleet_of(MIXED, "run.updates=60", "compression.select=0.2"), directory)
     first, last = ran.rows[0], ran.rows[-1]
@@ -110,7 +123,7 @@ def test_a_run_leaves_its_folder_only_when_it_is_cut_short(directory: Path) -> N
 
 @given(cuts=st.lists(st.integers(1, 36), min_size=1, max_size=3))
 @settings(max_examples=10)
-def test_interrupted_it_comes_to_the_same_and_computes_no_gradient_twice(
+def test_interrupted_it_comes_to_the_same_and_computes_nothing_twice(
     cuts: list[int], whole: Ran, scratch: Path
 ) -> None:
     """Interrupted once, again, and again: also before it has come as far as the time before."""
@@ -126,6 +139,7 @@ def test_interrupted_it_comes_to_the_same_and_computes_no_gradient_twice(
         assert piece.gradients <= max(0, made - known) + 6
         known = max(known, made)
     assert last.gradients == whole.gradients - known
+    assert last.evaluations == len(whole.rows) - known // 4
 
 
 @pytest.mark.parametrize("cut", [1, 13, 39])

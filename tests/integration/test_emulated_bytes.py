@@ -158,7 +158,6 @@ def test_several_devices_and_refusals(tmp_path: Path) -> None:
         assert real.traffic.sent[kind] == emulated.sent[kind]
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="emulation: a refusal takes neither bytes nor time")
 def test_refusals_are_sent_too(tmp_path: Path) -> None:
     file = several()
     ran = run(file, tmp_path / "emulated")

@@ -26,7 +26,8 @@ whole_numbers = st.integers(0, (1 << 63) - 1)
 single = st.floats(width=32, allow_nan=False)
 texts = st.text(max_size=20)
 octets = st.binary(max_size=40)
-facts = st.dictionaries(texts, texts | st.integers(-(1 << 63), (1 << 64) - 1) | single, max_size=5)
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+facts = st.dictionaries(texts, texts | st.integers(-(1 << 63), (1 << 64) - 1) | finite, max_size=5)
 layouts = st.lists(st.tuples(texts, st.lists(whole_numbers, max_size=3)).map(list), max_size=3)
 
 models = st.builds(
@@ -197,6 +198,8 @@ def test_a_field_nested_too_deep_is_refused(tag: int, depth: int) -> None:
         ([1, 1, "a", b"", {"a": None}], "Hello.facts must map names"),
         ([1, 1, "a", b"", {"a": [1]}], "Hello.facts must map names"),
         ([1, 1, "a", b"", {"a": True}], "Hello.facts must map names"),
+        ([1, 1, "a", b"", {"a": float("inf")}], "Hello.facts must map names"),
+        ([1, 1, "a", b"", {"a": float("nan")}], "Hello.facts must map names"),
         ([1, 1, "a", b"", []], "Hello.facts must map names"),
         ([6, 1, 1, [3, None]], "Receipt.model must be a Model or nil"),
         ([6, 1, 1, 5], "Receipt.model must be a Model or nil"),

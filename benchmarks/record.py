@@ -1,0 +1,110 @@
+"""`compression = "record"` against dense float32 on data that it was not chosen on: digits and spoken digits.
+
+    python -m benchmarks.record [--data npz:fsdd_logmel.npz] [--seeds 3] [--out FOLDER]
+
+50 emulated devices, 10 samples a step. Dense ASGD (learning rate / staleness) runs at each rate of a grid and
+counts at its best. Prints a Markdown table: the traffic to each accuracy, and the ratio.
+"""
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from edgeflock.devices.fleet_config import FleetFile
+from edgeflock.devices.machine import machine
+from edgeflock.devices.outcomes import Setting, percent
+from edgeflock.devices.status import size
+from edgeflock.devices.sweep import Job, outcome, sweep
+from edgeflock.shared.presets import PRESETS
+
+DENSE = {"coordination.rule": "tau", "compression.select": 1.0, "compression.values": "f32"}
+RATES = (0.05, 0.1, 0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A data set with a model and how long to train."""
+
+    name: str
+    data: str
+    module: str
+    updates: int
+    accuracies: tuple[float, ...]
+
+
+def fleet(task: Task, settings: dict[str, object], rate: float) -> FleetFile:
+    """The task's fleet with one setting."""
+    sections: dict[str, dict[str, object]] = {
+        "run": {"updates": task.updates, "keep_updates": False},
+        "model": {"module": task.module, "data": task.data},
+        "coordination": {"learning_rate": rate, "window": 2048},
+        "compression": {},
+        "fleet": {"devices": 50, "data": task.data, "evaluate_every": 250},
+    }
+    for path, value in settings.items():
+        section, _, key = path.partition(".")
+        sections[section][key] = value
+    return FleetFile.model_validate(
+        {**sections, "devices": {"all": {"step_ms": 1000, "timing": "exponential"}}}
+    )
+
+
+def jobs_of(task: Task, seeds: int, out: Path) -> dict[str, list[Job]]:
+    """The task's settings by name, a job for each seed."""
+    settings: dict[str, tuple[dict[str, object], float]] = {
+        **{f"dense, rate {rate:g}": (DENSE, rate) for rate in RATES},
+        "record": (PRESETS["record"], 0.1),
+    }
+    return {
+        name: [
+            Job(f"{task.name}: {name}", fleet(task, chosen, rate), seed, out / f"{task.name} {name}")
+            for seed in range(seeds)
+        ]
+        for name, (chosen, rate) in settings.items()
+    }
+
+
+def lines(task: Task, settings: list[Setting]) -> Iterator[str]:
+    """The task's rows of the table."""
+    for accuracy in task.accuracies:
+        received = {one.label: one.reaching(accuracy, "ingress") for one in settings}
+        dense = min((fmean(v) for name, v in received.items() if v and name != "record"), default=None)
+        for one in settings:
+            octets, updates = received[one.label], one.reaching(accuracy, "updates")
+            cells = [task.name, one.label, percent(one.best()), f"{accuracy:.0%}", "-", "-", "-"]
+            if octets and updates:
+                cells[4:6] = f"{fmean(updates):,.0f}", size(round(fmean(octets)))
+            if octets and dense:
+                cells[6] = f"{dense / fmean(octets):,.0f}x"
+            yield f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.record", description=__doc__.split("\n")[0])
+    folder = os.environ.get("EDGEFLOCK_DATA", ".")
+    parser.add_argument("--data", default=f"npz:{folder}/fsdd_logmel.npz", help="spoken digits")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("edgeflock-fleet/record"), help="keeps the runs")
+    arguments = parser.parse_args()
+    tasks = (
+        Task("digits", "digits:", "edgeflock.client.zoo:DigitsCNN", 12_000, (0.90, 0.95, 0.97)),
+        Task("speech", arguments.data, "edgeflock.client.zoo:SpeechCNN", 5_000, (0.80, 0.90, 0.95)),
+    )
+    jobs = {task: jobs_of(task, arguments.seeds, arguments.out) for task in tasks}
+    sweep([job for settings in jobs.values() for several in settings.values() for job in several])
+    print(f"{machine()}; {arguments.seeds} seeds\n")
+    print("| data | setting | best accuracy | accuracy | updates | received | against the best dense |")
+    print("|---|---|--:|--:|--:|--:|--:|")
+    for task, settings in jobs.items():
+        measured = [
+            Setting(name, [done for job in several if (done := outcome(job))])
+            for name, several in settings.items()
+        ]
+        print("\n".join(lines(task, measured)))
+
+
+if __name__ == "__main__":
+    main()
