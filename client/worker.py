@@ -69,6 +69,8 @@ class Worker:
         self._compute = compute
         self._memory: NDArray[np.float32] | None = None
         """What earlier updates left out (feedback.py), if the run asks for it."""
+        self._under_way: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
+        """(indices, values) that left it with the last update."""
         self.progress = Progress()
 
     async def run(self) -> Progress:
@@ -103,6 +105,7 @@ class Worker:
             except (BaseExpired, BaseInFuture) as stale:
                 self.progress.refused += 1
                 log.info("%s", stale)
+                self._take_back(welcome.feedback)
                 replica.take(await self._server.pull(None))
                 continue
             sequence = update.sequence
@@ -124,9 +127,16 @@ class Worker:
         where = select_largest(corrected, backend.layout, welcome.select, welcome.balance)
         if welcome.feedback:
             self._memory = remember(corrected, where, welcome.feedback)
+            self._under_way = where, corrected[where]
         return encode_update(
             corrected, where, backend.layout, welcome, sequence, replica.version, loss, samples
         )
+
+    def _take_back(self, decay: float) -> None:
+        """The last update was refused: remember what it held as if it had not been sent."""
+        if self._memory is not None and self._under_way is not None:
+            where, kept = self._under_way
+            self._memory[where] = kept * np.float32(decay)
 
     def _descend(
         self, backend: Backend, theta: NDArray[np.float32], welcome: Welcome
@@ -171,6 +181,8 @@ def encode_update(
 ) -> Update:
     """`gradient` at the indices `where` (None: all of it), encoded as the run asks for."""
     kept = gradient if where is None else gradient[where]
+    if not np.isfinite(kept).all():  # single gradients were; what is remembered or summed may not be
+        raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")
     index_mode, value_mode, indices, octets = _encode(kept, where, layout, welcome.indices, welcome.values)
     return Update(
         sequence=sequence,

@@ -33,7 +33,7 @@ def _method(name: str, rule: str, select: float, rate: float) -> Method:
     return Method(name, settings, rate)
 
 
-RATES = (0.05, 0.1, 0.2)
+RATES = (0.05, 0.1, 0.2, 0.4)
 """The grid of learning rates."""
 
 ASGD = _method("ASGD", "tau", 1.0, 0.1)

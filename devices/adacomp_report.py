@@ -55,11 +55,9 @@ def report(results: "Results", summary: dict[str, Any], out: Path) -> None:
     ]
     draw(panels, out / "adacomp-figure3", caption)
     fleets = [one.setting for one in results.get("figure 4", [])]
-    draw(
-        [Panel("Three classes of workers", "updates", "updates", fleets, 0.85)],
-        out / "adacomp-figure4",
-        caption,
-    )
+    if fleets:
+        panel = Panel("Three classes of workers", "updates", "updates", fleets, 0.85)
+        draw([panel], out / "adacomp-figure4", caption)
     lines = [
         "# AdaComp, reproduced",
         "",
@@ -77,8 +75,7 @@ def report(results: "Results", summary: dict[str, Any], out: Path) -> None:
             "figure 4",
             results.get("figure 4", []),
         ),
-        "![Figure 4](adacomp-figure4.png)",
-        "",
+        *(["![Figure 4](adacomp-figure4.png)", ""] if fleets else []),
     ]
     (out / "adacomp.md").write_text("\n".join(lines))
 

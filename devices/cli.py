@@ -151,7 +151,7 @@ def quickstart(
     model: Annotated[str, typer.Option(help="package.module:Name; default: one that fits the data.")] = "",
     rule: Annotated[str, typer.Option(help="adacomp, tau or none.")] = "adacomp",
     select: Annotated[float, typer.Option(help="Fraction of each tensor's gradient to send.")] = 0.01,
-    values: Annotated[str, typer.Option(help="f32, f16, int8, codebook4, sign or scale.")] = "codebook4",
+    values: Annotated[str, typer.Option(help="f32, f16, int8, codebook4 or sign.")] = "codebook4",
     clients: Annotated[int, typer.Option(min=1, help="Client processes.")] = 4,
     updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: as the data need.")] = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -191,8 +191,10 @@ def reproduce(
     paper: Annotated[str, typer.Argument(help="adacomp.")],
     quick: Annotated[bool, typer.Option("--quick", help="A few minutes instead of a day.")] = False,
     data: Annotated[str, typer.Option(help="npz:PATH of MNIST; default: $EDGEFLOCK_DATA/mnist.npz.")] = "",
-    updates: Annotated[int, typer.Option(min=0, help="Of each run; 0: as the paper.")] = 0,
-    seeds: Annotated[int, typer.Option(min=0, help="Runs of each setting; 0: as the paper.")] = 0,
+    updates: Annotated[int, typer.Option(min=0, help="Of each run; default: as the paper, or --quick.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=0, help="Of each setting; default: as the paper, or --quick.")
+    ] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
         "edgeflock-reproduce"
     ),

@@ -53,7 +53,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         if not series:
             continue
         x = np.array([at for at, _ in series])
-        y = np.array([accuracies for _, accuracies in series]) * 100
+        y = np.array([measures for _, measures in series]) * (100 if setting.measure == "accuracy" else 1)
         colour = COLOURS[number % len(COLOURS)]
         axes.plot(
             x,
@@ -70,7 +70,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_xscale("log")
     axes.set_title(panel.title, loc="left", fontsize=10, fontweight="bold")
     axes.set_xlabel(panel.label)
-    axes.set_ylabel("test accuracy (%)")
+    axes.set_ylabel("test accuracy (%)" if panel.settings[0].measure == "accuracy" else "test loss")
     formatter: Callable[[Any, Any], str] = {"ingress": _bytes, "updates": _count}.get(panel.key, _seconds)
     axes.xaxis.set_major_formatter(FuncFormatter(formatter))
     axes.grid(color="#DDDDDD", linewidth=0.6)

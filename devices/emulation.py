@@ -104,8 +104,11 @@ class Tally:
 class EmulatedServer:
     """The engine behind made-up links. `committed` is to be called after every new version."""
 
-    def __init__(self, config: Config, engine: Engine, committed: Callable[[], None]) -> None:
+    def __init__(
+        self, config: Config, engine: Engine, committed: Callable[[], None], *, keep_frames: bool
+    ) -> None:
         self.config = config
+        self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()
         """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
@@ -156,7 +159,7 @@ class EmulatedLink:
         assert isinstance(record, Update)
         server, tally = self._server, self._tally
         behind = server.engine.version - record.base
-        kept = frame if server.config.run.keep_updates else b""
+        kept = frame if server.keep_frames else b""
         try:
             receipt = server.commit(Push(self._device, asyncio.get_running_loop().time(), record, kept))
         except RunComplete as complete:

@@ -2,9 +2,9 @@
 
     result = run_fleet(prepare(file), seed, directory, on_evaluation)
 
-The same file and seed give the same result, bit for bit, interrupted or not (but see interrupted.py of models
-with dropout): a run that was cut short goes on from its journal, where the updates that had been computed are
-taken from instead of being computed again.
+The same file and seed give the same result, bit for bit. A run that was cut short goes on from its journal:
+the updates that had been computed are taken from there instead of being computed again (interrupted.py says
+what that cannot do).
 """
 
 import asyncio
@@ -91,6 +91,12 @@ def prepare(file: FleetFile) -> Prepared:
             f"least (fleet.data = {fleet.data!r})"
         )
     shares = _deal(fleet.data, fleet.devices, samples)
+    if fleet.devices > file.limits.devices:
+        raise ConfigError(
+            f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
+        )
+    if not file.model.data:
+        raise ConfigError("model.data = '': a fleet needs held-out data to evaluate on")
     test = _load(file.model.data, "test")
     flat = FlatModule(file.model.module, file.model.loss)
     check_limits(file, flat.layout)
@@ -188,7 +194,7 @@ class _Run:
         bounds = Bounds(file.run.updates, file.limits.expansion_bytes, file.run.snapshot_every)
         parameters = recover(journal, flat.layout, regime)
         self._engine = Engine(journal, flat.layout, parameters, bounds, file.model.pull)
-        self._server = EmulatedServer(file, self._engine, self._committed)
+        self._server = EmulatedServer(file, self._engine, self._committed, keep_frames=earlier is not None)
         self._tallies: dict[str, Tally] = {}
         self._devices = list(self._make_devices(prepared, backend))
 

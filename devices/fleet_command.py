@@ -62,7 +62,7 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
         f"{coordination.learning_rate:g}, select {compression.select:g}, values {compression.values}. "
         "Time is virtual; traffic is that of WebSocket messages, framed.",
         "",
-        f"Best accuracy: {percent(setting.best())}.",
+        _headline(setting),
         "",
         "| seed | ended | updates | time | accuracy | best | received | sent |",
         "|--:|---|--:|--:|--:|--:|--:|--:|",
@@ -72,7 +72,7 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
         lines.append(
             f"| {outcome.end['seed']} | {outcome.end['ended']} | {outcome.end['updates']:,} "
             f"| {timedelta(seconds=round(last['seconds']))} | {_percent(last['accuracy'])} "
-            f"| {outcome.best:.2%} | {size(last['ingress'])} | {size(last['egress'])} |"
+            f"| {_percent(outcome.best or None)} | {size(last['ingress'])} | {size(last['egress'])} |"
         )
     lines += ["", "| accuracy | updates | time | received |", "|--:|--:|--:|--:|"]
     for accuracy in _ACCURACIES:
@@ -86,15 +86,16 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
             )
     lines += [
         "",
-        "| class | devices | crashed | updates | mean staleness | received |",
-        "|---|--:|--:|--:|--:|--:|",
+        "| class | devices | crashed | updates | refused | mean staleness | received |",
+        "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for kind in file.classes:
         tallies = [outcome.end["classes"][kind] for outcome in outcomes]
         updates_of, behind = sum(t["updates"] for t in tallies), sum(t["staleness"] for t in tallies)
         lines.append(
             f"| {kind} | {tallies[0]['devices']} | {fmean(t['crashed'] for t in tallies):g} "
-            f"| {updates_of / len(tallies):,.0f} | {behind / max(1, updates_of):,.0f} "
+            f"| {updates_of / len(tallies):,.0f} | {fmean(t['refused'] for t in tallies):,.0f} "
+            f"| {behind / max(1, updates_of):,.0f} "
             f"| {size(round(fmean(t['ingress'] for t in tallies)))} |"
         )
     lines += [
@@ -105,6 +106,13 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _headline(setting: Setting) -> str:
+    losses = [outcome.rows[-1]["loss"] for outcome in setting.outcomes]
+    if setting.measure == "accuracy":
+        return f"Best accuracy: {percent(setting.best())}."
+    return f"Last loss: {', '.join('not finite' if loss is None else f'{loss:.4f}' for loss in losses)}."
 
 
 def _percent(accuracy: float | None) -> str:

@@ -17,8 +17,8 @@ from edgeflock.shared.errors import ConfigError
 
 PROFILES = ("raspberry-pi-4", "raspberry-pi-zero-2w", "jetson-nano", "jetson-orin", "laptop")
 
-_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Finite = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 
 
 def _listed(value: object) -> object:

@@ -2,10 +2,13 @@
 
 A fleet is deterministic, so a run that is begun again meets the same steps: those that were computed before
 are read from the journal, which is several times faster than computing them. A model that draws random
-numbers of its own (dropout) goes on with other ones than it would have drawn.
+numbers of its own (dropout) goes on with other ones than it would have drawn, and a step that had to skip a
+batch with NaN gradients with another batch.
 """
 
 import math
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from edgeflock.server.journal import Journal
@@ -28,6 +31,8 @@ class Interrupted:
             _remove(self._path)
             self._fresh.rename(self._path)
         _remove(self._fresh)
+        if _length(self._path) < 0:
+            _remove(self._path)
         self._journal: Journal | None = None
         self._known: dict[tuple[int, int], tuple[int, float]] = {}
         self._evaluations: dict[int, tuple[float, float | None]] = {}
@@ -68,11 +73,11 @@ def _length(path: Path) -> int:
     """How many updates a journal file holds; -1 if there is none. Leaves it in one piece, without its WAL."""
     if not path.exists():
         return -1
-    journal = Journal(path, durable=False)
     try:
-        return len(journal.frames()) if journal.run() else -1
-    finally:
-        journal.close()
+        with closing(Journal(path, durable=False)) as journal:
+            return len(journal.frames()) if journal.run() else -1
+    except sqlite3.DatabaseError:  # commits do not wait for the disk: a power cut may have torn it
+        return -1
 
 
 def _remove(path: Path) -> None:

@@ -40,11 +40,16 @@ class Setting:
         rows = [outcome.first(accuracy) for outcome in self.outcomes]
         return [row[key] for row in rows if row] if all(rows) else None
 
+    @property
+    def measure(self) -> str:
+        """accuracy, or loss for what has no accuracy."""
+        return "loss" if self.outcomes[0].rows[-1]["accuracy"] is None else "accuracy"
+
     def series(self, key: str) -> list[tuple[float, list[float]]]:
-        """(mean of `key`, accuracies) at each evaluation that all runs came to."""
+        """(mean of `key`, measures) at each evaluation that all runs came to."""
         columns = zip(*(outcome.rows for outcome in self.outcomes), strict=False)
         return [
-            (statistics.fmean(row[key] for row in rows), [row["accuracy"] or 0.0 for row in rows])
+            (statistics.fmean(row[key] for row in rows), [row[self.measure] or 0.0 for row in rows])
             for rows in columns
         ]
 

@@ -6,14 +6,17 @@
 A sweep that is begun again skips the runs that have ended.
 """
 
+import fcntl
 import json
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from edgeflock.devices.fleet_config import FleetFile
 from edgeflock.devices.outcomes import Outcome
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,12 @@ def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:
 
     Raises ConfigError if a directory holds runs with other settings, and whatever a run raises.
     """
-    for job in jobs:
-        _claim(job)
-    waiting = [job for job in jobs if outcome(job) is None]
-    if waiting:
-        _run_all(waiting, workers or os.cpu_count() or 1)
+    with ExitStack() as claims:
+        for job in {job.directory: job for job in jobs}.values():
+            claims.enter_context(_claim(job))
+        waiting = [job for job in jobs if outcome(job) is None]
+        if waiting:
+            _run_all(waiting, workers or os.cpu_count() or 1)
     return [_finished(job) for job in jobs]
 
 
@@ -70,8 +74,9 @@ def _finished(job: Job) -> Outcome:
     return done
 
 
-def _claim(job: Job) -> None:
-    """Note the settings in the job's directory; refuse one that holds runs with others."""
+@contextmanager
+def _claim(job: Job) -> Iterator[None]:
+    """Hold the job's directory, with its settings noted; refuse one that holds runs with others."""
     path = job.directory / "settings.json"
     what = job.file.model_dump(exclude={"client": True, "fleet": {"seeds"}})
     settings = json.dumps(what, indent=1, sort_keys=True)
@@ -81,9 +86,15 @@ def _claim(job: Job) -> None:
             raise ConfigError(
                 f"{job.directory} holds runs with other settings; remove it or choose another with --out"
             )
+        lock = open(job.directory / "lock", "w")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.write_text(settings)
+    except BlockingIOError:
+        raise ConfigError(f"{job.directory} is in use by another process") from None
     except OSError as error:
         raise ConfigError(f"--out {str(job.directory)!r} cannot hold runs: {error}") from error
+    with lock:
+        yield
 
 
 def _run_all(jobs: list[Job], workers: int) -> None:
@@ -104,6 +115,8 @@ def _run_all(jobs: list[Job], workers: int) -> None:
                 )
                 running[pool.submit(run, job)] = (job, bar)
             _watch(running, bars)
+    except BrokenProcessPool as broken:
+        raise EdgeflockError("a run's process was killed; is the memory enough for one a core?") from broken
     except BaseException:
         for process in list(pool._processes.values()):
             process.kill()  # a run's journal is whole at any moment

@@ -18,7 +18,12 @@ def compiled(signature: str) -> Callable[[Function], Function]:
     """Compile a function for the types of `signature` when it is defined; numba keeps the code on disk."""
 
     def decorate(function: Function) -> Function:
-        return cast(Function, njit(signature, cache=True)(function)) if COMPILED else function
+        if not COMPILED:
+            return function
+        try:
+            return cast(Function, njit(signature, cache=True)(function))
+        except RuntimeError:  # there is no folder to keep it in
+            return cast(Function, njit(signature)(function))
 
     return decorate
 

@@ -19,7 +19,7 @@ _SAMPLE = 2048
 def select_largest(
     gradient: Gradient, layout: Layout, fraction: float, balance: float = 1.0
 ) -> NDArray[np.int64]:
-    """Strictly increasing indices of the largest |entries| of each tensor, round(fraction P) in all.
+    """Strictly increasing indices of the largest |entries| of each tensor, about fraction P in all.
 
     `gradient` is float32 [P], 0 < fraction <= 1. `quotas` says how many each tensor sends. Exact zeros say
     nothing and are left out, but for one entry of a tensor that has nothing else.
@@ -36,7 +36,7 @@ def select_largest(
 
 @lru_cache(maxsize=64)
 def quotas(layout: Layout, fraction: float, balance: float) -> tuple[int, ...]:
-    """How many entries each tensor of n sends: its share n^balance of round(fraction P); one at least.
+    """How many entries each tensor of n sends: its share of fraction P, as n^balance; 1 to n.
 
     At balance 1 that is AdaComp's round(fraction n). Below it small tensors get more: most of a network's
     entries lie in one or two large matrices, and at tiny fractions all others would be left with one each.

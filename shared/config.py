@@ -196,10 +196,16 @@ def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source}: not TOML: {error}") from error
+        both = "[compression]" in text and any(line.startswith("compression") for line in text.splitlines())
+        hint = (
+            "; compression is a preset's name or a table, not both: use --set compression=NAME"
+            if both
+            else ""
+        )
+        raise ConfigError(f"{source}: not TOML: {error}{hint}") from error
     settings: _Settings = {}
     preset = tables.get("compression")
-    if isinstance(preset, str):  # first, so that every table overrides it
+    if isinstance(preset, str):  # first, so that whatever the file says of its settings overrides it
         del tables["compression"]
         settings |= _from_preset(preset, f"{source} line {_line(text, '', 'compression')}")
     for section, table in tables.items():
@@ -243,6 +249,8 @@ def _line(text: str, section: str, key: str) -> int:
 def _from_environment(environ: Mapping[str, str]) -> _Settings:
     """EDGEFLOCK_RUN__SEED=1 sets run.seed. Names without a double underscore are not settings."""
     settings: _Settings = {}
+    if preset := environ.get(f"{PREFIX}COMPRESSION"):
+        settings |= _from_preset(preset, f"{PREFIX}COMPRESSION")
     for name, value in environ.items():
         section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
         if name.startswith(PREFIX) and separator:
@@ -252,7 +260,8 @@ def _from_environment(environ: Mapping[str, str]) -> _Settings:
 
 def _from_overrides(overrides: Iterable[str]) -> _Settings:
     settings: _Settings = {}
-    for override in overrides:
+    # Presets first, so that --set in any order overrides them.
+    for override in sorted(overrides, key=lambda one: one.partition("=")[0].strip() != "compression"):
         path, equals, value = override.partition("=")
         if path.strip() == "compression" and equals:
             settings |= _from_preset(value.strip(), "--set")

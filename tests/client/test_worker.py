@@ -387,12 +387,12 @@ async def test_a_sent_entry_leaves_the_memory_whatever_its_coding() -> None:
 
 
 async def test_the_memory_outlives_a_refusal() -> None:
-    """What was sent in vain is gone, from a version that was too old; what waits goes on waiting."""
+    """What was sent in vain, from a version that was too old, is kept as if it had not been sent."""
     server = FakeServer([BaseExpired("pull again")], DAMPED)
     await worker(server, listed(falling(1), falling(0))).run()
     assert [sent(update) for update in server.updates] == [
         {0: 14, 1: 13, 10: 4},
-        {2: 6, 3: 5.5, 11: 1.5},
+        {0: 7, 1: 6.5, 10: 2},
     ]
 
 

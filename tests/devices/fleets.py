@@ -127,8 +127,8 @@ class Arrival:
 class Watched(EmulatedServer):
     """A server that remembers every update."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, keep_frames: bool) -> None:
+        super().__init__(*arguments, keep_frames=keep_frames)
         self.arrivals: list[Arrival] = []
 
     def commit(self, push: Push) -> Receipt:
@@ -181,8 +181,8 @@ def run(
     backends: list[Counted] = []
     modules: list[CountedModule] = []
 
-    def make_server(*arguments: Any) -> Watched:
-        servers.append(Watched(*arguments))
+    def make_server(*arguments: Any, keep_frames: bool) -> Watched:
+        servers.append(Watched(*arguments, keep_frames=keep_frames))
         return servers[-1]
 
     def make_backend(*arguments: Any, **settings: Any) -> Counted:

@@ -41,6 +41,7 @@ def test_from_the_file_to_the_figures(tmp_path: Path) -> None:
     assert sorted(file.name for file in out.iterdir()) == [
         "accuracy.png",
         "accuracy.svg",
+        "lock",
         "report.md",
         "seed-0.jsonl",
         "settings.json",

@@ -134,9 +134,9 @@ def test_the_record_is_the_preset_and_has_its_control() -> None:
 def test_the_grid_is_every_method_at_every_rate() -> None:
     found = list(adacomp.grid(DATA, FULL))
     tried = {(*facts(one.file), one.file.coordination.learning_rate) for one in found}
-    assert len(found) == len(tried) == 15
+    assert len(found) == len(tried) == 20
     assert {one.file.run.updates for one in found} == {FULL.updates}
-    assert {one.method.rate for one in found} == {0.05, 0.1, 0.2}
+    assert {one.method.rate for one in found} == {0.05, 0.1, 0.2, 0.4}
 
 
 def test_the_names_are_those_that_the_paper_s_numbers_have() -> None:
@@ -277,7 +277,8 @@ def test_there_is_no_reduction_if_dense_never_got_there() -> None:
 def test_a_summary_says_what_was_run() -> None:
     summary = summary_of(results_of(DENSE, SMALL))
     assert set(summary) == set(
-        "command date machine data reduction_at_97 best_at_97 record figure3 table2 figure4".split()
+        "command date machine data final_accuracy reduction_at_97 best_at_97".split()
+        + "record figure3 table2 figure4".split()
     )
     ours = summary["record"]["record"]
     assert (ours["learning_rate"], ours["seeds"], ours["updates"], ours["devices"]) == (
@@ -400,7 +401,7 @@ def test_the_whole_reproduction(
     }
     grid, parts = swept
     assert {job.seed for job in grid} == {0}
-    assert len(grid) == 15
+    assert len(grid) == 20
     # Sixteen settings, of which two are the same. First what the headline is made of, then seed by seed.
     assert [job.title for job in parts[:4]] == ["record: record", "figure 3: ASGD"] * 2
     assert [job.seed for job in parts] == [0, 0, 1, 1] + [0] * 13 + [1] * 13

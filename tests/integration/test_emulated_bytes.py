@@ -185,7 +185,7 @@ def test_a_real_device_does_what_the_emulated_one_does(tmp_path: Path) -> None:
             return [frame for _, frame in hosted.journal.updates(0)], hosted.services.traffic
 
     frames, traffic = asyncio.run(train())
-    assert frames == [push.frame for push, _ in ran.server.accepted]
+    assert frames == [wire.encode(push.update) for push, _ in ran.server.accepted]
     # The real one learns by a seventh update, which it need not have sent, that the run is over.
     extra = traffic.received[Update] - ran.server.traffic.received[Update]
     assert traffic.sent.pop(Stop) > 0

@@ -37,7 +37,6 @@ def test_the_record_is_sparse_damped_and_averaged() -> None:
         ("compression='record' # the fewest bytes\n[run]\nbatch = 3\n", []),
         ("", ["compression=record"]),
         ("", [" compression = record "]),
-        ("", ["compression.select=0.7", "coordination.rule=none", "compression=record"]),
         ('[compression]\nselect = 0.7\nvalues = "f16"\n', ["compression=record"]),
     ],
 )
@@ -62,9 +61,11 @@ def test_a_preset_in_the_file_and_in_set(toml: str, overrides: list[str]) -> Non
             1.0,
         ),
         ("", {}, ["compression=record", "compression.select=0.4"], 0.4, 8.0),
-        # --set is stronger than the environment, and a later --set than an earlier one.
+        # --set is stronger than the environment, and a setting than a preset.
         ("", {"EDGEFLOCK_COMPRESSION__SELECT": "0.3"}, ["compression=record"], 0.0005, 8.0),
-        ("", {}, ["compression.select=0.4", "compression=record"], 0.0005, 8.0),
+        ("", {}, ["compression.select=0.4", "compression=record"], 0.4, 8.0),
+        ("", {"EDGEFLOCK_COMPRESSION": "record"}, [], 0.0005, 8.0),
+        ("", {"EDGEFLOCK_COMPRESSION": "record"}, ["coordination.average=0"], 0.0005, 0.0),
     ],
 )
 def test_what_overrides_a_preset(
