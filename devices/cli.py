@@ -149,9 +149,13 @@ def status(
 def quickstart(
     data: Annotated[str, typer.Option(help="digits: or npz:PATH with x_train ... y_test.")] = "digits:",
     model: Annotated[str, typer.Option(help="package.module:Name; default: one that fits the data.")] = "",
-    rule: Annotated[str, typer.Option(help="adacomp, tau or none.")] = "adacomp",
-    select: Annotated[float, typer.Option(help="Fraction of each tensor's gradient to send.")] = 0.01,
-    values: Annotated[str, typer.Option(help="f32, f16, int8, codebook4 or sign.")] = "codebook4",
+    rule: Annotated[str | None, typer.Option(help="adacomp, tau or none; default: adacomp.")] = None,
+    select: Annotated[
+        float | None, typer.Option(help="Fraction of each tensor's gradient to send; default: 0.01.")
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(help="f32, f16, int8, codebook4 or sign; default: codebook4.")
+    ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Client processes.")] = 4,
     updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: as the data need.")] = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,

@@ -35,9 +35,9 @@ class Plan:
 
     data: str
     model: str
-    rule: str
-    select: float
-    values: str
+    rule: str | None
+    select: float | None
+    values: str | None
     clients: int
     updates: int
     seed: int
@@ -85,6 +85,11 @@ def _settings(plan: Plan) -> list[str]:
     model, updates = _DEFAULTS.get(shape, ("", 8000))
     if not (plan.model or model):
         raise ConfigError(f"no ready-made model takes inputs of shape {shape}; name yours with --model")
+    given = {
+        "coordination.rule": plan.rule,
+        "compression.select": plan.select,
+        "compression.values": plan.values,
+    }
     overrides = [
         "run.port=0",
         f"run.updates={plan.updates or updates}",
@@ -92,9 +97,7 @@ def _settings(plan: Plan) -> list[str]:
         "run.open=false",
         f"model.module={plan.model or model}",
         f"model.data={plan.data}",
-        f"coordination.rule={plan.rule}",
-        f"compression.select={plan.select}",
-        f"compression.values={plan.values}",
+        *(f"{key}={value}" for key, value in given.items() if value is not None),
         *plan.overrides,
     ]
     parse(environ=os.environ, overrides=overrides)
