@@ -1,5 +1,6 @@
 """Figures of learning curves: means as lines, minimum to maximum over the seeds as bands."""
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +38,12 @@ def draw(panels: Sequence[Panel], path: Path, caption: str) -> None:
     # The text of an SVG stays text, and two runs of equal figures give equal files.
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
-    figure, grid = pyplot.subplots(1, len(panels), figsize=(5.0 * len(panels), 3.9), squeeze=False)
+    figure, grid = pyplot.subplots(1, len(panels), figsize=(5.0 * len(panels), 4.3), squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         _draw_panel(axes, panel)
-    figure.text(0.01, 0.012, caption, color="#555555", fontsize=7)
-    figure.tight_layout(rect=(0, 0.04, 1, 1), w_pad=2)
+    lines = textwrap.wrap(caption, 95 * len(panels))
+    figure.text(0.01, 0.012, "\n".join(lines), color="#555555", fontsize=7)
+    figure.tight_layout(rect=(0, 0.02 + 0.03 * len(lines), 1, 1), w_pad=2)
     figure.savefig(path.with_suffix(".png"), dpi=150)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     pyplot.close(figure)
@@ -75,7 +77,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(formatter))
     axes.grid(color="#DDDDDD", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    widest = max((len(setting.label) for setting in panel.settings), default=0)
+    columns = 2 if widest > 20 else 3
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)
 
 
 def _count(value: float, _: object = None) -> str:

@@ -49,10 +49,7 @@ class Differences:
         if base is None or not 0 <= self._version - base <= len(self._touches):
             return self._entire(theta)
         behind = self._version - base
-        recent = [self._touches[-i] for i in range(behind, 0, -1)]
-        changed = np.sort(np.concatenate(recent)) if recent else np.zeros(0, np.int64)
-        if behind > 1 and changed.size:
-            changed = changed[np.diff(changed, prepend=-1) > 0]
+        changed = self._union([self._touches[-i] for i in range(behind, 0, -1)])
         return Model(
             self._version,
             base,
@@ -62,6 +59,18 @@ class Differences:
             sparse.encode(changed, self._layout.size),
             theta[changed].astype("<f4").tobytes(),
         )
+
+    def _union(self, recent: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The parameters in any of these, in order."""
+        if len(recent) < 2:
+            return recent[0] if recent else np.zeros(0, np.int64)
+        together = np.concatenate(recent)
+        if 64 * together.size > self._layout.size:  # then a mark for every parameter is cheaper than a sort
+            marks = np.zeros(self._layout.size, np.bool_)
+            marks[together] = True
+            return np.flatnonzero(marks)
+        together.sort()
+        return together[np.diff(together, prepend=-1) > 0]
 
     def _entire(self, theta: NDArray[np.float32]) -> Model:
         """The whole model, encoded once a version however many devices ask."""
