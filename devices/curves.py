@@ -57,13 +57,10 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         x = np.array([at for at, _ in series])
         y = np.array([measures for _, measures in series]) * (100 if setting.measure == "accuracy" else 1)
         colour = COLOURS[number % len(COLOURS)]
+        style = _STYLES[number % len(_STYLES)]
+        marker = "o" if len(series) < 3 else None  # too short for a line
         axes.plot(
-            x,
-            y.mean(1),
-            color=colour,
-            linestyle=_STYLES[number % len(_STYLES)],
-            linewidth=1.6,
-            label=setting.label,
+            x, y.mean(1), color=colour, linestyle=style, marker=marker, linewidth=1.6, label=setting.label
         )
         axes.fill_between(x, y.min(1), y.max(1), color=colour, alpha=0.18, linewidth=0)
     if panel.floor is not None:

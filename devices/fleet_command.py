@@ -71,7 +71,7 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
         last = outcome.rows[-1]
         lines.append(
             f"| {outcome.end['seed']} | {outcome.end['ended']} | {outcome.end['updates']:,} "
-            f"| {timedelta(seconds=round(last['seconds']))} | {_percent(last['accuracy'])} "
+            f"| {_duration(last['seconds'])} | {_percent(last['accuracy'])} "
             f"| {_percent(outcome.best or None)} | {size(last['ingress'])} | {size(last['egress'])} |"
         )
     lines += ["", "| accuracy | updates | time | received |", "|--:|--:|--:|--:|"]
@@ -81,7 +81,7 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
         )
         if updates and seconds and ingress:
             lines.append(
-                f"| {accuracy:.0%} | {fmean(updates):,.0f} | {timedelta(seconds=round(fmean(seconds)))} "
+                f"| {accuracy:.0%} | {fmean(updates):,.0f} | {_duration(fmean(seconds))} "
                 f"| {size(round(fmean(ingress)))} |"
             )
     lines += [
@@ -113,6 +113,10 @@ def _headline(setting: Setting) -> str:
     if setting.measure == "accuracy":
         return f"Best accuracy: {percent(setting.best())}."
     return f"Last loss: {', '.join('not finite' if loss is None else f'{loss:.4f}' for loss in losses)}."
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 
 def _percent(accuracy: float | None) -> str:
