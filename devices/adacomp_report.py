@@ -64,7 +64,8 @@ def report(results: "Results", summary: dict[str, Any], out: Path) -> None:
         f"`{summary['command']}` on {summary['date']}: {summary['machine']}. n = 200 emulated devices, "
         "batches of 10, MNIST. Accuracy is on the 10,000 test images; a final accuracy is the mean over "
         "the seeds of the best of a run (minimum to maximum in brackets), as in the paper. Traffic is "
-        "what the server receives: every WebSocket message with its frame.",
+        "what the server receives: every WebSocket message with its frame. docs/benchmarks.md explains the "
+        "differences from the paper.",
         "",
         *_figure_3([*figure_3, *record], summary),
         *_accuracies(
