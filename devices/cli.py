@@ -193,7 +193,7 @@ def fleet(
 @app.command()
 def reproduce(
     paper: Annotated[str, typer.Argument(help="adacomp.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A few minutes instead of a day.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of half a day.")] = False,
     data: Annotated[str, typer.Option(help="npz:PATH of MNIST; default: $EDGEFLOCK_DATA/mnist.npz.")] = "",
     updates: Annotated[int, typer.Option(min=0, help="Of each run; default: as the paper, or --quick.")] = 0,
     seeds: Annotated[
