@@ -98,11 +98,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs on MNIST")
     parser.add_argument("--digits-seeds", type=int, default=3, metavar="N", help="runs on digits")
     parser.add_argument("--updates", type=int, default=0, metavar="N", help="stop early; 0: as the data need")
+    parser.add_argument(
+        "--backends", nargs="+", default=["auto"], metavar="NAME", help="auto, onnx, torch, mixed: each"
+    )
     arguments = parser.parse_args()
-    plans = [("digits", ["--data", "digits:"], arguments.digits_seeds)]
-    if arguments.mnist:
-        options = ["--data", f"npz:{arguments.mnist.resolve()}", "--clients", "8", "--select", "0.01"]
-        plans.append(("MNIST", options, arguments.seeds))
+    plans = []
+    for backend in arguments.backends:
+        label = "" if arguments.backends == ["auto"] else f", {backend}"
+        own = ["--backend", backend]
+        plans.append((f"digits{label}", [*own, "--data", "digits:"], arguments.digits_seeds))
+        if arguments.mnist:
+            options = ["--data", f"npz:{arguments.mnist.resolve()}", "--clients", "8", "--select", "0.01"]
+            plans.append((f"MNIST{label}", [*own, *options], arguments.seeds))
     with tempfile.TemporaryDirectory() as out:
         outcomes = [
             quickstart(name, [*options, "--updates", str(arguments.updates)], seed, Path(out))

@@ -21,9 +21,11 @@ class Backend(Protocol):
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32]]:
-        """(mean loss over the batch, gradient float32 [P], which the next call may overwrite).
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        """(mean loss over the batch, gradient float32 [P], statistics float32 [B]), arrays that the next call
+        may overwrite.
 
-        theta is float32 [P]; x is float32 [b, ...]; y has b targets. May raise ConfigError if the data do
-        not fit the model.
+        theta is float32 [P + B], the parameters and the running statistics that the layout calls buffers; x
+        is float32 [b, ...]; y has b targets. The statistics are the batch's own; theta stays as it is. May
+        raise ConfigError if the data do not fit the model.
         """

@@ -1,9 +1,34 @@
-"""Stored samples -> mini-batches."""
+"""Samples -> mini-batches: what a worker trains on, and stored data as such."""
+
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.datasets import Dataset
+
+Batch = tuple[NDArray[np.float32], NDArray[np.generic]]
+"""x and y of a few samples."""
+
+
+class StreamOver(Exception):
+    """The data have ended, and all of them were taken."""
+
+
+class Batches(Protocol):
+    """What a worker takes its batches from: Shuffled, or a stream (stream_batches.py)."""
+
+    async def ready(self, steps: int) -> None:
+        """Return once there is data for the next `steps` batches. Raises StreamOver if none will come."""
+
+    def take(self, size: int) -> Batch:
+        """(x, y) of `size` samples, if the batches do not have a size of their own."""
+
+    def settle(self) -> None:
+        """The server has what was computed from all that was taken."""
+
+    def take_back(self) -> None:
+        """It has not, and will not."""
 
 
 class Shuffled:
@@ -14,10 +39,19 @@ class Shuffled:
         self._random = random
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
 
-    def take(self, size: int) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
+    async def ready(self, steps: int) -> None:
+        """There always is more."""
+
+    def take(self, size: int) -> Batch:
         """(x, y) of `size` samples, or of all if there are fewer."""
         size = min(size, len(self._data))
         while self._order.size < size:
             self._order = np.concatenate((self._order, self._random.permutation(len(self._data))))
         chosen, self._order = self._order[:size], self._order[size:]
         return self._data.x[chosen], self._data.y[chosen]
+
+    def settle(self) -> None:
+        """Stored data come again in any case."""
+
+    def take_back(self) -> None:
+        """They come again in the next pass."""

@@ -1,48 +1,124 @@
 """A client process: settings in, training until the run is over."""
 
+import asyncio
 import os
 import platform
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import metadata
+from importlib.util import find_spec
 from random import Random
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Shuffled
+from edgeflock.client.data import batches_of
 from edgeflock.client.transport import Link
 from edgeflock.client.worker import Progress, Worker
-from edgeflock.shared import datasets
-from edgeflock.shared.config import Client
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, Malformed
+from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import PROTOCOL, Facts, Hello, Welcome
+
+if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
+    from edgeflock.shared.config import Client
 
 ZOO = "edgeflock.client.zoo:"
 
+Kind = Literal["onnx", "torch"]
 
-async def run_client(settings: Client) -> Progress:
+_NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
+"""Backend -> the module without which it is not to be had."""
+
+
+async def run_client(settings: "Client") -> Progress:
     """Train for `settings.server` until its run is over. Raises ConfigError or SessionRefused."""
-    batches = Shuffled(
-        datasets.load(settings.data, "train"),
-        np.random.default_rng([settings.seed, *settings.name.encode()]),
-    )
-    hello = Hello(PROTOCOL, settings.name, b"", _facts(settings))
-    async with Link(settings.server, settings.token, hello, Random()) as link:
-        return await Worker(link, lambda welcome: _backend(settings, welcome), batches).run()
+    # Which model it is, only the Welcome says: most are of the zoo.
+    hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)))
+    # One thread for all computing: each has a heap of its own, and keeps what it once needed.
+    with ThreadPoolExecutor(1) as thread:
+
+        async def compute(function: Callable[..., Any], *arguments: Any) -> Any:
+            return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
+
+        async def build(welcome: Welcome) -> Backend:
+            kind = choose(settings, welcome.model)
+            await link.introduce(_facts(kind))
+            if kind == "torch":
+                backend: Backend = await compute(_torch, settings, welcome)
+            else:
+                backend = await compute(_onnx, settings, welcome, await link.graph("step"))
+            return backend
+
+        async with (
+            batches_of(settings) as batches,
+            Link(settings.server, settings.token, hello, Random()) as link,
+        ):
+            return await Worker(link, build, batches, compute).run()
 
 
-def _backend(settings: Client, welcome: Welcome) -> Backend:
-    """The training engine for the run's model, which the device's owner must have allowed."""
-    model = settings.model or welcome.model
-    if not settings.model and not model.startswith(ZOO):
+def choose(settings: "Client", model: str) -> Kind:
+    """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
+
+    Raises ConfigError if nothing does.
+    """
+    allowed = bool(settings.model) or model.startswith(ZOO)
+    # Looked for, not imported: torch takes seconds.
+    here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
+    wanted = settings.backend
+    if wanted == "auto":
+        if not any(here.values()):
+            raise ConfigError(
+                "nothing that trains is installed: pip install 'edgeflock[onnx]', which is small, or "
+                "'edgeflock[torch]'"
+            )
+        wanted = "torch" if here["torch"] and (allowed or not here["onnx"]) else "onnx"
+    if not here[wanted]:
+        raise ConfigError(
+            f"client.backend = {wanted!r} needs {_NEEDS[wanted]}: pip install 'edgeflock[{wanted}]'"
+        )
+    if wanted == "torch" and not allowed:
         raise ConfigError(
             f"the server asks to train {model}; a server may only name models of {ZOO}... by itself. "
-            f"If you trust it, set client.model={model}"
+            f"If you trust it, set client.model={model}; without its code, client.backend=onnx trains it"
         )
-    try:
+    return wanted
+
+
+def _torch(settings: "Client", welcome: Welcome) -> Backend:
+    with _loading("torch"):
         from edgeflock.client.torch_backend import TorchBackend
-    except ImportError as error:
-        raise ConfigError("client.backend = 'torch' needs torch: pip install 'edgeflock[torch]'") from error
+
+    model = settings.model or welcome.model
     return TorchBackend(model, welcome.loss, seed=settings.seed, threads=settings.threads)
 
 
-def _facts(settings: Client) -> Facts:
-    return {"backend": settings.backend, "machine": platform.machine(), "cores": os.cpu_count() or 1}
+def _onnx(settings: "Client", welcome: Welcome, graph: bytes) -> Backend:
+    """A graph can only compute, so it may be of any model."""
+    from edgeflock.client.onnx_backend import OnnxBackend
+
+    try:
+        layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # whatever the server sent
+    except (TypeError, ValueError) as error:
+        raise Malformed(f"the server's layout is none: {error}") from error
+    return OnnxBackend(graph, layout, threads=settings.threads, model=welcome.model)
+
+
+def _facts(kind: Kind) -> Facts:
+    return {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
+
+
+def _engine(kind: Kind) -> str:
+    if kind == "torch":
+        return f"torch {metadata.version('torch')}"
+    with _loading("onnx"):
+        from edgeflock.client.onnx_backend import engine
+
+    return engine()
+
+
+@contextmanager
+def _loading(kind: Kind) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:  # it is there: choose has seen to that
+        raise ConfigError(f"{_NEEDS[kind]} cannot be loaded on this device: {error}") from error

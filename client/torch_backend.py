@@ -28,7 +28,7 @@ class TorchBackend:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32]]:
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
         try:
             return self._flat.gradient(theta, x, y)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
@@ -26,7 +27,18 @@ from edgeflock.shared.errors import (
     Unauthorized,
     Unavailable,
 )
-from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Record, Refusal, Stop, Update, Welcome
+from edgeflock.shared.messages import (
+    Facts,
+    Hello,
+    Model,
+    Pull,
+    Receipt,
+    Record,
+    Refusal,
+    Stop,
+    Update,
+    Welcome,
+)
 
 R = TypeVar("R")
 
@@ -79,6 +91,7 @@ class Link:
             url = URL()
         if url.scheme not in ("http", "https") or not url.host:
             raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470")
+        self._server = url
         self._url = url / "v1/session"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._hello = hello
@@ -87,6 +100,8 @@ class Link:
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._run = ""
+        self._graphs: dict[str, tuple[str, bytes]] = {}
+        """kind -> (ETag, graph)."""
         self.connections = 0
 
     async def __aenter__(self) -> "Link":
@@ -115,9 +130,30 @@ class Link:
         """The current model. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(Pull(base), Model)
 
+    async def graph(self, kind: str) -> bytes:
+        """The run's "step" or "evaluation" as an ONNX graph; one that has not changed is not sent again.
+
+        The server makes it when it is first asked, which may take minutes. Raises ConfigError if it has none.
+        """
+
+        async def attempt() -> bytes:
+            return await self._get_graph(kind)
+
+        began = asyncio.get_running_loop().time()
+        graph = await self._retry(attempt)
+        if asyncio.get_running_loop().time() - began > HEARTBEAT:
+            await self._hang_up()  # nobody answered pings meanwhile; a new session is better than a lost one
+        return graph
+
     def speak_as(self, layout: bytes) -> None:
         """Name the layout in every Hello from now on, so that a server with another model refuses it."""
-        self._hello = Hello(self._hello.protocol, self._hello.device, layout, self._hello.facts)
+        self._hello = replace(self._hello, layout=layout)
+
+    async def introduce(self, facts: Facts) -> None:
+        """Tell the server `facts` about this device, in a new session if it was told others."""
+        if facts != self._hello.facts:
+            self._hello = replace(self._hello, facts=facts)
+            await self._hang_up()
 
     async def _ask(self, question: Record, expected: type[R]) -> R:
         octets = wire.encode(question)
@@ -143,6 +179,24 @@ class Link:
                 delay = next(delays)
                 log.warning("%s; trying again in %.1f s", error or type(error).__name__, delay)
                 await self._sleep(delay)
+
+    async def _get_graph(self, kind: str) -> bytes:
+        assert self._http is not None, "use Link as an async context manager"
+        url = self._server / "v1/graphs" / kind
+        etag, graph = self._graphs.get(kind, ("", b""))
+        headers = {**self._headers, **({"If-None-Match": etag} if etag else {})}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=ANSWER_SECONDS)
+        async with self._http.get(url, headers=headers, timeout=timeout) as response:
+            if response.status == 304:
+                return graph
+            if response.status == Unauthorized.status:
+                raise Unauthorized("the server does not know this token (client.token)")
+            if 400 <= response.status < 500 and response.status != TooManyDevices.status:
+                raise ConfigError(f"{url} gives no graph: {await _detail(response)}")
+            response.raise_for_status()  # the server's own trouble passes
+            graph = await response.read()
+            self._graphs[kind] = response.headers.get("ETag", ""), graph
+            return graph
 
     async def _connected(self) -> aiohttp.ClientWebSocketResponse:
         if self._socket is None:
@@ -193,6 +247,14 @@ class Link:
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()
+
+
+async def _detail(response: aiohttp.ClientResponse) -> str:
+    """What the server says is wrong, or the status if it does not say."""
+    try:
+        return str((await response.json())["detail"])
+    except (aiohttp.ContentTypeError, ValueError, KeyError, TypeError):
+        return f"{response.status} {response.reason}"
 
 
 def _refusal_of(close_code: int | None) -> SessionRefused | None:

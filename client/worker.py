@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Shuffled
+from edgeflock.client.batcher import Batches, StreamOver
 from edgeflock.client.replica import Replica
 from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.shared import sparse, values
@@ -42,6 +42,19 @@ Compute = Callable[..., Awaitable[Any]]
 """compute(function, *arguments): its result, without holding up the event loop."""
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the steps on a few batches came to."""
+
+    loss: float
+    """Mean over the batches."""
+    gradient: NDArray[np.float32]
+    """Their gradients' sum: float32 [P]."""
+    statistics: NDArray[np.float32]
+    """The running statistics that they came to, the batches' mean: float32 [B]."""
+    samples: int
+
+
 @dataclass(slots=True)
 class Progress:
     """What a worker has done so far."""
@@ -58,8 +71,8 @@ class Worker:
     def __init__(
         self,
         server: Server,
-        backend: Callable[[Welcome], Backend],
-        batches: Shuffled,
+        backend: Callable[[Welcome], Awaitable[Backend]],
+        batches: Batches,
         compute: Compute = asyncio.to_thread,
     ) -> None:
         """`backend` builds the training engine for the run that a Welcome describes."""
@@ -83,13 +96,15 @@ class Worker:
             try:
                 await self._take_part(await self._server.join())
             except RunReplaced as replaced:
+                self._batches.take_back()
                 log.warning("%s", replaced)
-            except RunOver as over:
+            except (RunOver, StreamOver) as over:
+                self._batches.take_back()
                 log.info("%s", over)
                 return self.progress
 
     async def _take_part(self, welcome: Welcome) -> None:
-        backend: Backend = await self._compute(self._make_backend, welcome)
+        backend = await self._make_backend(welcome)
         layout = backend.layout
         if list(layout.shapes()) != welcome.layout:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
@@ -99,6 +114,7 @@ class Worker:
         replica.take(await self._server.pull(None))
         sequence = welcome.sequence
         while True:
+            await self._batches.ready(welcome.local_steps)
             update: Update = await self._compute(self.step, backend, replica, welcome, sequence + 1)
             try:
                 receipt = await self._server.push(update)
@@ -106,9 +122,11 @@ class Worker:
                 self.progress.refused += 1
                 log.info("%s", stale)
                 self._take_back(welcome.feedback)
+                self._batches.take_back()
                 replica.take(await self._server.pull(None))
                 continue
             sequence = update.sequence
+            self._batches.settle()
             self.progress.updates += 1
             self.progress.samples += update.samples
             self.progress.loss = update.loss
@@ -118,19 +136,16 @@ class Worker:
     def step(self, backend: Backend, replica: Replica, welcome: Welcome, sequence: int) -> Update:
         """Steps on the next batches, as one update (AdaComp, algorithm 1, lines 5 and 6)."""
         assert replica.version is not None
-        loss, gradient, samples = self._descend(backend, replica.theta, welcome)
+        steps = self._descend(backend, replica.theta, welcome)
+        layout = backend.layout.parameters
         if welcome.select >= 1:
-            return encode_update(
-                gradient, None, backend.layout, welcome, sequence, replica.version, loss, samples
-            )
-        corrected = recall(self._memory, gradient)
-        where = select_largest(corrected, backend.layout, welcome.select, welcome.balance)
+            return encode_update(steps, steps.gradient, None, layout, welcome, sequence, replica.version)
+        corrected = recall(self._memory, steps.gradient)
+        where = select_largest(corrected, layout, welcome.select, welcome.balance)
         if welcome.feedback:
             self._memory = remember(corrected, where, welcome.feedback)
             self._under_way = where, corrected[where]
-        return encode_update(
-            corrected, where, backend.layout, welcome, sequence, replica.version, loss, samples
-        )
+        return encode_update(steps, corrected, where, layout, welcome, sequence, replica.version)
 
     def _take_back(self, decay: float) -> None:
         """The last update was refused: remember what it held as if it had not been sent."""
@@ -138,48 +153,51 @@ class Worker:
             where, kept = self._under_way
             self._memory[where] = kept * np.float32(decay)
 
-    def _descend(
-        self, backend: Backend, theta: NDArray[np.float32], welcome: Welcome
-    ) -> tuple[float, NDArray[np.float32], int]:
-        """(mean loss, sum of the gradients float32 [P], samples) of the run's local steps from theta on."""
-        loss, total, samples = self._gradient(backend, theta, welcome.batch)
-        if welcome.local_steps > 1:
-            theta, total = theta.copy(), total.copy()
-            step = total
-            for _ in range(welcome.local_steps - 1):
-                theta -= np.float32(welcome.local_rate) * step
-                more, step, count = self._gradient(backend, theta, welcome.batch)
-                total += step
-                loss += more
-                samples += count
-        return loss / welcome.local_steps, total, samples
+    def _descend(self, backend: Backend, theta: NDArray[np.float32], welcome: Welcome) -> Steps:
+        """The run's local steps from theta on, together."""
+        first = self._gradient(backend, theta, welcome.batch)
+        if welcome.local_steps == 1:
+            return first
+        theta, step, steps = theta.copy(), first, welcome.local_steps
+        parameters = theta[: first.gradient.size]
+        loss, samples = first.loss, first.samples
+        gradient, statistics = first.gradient.copy(), first.statistics.copy()
+        for _ in range(steps - 1):
+            parameters -= np.float32(welcome.local_rate) * step.gradient
+            step = self._gradient(backend, theta, welcome.batch)
+            gradient += step.gradient
+            statistics += step.statistics
+            loss += step.loss
+            samples += step.samples
+        return Steps(loss / steps, gradient, statistics / np.float32(steps), samples)
 
-    def _gradient(
-        self, backend: Backend, theta: NDArray[np.float32], batch: int
-    ) -> tuple[float, NDArray[np.float32], int]:
-        """(loss, gradient, samples) of the next batch."""
+    def _gradient(self, backend: Backend, theta: NDArray[np.float32], batch: int) -> Steps:
+        """A step on the next batch."""
         for _ in range(_HOPELESS):
             x, y = self._batches.take(batch)
-            loss, gradient = backend.gradient(theta, x, y)
-            if np.isfinite(gradient).all():
-                return loss, gradient, len(y)
+            loss, gradient, statistics = backend.gradient(theta, x, y)
+            if np.isfinite(gradient).all() and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
+                return Steps(loss, gradient, statistics, len(y))
+        beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if backend.layout.buffers else ""
         raise Diverged(
-            f"{_HOPELESS} batches in a row gave NaN or infinite gradients: the model has diverged or the "
-            "data are broken; lower coordination.learning_rate"
+            f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
+            "the data are broken; lower coordination.learning_rate, scale the inputs"
         )
 
 
 def encode_update(
+    steps: Steps,
     gradient: NDArray[np.float32],
     where: NDArray[np.int64] | None,
     layout: Layout,
     welcome: Welcome,
     sequence: int,
     base: int,
-    loss: float,
-    samples: int,
 ) -> Update:
-    """`gradient` at the indices `where` (None: all of it), encoded as the run asks for."""
+    """`gradient` at the indices `where` (None: all of it), encoded as the run asks for.
+
+    `layout` is that of the P trained parameters. The running statistics follow the values.
+    """
     kept = gradient if where is None else gradient[where]
     if not np.isfinite(kept).all():  # single gradients were; what is remembered or summed may not be
         raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")
@@ -191,9 +209,9 @@ def encode_update(
         value_mode=value_mode,
         count=kept.size,
         indices=indices,
-        values=octets,
-        loss=loss,
-        samples=samples,
+        values=octets + values.encode_statistics(steps.statistics),
+        loss=steps.loss,
+        samples=steps.samples,
         pull=True,
     )
 

@@ -1,5 +1,7 @@
 """Reference models. Each is named by import string, e.g. edgeflock.client.zoo:PaperCNN."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -100,4 +102,125 @@ class PaperCNN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # Channels last: torch's pooling on a CPU is several times faster.
         output: Tensor = self.layers(x.to(memory_format=torch.channels_last))
+        return output
+
+
+class SvhnCNN(nn.Module):
+    """32 x 32 colour images in 10 classes, house numbers for one; 40,450 parameters.
+
+    Two 5 x 5 convolutions of 6 and 16 channels, the first padded by 2 and the second not, each pooled 2 x 2
+    (32 to 16, 12 to 6), then 576 to 64 to 10.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 6, 5, padding=2),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(6, 16, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(576, 64),
+            nn.ReLU(),
+            nn.Linear(64, 10),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layers(x.to(memory_format=torch.channels_last))
+        return output
+
+
+class _Block(nn.Module):
+    """A basic block: two 3 x 3 convolutions beside a shortcut, which is 1 x 1 where the shape changes."""
+
+    def __init__(self, channels: int, out: int, stride: int, norm: Callable[[int], nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, out, 3, stride, padding=1, bias=False),
+            norm(out),
+            nn.ReLU(),
+            nn.Conv2d(out, out, 3, padding=1, bias=False),
+            norm(out),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if channels != out:
+            self.shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), norm(out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.layers(x) + self.shortcut(x))
+
+
+class _ResNet(nn.Sequential):
+    """Three stages of 16, 32 and 64 channels, one basic block each, for 32 x 32 colour images in 10 classes.
+
+    After K. He, X. Zhang, S. Ren and J. Sun, "Deep residual learning for image recognition", CVPR 2016,
+    section 4.2, at its smallest, with projections for shortcuts.
+    """
+
+    def __init__(self, norm: Callable[[int], nn.Module]) -> None:
+        super().__init__(
+            nn.Conv2d(3, 16, 3, padding=1, bias=False),
+            norm(16),
+            nn.ReLU(),
+            _Block(16, 16, 1, norm),
+            _Block(16, 32, 2, norm),
+            _Block(32, 64, 2, norm),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(64, 10),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = super().forward(x.to(memory_format=torch.channels_last))  # type: ignore[no-untyped-call]
+        return output
+
+
+class ResNetGN(_ResNet):
+    """The ResNet with GroupNorm, eight groups each; 78,042 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda channels: nn.GroupNorm(8, channels))
+
+
+class ResNetBN(_ResNet):
+    """The ResNet with BatchNorm; 78,042 parameters and 672 running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.BatchNorm2d)
+
+
+class LSTMTagger(nn.Module):
+    """20 steps of 32 features, a class of 17 for each: float32 [b, 20, 32] to [b, 17, 20].
+
+    One LSTM of 64 and a dense layer; 26,193 parameters. Targets are [b, 20].
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(32, 64, batch_first=True)
+        self.head = nn.Linear(64, 17)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, _ = self.lstm(x)
+        output: Tensor = self.head(hidden)
+        return output.transpose(1, 2)
+
+
+class TransformerBlock(nn.Module):
+    """16 tokens of 32 features in 10 classes; 13,546 parameters.
+
+    A learned position for each token, one block with four heads and 128 hidden units, the tokens' mean and a
+    dense layer. No dropout.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = nn.Parameter(0.02 * torch.randn(16, 32))
+        self.block = nn.TransformerEncoderLayer(32, 4, 128, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.head(self.block(x + self.position).mean(1))
         return output

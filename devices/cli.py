@@ -113,14 +113,22 @@ def client(
     token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
     name: Annotated[str | None, typer.Option(help="This device [client.name]; default: host name.")] = None,
     data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
-    model: Annotated[str | None, typer.Option(help="package.module:Name [client.model].")] = None,
+    backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
     set_: Set = None,
     verbose: Verbose = False,
 ) -> None:
     """Train for a server on this machine's data, until its run is over."""
     import asyncio
 
-    named = {"server": server, "token": token, "name": name, "data": data, "model": model}
+    named = {
+        "server": server,
+        "token": token,
+        "name": name,
+        "data": data,
+        "backend": backend,
+        "model": model,
+    }
     flags = [f"client.{key}={value}" for key, value in named.items() if value is not None]
     settings = _settings(config, [*(set_ or []), *flags], verbose)
     from edgeflock.client.run import run_client
@@ -157,6 +165,9 @@ def quickstart(
         str | None, typer.Option(help="f32, f16, int8, codebook4 or sign; default: codebook4.")
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Client processes.")] = 4,
+    backend: Annotated[
+        str, typer.Option(help="What they train with: auto, onnx, torch or mixed (every other one onnx).")
+    ] = "auto",
     updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: as the data need.")] = 0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Runs are kept under this folder.")] = Path(
@@ -168,7 +179,7 @@ def quickstart(
     """Train on this machine: a server and client processes on loopback, real sockets, real data."""
     from edgeflock.devices.quickstart import Plan, run_quickstart
 
-    plan = Plan(data, model, rule, select, values, clients, updates, seed, out, tuple(set_ or ()))
+    plan = Plan(data, model, rule, select, values, clients, backend, updates, seed, out, tuple(set_ or ()))
     run_quickstart(plan, as_json=json)
 
 
@@ -239,6 +250,26 @@ def reproduce(
         command=command,
         as_json=json,
     )
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="package.module:Name of the torch module.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the graphs.")],
+    data: Annotated[str, typer.Option(help="Data that it is for, e.g. npz:my.npz.")] = "digits:",
+    loss: Annotated[str, typer.Option(help="cross_entropy, mse or bce.")] = "cross_entropy",
+    json: Json = False,
+) -> None:
+    """Write a model's training step and evaluation as ONNX, checked against torch.
+
+    Servers do it by themselves, for devices without torch.
+    """
+    try:
+        from edgeflock.devices.export_command import write_graphs
+    except ImportError as error:
+        _fail(f"the export needs {error.name}: pip install 'edgeflock[server]'", EXIT_USAGE)
+
+    write_graphs(model, loss, data, out, as_json=json)
 
 
 @app.command()

@@ -259,10 +259,11 @@ class EmulatedDevice:
 
     async def _train(self, until: float) -> None:
         link = EmulatedLink(self.server, self.name, self.pace, self.kind.crash, self.tally, self.random)
-        worker = _Worker(
-            self.recorded, until, link, lambda welcome: self.backend, self.batches, self._compute
-        )
+        worker = _Worker(self.recorded, until, link, self._backend, self.batches, self._compute)
         await worker.run()
+
+    async def _backend(self, welcome: Welcome) -> Backend:
+        return self.backend
 
     async def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The result of `function`; if it is an update, after the time that its samples and its step take."""

@@ -163,7 +163,7 @@ class _Timed:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32]]:
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
         began = time.process_time()
         result = self._backend.gradient(theta, x, y)
         self.seconds += time.process_time() - began
@@ -190,7 +190,7 @@ class _Run:
         self._evaluation_s = 0.0
         journal.begin_run("fleet", file.model.module, flat.layout, flat.theta(), 0.0)
         rules = file.coordination
-        regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average)
+        regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average, rules.base_batch)
         bounds = Bounds(file.run.updates, file.limits.expansion_bytes, file.run.snapshot_every)
         parameters = recover(journal, flat.layout, regime)
         self._engine = Engine(journal, flat.layout, parameters, bounds, file.model.pull)

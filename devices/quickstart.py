@@ -28,6 +28,8 @@ _DEFAULTS = {
 }
 """Input shape -> model and number of updates that suit it."""
 
+_BACKENDS = ("auto", "onnx", "torch", "mixed")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -39,6 +41,8 @@ class Plan:
     select: float | None
     values: str | None
     clients: int
+    backend: str
+    """client.backend, or mixed: every other client is onnx, the rest torch."""
     updates: int
     seed: int
     out: Path
@@ -78,6 +82,10 @@ def run_quickstart(plan: Plan, *, as_json: bool) -> None:
 
 def _settings(plan: Plan) -> list[str]:
     """Overrides for the server, checked here so that a mistake shows before anything starts."""
+    if plan.backend not in _BACKENDS:
+        raise ConfigError(
+            f"--backend {plan.backend!r}: must be {', '.join(_BACKENDS[:-1])} or {_BACKENDS[-1]}"
+        )
     sample = datasets.load(plan.data, "train")
     if plan.clients > len(sample):
         raise ConfigError(f"--clients {plan.clients}: there are only {len(sample)} samples to share out")
@@ -124,6 +132,7 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
                 f"client.data={plan.data}{separator}part={number}/{plan.clients}",
                 f"client.model={config.model.module}",
                 f"client.seed={plan.seed}",
+                f"client.backend={_backend(plan, number)}",
             ]
             log = directory / f"device-{number}.log"
             processes.append(await _start("client", *_set(own), log=log, token=token))
@@ -144,6 +153,13 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
         seconds=round(seconds, 1),
         model_path=str(model),
     )
+
+
+def _backend(plan: Plan, number: int) -> str:
+    """What client `number`, counted from 1, trains with."""
+    if plan.backend != "mixed":
+        return plan.backend
+    return "torch" if number % 2 else "onnx"
 
 
 async def _watch(

@@ -1,6 +1,6 @@
 """What an update must satisfy before it may touch the model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ A grid is decoded by compiled code in any case (shared/grid.py)."""
 _SCALE = values.CODINGS["scale"].mode
 
 
+_NOTHING = np.zeros(0, np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A decoded, admitted update: delta[i] belongs to parameter where[i]."""
@@ -38,6 +41,10 @@ class Step:
     base: int
     where: Where
     delta: NDArray[np.float32]
+    statistics: NDArray[np.float32] = field(default_factory=lambda: _NOTHING)
+    """The running statistics that the device's batches came to: [B]."""
+    samples: int = 1
+    """How many samples delta is the mean over, as the device says."""
 
 
 def admit(update: Update, layout: Layout, *, oldest: int, version: int, expansion_bytes: int) -> Step:
@@ -54,6 +61,29 @@ def admit(update: Update, layout: Layout, *, oldest: int, version: int, expansio
             f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "
             f"limits.expansion_bytes is {expansion_bytes}"
         )
+    if layout.buffers:
+        return _admit_with_statistics(update, layout)
+    return _admit(update, layout)
+
+
+def _admit_with_statistics(update: Update, layout: Layout) -> Step:
+    """An update of a model with running statistics: they are the end of its values."""
+    end = 2 * layout.buffers
+    try:
+        step = _admit(replace(update, values=update.values[:-end]), layout.parameters)
+    except WrongDtype as error:
+        raise WrongDtype(f"{error}; the last {end} bytes are {layout.buffers} running statistics") from error
+    octets = update.values[-end:]
+    if len(octets) != end:
+        raise WrongDtype(f"{layout.buffers} running statistics take {end} bytes, not {len(octets)}")
+    statistics = values.decode_statistics(octets)
+    if not np.isfinite(statistics).all():
+        raise NonFinite("the running statistics hold NaN or infinity; check the data")
+    return replace(step, statistics=statistics)
+
+
+def _admit(update: Update, layout: Layout) -> Step:
+    """Decode an update of trained parameters only."""
     if update.count > layout.size:
         raise IndexOutOfRange(f"{update.count} entries for {layout.size} parameters")
     return _decode_compiled(update, layout) or _decode(update, layout)
@@ -72,7 +102,7 @@ def _decode_compiled(update: Update, layout: Layout) -> Step | None:
     )
     if not decode_update(index_octets, value_octets, update.value_mode, layout.bounds, where, delta):
         return None
-    return Step(update.base, where, delta)
+    return Step(update.base, where, delta, samples=update.samples)
 
 
 def _decode(update: Update, layout: Layout) -> Step:
@@ -102,4 +132,4 @@ def _decode(update: Update, layout: Layout) -> Step:
         np.negative(delta, out=delta, where=negative)
     if not np.isfinite(delta).all():
         raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
-    return Step(update.base, where, delta)
+    return Step(update.base, where, delta, samples=update.samples)

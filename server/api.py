@@ -11,12 +11,15 @@ import safetensors.numpy
 from aiohttp import web
 
 from edgeflock.server.evaluation import Evaluator
+from edgeflock.server.graphs import GraphStore
 from edgeflock.server.registry import Device
 from edgeflock.server.session import Services
+from edgeflock.shared.errors import NotExportable
 from edgeflock.shared.messages import TAGS
 
 SERVICES = web.AppKey("services", Services)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
+GRAPHS = web.AppKey("graphs", GraphStore)
 
 routes = web.RouteTableDef()
 
@@ -41,8 +44,7 @@ async def get_model(request: web.Request) -> web.StreamResponse:
     octets = theta.astype("<f4").tobytes()
     digest = hashlib.sha256(octets).hexdigest()
     headers = {"ETag": f'"{digest}"', "Accept-Ranges": "bytes", "X-Edgeflock-Version": str(version)}
-    matches = request.if_none_match
-    if matches and any(tag.value in (digest, "*") for tag in matches):
+    if _has(request, digest):
         return web.Response(status=304, headers=headers)
     try:
         asked = request.http_range
@@ -70,6 +72,23 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
     return _octets(safetensors.numpy.save(tensors, metadata), 200, {})
 
 
+@routes.get("/v1/graphs/{kind:step|evaluation}")
+async def get_graph(request: web.Request) -> web.StreamResponse:
+    """The model's training step or evaluation as ONNX (export.py). ETag and If-None-Match are honoured.
+
+    The first request waits until the graphs are made.
+    """
+    try:
+        graph = await request.app[GRAPHS].get(request.match_info["kind"])
+    except NotExportable as error:
+        return web.json_response({"code": "not-exportable", "detail": str(error)}, status=422)
+    if _has(request, graph.digest):
+        return web.Response(status=304, headers={"ETag": f'"{graph.digest}"'})
+    response = _octets(graph.octets, 200, {"ETag": f'"{graph.digest}"'})
+    response.enable_compression()
+    return response
+
+
 def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, engine, total = services.config, services.engine, services.traffic.total
@@ -80,7 +99,7 @@ def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, An
         "run": services.run,
         "state": "finished" if evaluator.finished else "training",
         "model": config.model.module,
-        "parameters": engine.layout.size,
+        "parameters": engine.layout.parameters.size,
         "version": engine.version,
         "updates_target": config.run.updates,
         "coordination": config.coordination.model_dump(),
@@ -119,6 +138,11 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "last_seen": device.last_seen or None,
         "idle_seconds": round(now - device.last_seen, 1) if device.last_seen else None,
     }
+
+
+def _has(request: web.Request, digest: str) -> bool:
+    """Whether whoever asks has it already."""
+    return any(tag.value in (digest, "*") for tag in request.if_none_match or ())
 
 
 def _octets(octets: bytes, code: int, headers: dict[str, str]) -> web.Response:

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
-from edgeflock.server.api import EVALUATOR, SERVICES, routes
+from edgeflock.server.api import EVALUATOR, GRAPHS, SERVICES, routes
 from edgeflock.server.evaluation import Evaluator
+from edgeflock.server.graphs import GraphStore
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.registry import Registry
 from edgeflock.server.session import Services, Session
@@ -47,6 +48,7 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
             config.run.evaluate_every,
             hosted.history,
         )
+        app[GRAPHS] = GraphStore(config.model)
         evaluating = asyncio.create_task(evaluator.run())
         # What is loaded by now lives as long as the server: the collector need not walk it again and again.
         gc.freeze()
@@ -61,6 +63,7 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
 
     app.cleanup_ctx.append(run)
     app.on_shutdown.append(_end_sessions)
+    app.on_shutdown.append(_end_exports)
     return app
 
 
@@ -120,3 +123,7 @@ async def _session(request: web.Request) -> web.StreamResponse:
 async def _end_sessions(app: web.Application) -> None:
     sessions = [d.session for d in app[SERVICES].registry.devices.values() if d.session]
     await asyncio.gather(*(session.leave() for session in sessions))
+
+
+async def _end_exports(app: web.Application) -> None:
+    await app[GRAPHS].close()

@@ -1,8 +1,8 @@
 """What a device that holds version `base` must be told to hold the current one.
 
-The union of the parameters touched since `base`, with their new values: for small fleets a fraction of the
-whole model. New values rather than changes, so that the device's copy stays equal to the server's, bit for
-bit.
+The union of the parameters touched since `base`, and all running statistics, which every update moves, with
+their new values: for small fleets a fraction of the whole model. New values rather than changes, so that the
+device's copy stays equal to the server's, bit for bit.
 """
 
 from collections import deque
@@ -25,6 +25,7 @@ class Differences:
     def __init__(self, layout: Layout, version: int, dense: str = "f32") -> None:
         """`dense` is the coding of whole models: f32, or f16 for half the bytes."""
         self._layout = layout
+        self._statistics = np.arange(layout.parameters.size, layout.size)
         self._version = version
         self._dense = dense
         self._whole: Model | None = None
@@ -32,7 +33,7 @@ class Differences:
         self._remembered = 0
 
     def add(self, touched: Where) -> None:
-        """The next version was made by an update that changed `touched`."""
+        """The next version was made by an update that changed the parameters at `touched`."""
         self._version += 1
         self._whole = None
         if isinstance(touched, slice):
@@ -50,6 +51,8 @@ class Differences:
             return self._entire(theta)
         behind = self._version - base
         changed = self._union([self._touches[-i] for i in range(behind, 0, -1)])
+        if behind and self._statistics.size:
+            changed = np.concatenate((changed, self._statistics))
         return Model(
             self._version,
             base,

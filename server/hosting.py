@@ -79,7 +79,7 @@ def open_run(config: Config) -> HostedRun:
                 f"model.module = {config.model.module!r}; choose another run.directory"
             )
     rules = config.coordination
-    regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average)
+    regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average, rules.base_batch)
     bounds = Bounds(
         config.run.updates,
         config.limits.expansion_bytes,

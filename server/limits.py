@@ -10,9 +10,9 @@ from edgeflock.shared.layout import Layout
 def check_limits(config: Config, layout: Layout) -> None:
     """Raises ConfigError if an update of the model, sent as `config` asks, would be refused."""
     select, balance = config.compression.select, config.compression.balance
-    size = layout.size
-    entries = size if select == 1 else sum(quotas(layout, select, balance))
-    worst = 1024 + (4 if select == 1 else 8) * entries
+    size = layout.parameters.size
+    entries = size if select == 1 else sum(quotas(layout.parameters, select, balance))
+    worst = 1024 + (4 if select == 1 else 8) * entries + 2 * layout.buffers
     if EXPANSION_PER_ENTRY * entries > config.limits.expansion_bytes:
         raise ConfigError(
             f"limits.expansion_bytes = {config.limits.expansion_bytes}: an update of {entries} entries "

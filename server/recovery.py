@@ -17,7 +17,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     Replays what follows the newest snapshot under the regime that held then; a change of regime begins with
     a snapshot of its own, so that a replay from the newest snapshot never crosses one.
     """
-    parameters = Parameters(*journal.snapshot())
+    parameters = Parameters(*journal.snapshot(), layout.buffers)
     regimes = journal.regimes()
     if regimes:
         _adopt(parameters, regimes[-1][1], journal, layout)
@@ -33,7 +33,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
 
 def replay(journal: Journal, layout: Layout) -> Parameters:
     """The parameters computed from version 0 and every journaled update, later snapshots unread."""
-    parameters = Parameters(*journal.snapshot(first=True))
+    parameters = Parameters(*journal.snapshot(first=True), layout.buffers)
     regimes = journal.regimes()
 
     def adopt() -> None:

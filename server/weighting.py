@@ -34,6 +34,16 @@ def tau(step: Step, version: int) -> float:
     return 1 / max(1, version - step.base)
 
 
+def stream_share(step: Step, base_batch: int) -> float:
+    """b_i / B, for a step on b_i samples: how a device counts by what streams in (ScaDLES, section IV).
+
+    Equation (4a) weighs device i by r_i = S_i / sum_j S_j and linear scaling multiplies the learning rate by
+    sum_j S_j / B. The product, S_i / B, needs no other device: so it holds for an update that is applied
+    alone just as in a round. 1 if B is 0.
+    """
+    return step.samples / base_batch if base_batch else 1.0
+
+
 RULES: dict[str, Rule] = {
     "adacomp": Rule(full, per_parameter=True),  # alpha / max(1, sigma_k), AdaComp's equation (5)
     "tau": Rule(tau),

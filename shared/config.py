@@ -61,6 +61,9 @@ class Coordination(Section):
     average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="eta of the averaged model that is evaluated and served; 0: none"
     )
+    base_batch: Annotated[int, Field(ge=0)] = Field(
+        0, description="B: an update of b samples counts b / B times; 0: all alike"
+    )
 
 
 class Compression(Section):
@@ -107,9 +110,19 @@ class Client(Section):
     token: str = ""
     name: str = Field(default_factory=socket.gethostname)
     data: str = "digits:"
-    backend: Literal["torch"] = "torch"
-    model: str = Field("", description="the module to train, if the server may not choose it")
+    backend: Literal["auto", "onnx", "torch"] = Field(
+        "auto", description="auto: torch if it is installed and may build the model, else onnx"
+    )
+    model: str = Field("", description="the module to train with torch, if the server may not choose it")
     threads: Annotated[int, Field(ge=1)] = 1
+    batch_min: Annotated[int, Field(ge=1)] = Field(8, description="of a stream: fewest samples of a batch")
+    batch_max: Annotated[int, Field(ge=1)] = Field(1024, description="of a stream: most samples of a batch")
+    buffer: str = Field(
+        "", description="of a stream: a file for all that arrived; empty: memory, for the last second"
+    )
+    buffer_bytes: Annotated[int, Field(ge=1 << 16)] = Field(
+        1 << 28, description="of a stream: the most that is buffered; the oldest is dropped"
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 
 

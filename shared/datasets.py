@@ -45,7 +45,7 @@ def load(uri: str, split: str) -> Dataset:
         raise ConfigError(f"data {uri!r}: known are {', '.join(f'{name}:' for name in READERS)}")
     x, y = read(path, split)
     chosen = _share(len(y), part, uri)
-    return Dataset(_scaled(x[chosen]), _targets(y[chosen]))
+    return Dataset(scaled(x[chosen]), targets(y[chosen]))
 
 
 def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
@@ -109,7 +109,7 @@ def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.ge
 READERS = {"digits": _read_digits, "npz": _read_npz}
 
 
-def _scaled(x: NDArray[np.generic]) -> NDArray[np.float32]:
+def scaled(x: NDArray[np.generic]) -> NDArray[np.float32]:
     if x.dtype == np.uint8:
         x = x.astype(np.float32) / np.float32(255)
         if x.ndim == 3:
@@ -117,5 +117,5 @@ def _scaled(x: NDArray[np.generic]) -> NDArray[np.float32]:
     return np.ascontiguousarray(x, dtype=np.float32)
 
 
-def _targets(y: NDArray[np.generic]) -> NDArray[np.int64] | NDArray[np.float32]:
+def targets(y: NDArray[np.generic]) -> NDArray[np.int64] | NDArray[np.float32]:
     return y.astype(np.float32) if np.issubdtype(y.dtype, np.floating) else y.astype(np.int64)

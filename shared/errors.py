@@ -2,7 +2,8 @@
 
     EdgeflockError
     ├── ConfigError                    a key, a value, a data set or a model the user named
-    │   └── Diverged                   training left the finite numbers
+    │   ├── Diverged                   training left the finite numbers
+    │   └── NotExportable              the model has no ONNX graph that trains it rightly
     └── Refused                        a peer's input; it changed nothing
         ├── WrongDtype                 unknown coding, one without its other half, or of another length
         ├── NonFinite                  NaN or infinity among the values
@@ -44,6 +45,10 @@ class ConfigError(EdgeflockError):
 
 class Diverged(ConfigError):
     """Training left the finite numbers: the learning rate is too high or the data are broken."""
+
+
+class NotExportable(ConfigError):
+    """The model cannot become an ONNX graph, or not one with autograd's gradients."""
 
 
 class Refused(EdgeflockError):

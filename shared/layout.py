@@ -1,4 +1,8 @@
-"""Where each tensor of a model lies in the flat parameter vector theta."""
+"""Where each tensor of a model lies in the flat vector theta.
+
+P trained parameters come first, then B buffers: the running statistics of normalisation layers, which no
+gradient moves. Most models have none of these.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +16,9 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
 
+Entry = tuple[str, Iterable[int]] | tuple[str, Iterable[int], bool]
+"""(name, shape), and True if the tensor is a buffer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -21,6 +28,8 @@ class Tensor:
     shape: tuple[int, ...]
     start: int
     stop: int
+    buffer: bool = False
+    """Running statistics rather than trained parameters."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +39,39 @@ class Layout:
     tensors: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, shapes: Iterable[tuple[str, Iterable[int]]]) -> "Layout":
+    def of(cls, shapes: Iterable[Entry]) -> "Layout":
         """Lay tensors out one after the other.
 
-        Raises ConfigError if there is no parameter at all.
+        Raises ConfigError if there is no parameter at all, or one after a buffer.
         """
-        tensors, start = [], 0
-        for name, shape in shapes:
-            dimensions = tuple(shape)
+        tensors: list[Tensor] = []
+        start = 0
+        for name, shape, *rest in shapes:
+            dimensions, buffer = tuple(shape), any(rest)
+            if tensors and tensors[-1].buffer and not buffer:
+                raise ConfigError(f"parameter {name} comes after a buffer; buffers must be last")
             stop = start + prod(dimensions)
-            tensors.append(Tensor(name, dimensions, start, stop))
+            tensors.append(Tensor(name, dimensions, start, stop, buffer))
             start = stop
-        if start == 0:
+        if not any(tensor.stop for tensor in tensors if not tensor.buffer):
             raise ConfigError("the model has no parameters, so there is nothing to train")
         return cls(tuple(tensors))
 
     @property
     def size(self) -> int:
-        """Number of parameters P."""
+        """Length of theta: P + B."""
         return self.tensors[-1].stop
+
+    @cached_property
+    def parameters(self) -> "Layout":
+        """The P trained parameters, theta[:P]: what gradients are of and updates select from."""
+        trained = tuple(tensor for tensor in self.tensors if not tensor.buffer)
+        return self if len(trained) == len(self.tensors) else Layout(trained)
+
+    @cached_property
+    def buffers(self) -> int:
+        """Number of buffers B: theta[P:]."""
+        return self.size - self.parameters.size
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
@@ -66,12 +89,12 @@ class Layout:
 
     @cached_property
     def digest(self) -> bytes:
-        """16 bytes: the head of SHA-256 over msgpack([[name, [dimension, ...]], ...])."""
+        """16 bytes: the head of SHA-256 over msgpack(shapes())."""
         return sha256(msgpack.packb(self.shapes())).digest()[:16]
 
     def shapes(self) -> list[list[object]]:
-        """[[name, [dimension, ...]], ...], as it travels in a Welcome."""
-        return [[tensor.name, list(tensor.shape)] for tensor in self.tensors]
+        """[[name, [dimension, ...]], ...], buffers as [name, [dimension, ...], True]; as in a Welcome."""
+        return [[t.name, list(t.shape), True] if t.buffer else [t.name, list(t.shape)] for t in self.tensors]
 
     def counts(self, indices: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """int64 [T]: how many of the sorted `indices` fall into each tensor (None: all of it)."""

@@ -37,7 +37,7 @@ class Welcome:
     """Import string of the torch module, e.g. edgeflock.client.zoo:PaperCNN."""
     loss: str
     layout: list[object]
-    """[[tensor name, [dimension, ...]], ...]"""
+    """[[tensor name, [dimension, ...]], ...], of running statistics with a True behind (Layout.shapes)."""
     version: int
     sequence: int
     """The highest sequence number the server has from this device; the next one must be above."""
@@ -71,7 +71,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """theta at `version`, whole (base None) or as new values for the changed parameters since `base`."""
+    """theta at `version`, whole (base None) or as new values for what has changed since `base`."""
 
     version: int
     base: int | None
@@ -84,7 +84,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A gradient, sparse or dense, computed from version `base`."""
+    """A gradient, sparse or dense, computed from version `base`.
+
+    Behind its values come the batch's statistics, if the model keeps running ones.
+    """
 
     sequence: int
     base: int

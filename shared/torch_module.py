@@ -1,7 +1,13 @@
-"""A torch module whose parameters and gradients lie in two flat vectors. Loaded only where torch is."""
+"""A torch module whose parameters and gradients lie in two flat vectors. Loaded only where torch is.
+
+The running statistics of its normalisation layers lie behind the parameters and travel with them. Other
+buffers stay where they are: num_batches_tracked counts what this module has seen, and nothing depends on it.
+A step replaces the statistics by its batch's own: it is the server that averages (server/parameters.py), and
+the layers' momentum has no part in it.
+"""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -21,7 +27,8 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class FlatModule:
-    """`module` with theta and its gradient as views of one float32 vector each."""
+    """`module` with theta, of P parameters and B running statistics, and its gradient as views of one float32
+    vector each."""
 
     def __init__(self, path: str, loss: str, seed: int = 0) -> None:
         """Build the module that the import string `path` names, initialised under `seed`.
@@ -30,33 +37,44 @@ class FlatModule:
         """
         if loss not in LOSSES:
             raise ConfigError(f"model.loss {loss!r} is unknown; known are {', '.join(LOSSES)}")
+        self.path = path
         self.loss = LOSSES[loss]
         torch.manual_seed(seed)
         self.module = _build(path)
-        named = list(self.module.named_parameters())
-        self.layout = Layout.of((name, p.shape) for name, p in named)
+        named: list[tuple[str, Tensor, bool]] = []
+        named += ((name, parameter, False) for name, parameter in self.module.named_parameters())
+        named += ((name, buffer, True) for name, buffer in _statistics(self.module))
+        self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
         self._theta = torch.zeros(self.layout.size)
-        self._gradient = torch.zeros(self.layout.size)
-        for (_, parameter), tensor in zip(named, self.layout.tensors, strict=True):
-            place = slice(tensor.start, tensor.stop)
-            self._theta[place] = parameter.detach().flatten()
-            parameter.data = self._theta[place].view(tensor.shape)
-            parameter.grad = self._gradient[place].view(tensor.shape)
+        self._gradient = torch.zeros(self.layout.parameters.size)
+        for (_, tensor, buffer), where in zip(named, self.layout.tensors, strict=True):
+            place = slice(where.start, where.stop)
+            self._theta[place] = tensor.detach().flatten()
+            tensor.data = self._theta[place].view(where.shape)
+            if not buffer:
+                tensor.grad = self._gradient[place].view(where.shape)
 
     def theta(self) -> NDArray[np.float32]:
-        """float32 [P], a copy."""
+        """float32 [P + B], a copy."""
         return self._theta.numpy().copy()
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32]]:
-        """(mean loss over the batch, d loss / d theta float32 [P], valid until the next call)."""
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        """(mean loss over the batch, d loss / d theta[:P], the batch's statistics), until the next call.
+
+        theta is float32 [P + B]; the statistics are float32 [B], in the order of theta[P:].
+        """
         self._theta.numpy()[:] = theta
         self._gradient.zero_()
         self.module.train()
-        loss = self._loss_of(self.module(torch.from_numpy(x)), torch.from_numpy(y))
+        loss = self.loss_of(self.module(torch.from_numpy(x)), torch.from_numpy(y))
         loss.backward()  # type: ignore[no-untyped-call]
-        return loss.item(), self._gradient.numpy()
+        trained = self._gradient.numel()
+        written = self._theta.numpy()[trained:]
+        statistics = written.copy()
+        written[:] = theta[trained:]
+        return loss.item(), self._gradient.numpy(), statistics
 
     def flops(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> int:
         """Floating-point operations of one `gradient` on this batch, as torch counts them."""
@@ -64,7 +82,7 @@ class FlatModule:
             self.gradient(self.theta(), x, y)
         return int(counter.get_total_flops())
 
-    def _loss_of(self, output: Tensor, target: Tensor) -> Tensor:
+    def loss_of(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing."""
         if self.loss is not functional.cross_entropy and output.shape != target.shape:
             raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
@@ -74,19 +92,22 @@ class FlatModule:
     def evaluate(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic], batch: int = 200
     ) -> tuple[float, float | None]:
-        """(mean loss, accuracy) over all samples; no accuracy for a regression loss."""
+        """(mean loss, accuracy) over all samples; no accuracy for a regression loss.
+
+        The accuracy is that of single predictions, of which a sample may have several.
+        """
         self._theta.numpy()[:] = theta
         self.module.eval()
         total, correct = 0.0, 0
         for start in range(0, len(y), batch):
             target = torch.from_numpy(y[start : start + batch])
             output = self.module(torch.from_numpy(x[start : start + batch]))
-            total += self._loss_of(output, target).item() * len(target)
+            total += self.loss_of(output, target).item() * len(target)
             if self.loss is functional.cross_entropy:
                 correct += int((output.argmax(1) == target).sum())
             elif self.loss is functional.binary_cross_entropy_with_logits:
                 correct += int(((output > 0) == (target > 0.5)).sum())
-        accuracy = None if self.loss is functional.mse_loss else correct / len(y)
+        accuracy = None if self.loss is functional.mse_loss else correct / y.size
         return total / len(y), accuracy
 
 
@@ -101,13 +122,26 @@ def _build(path: str) -> nn.Module:
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model.module {path!r} makes a {type(module).__name__}, not a torch.nn.Module")
-    for child_name, child in module.named_modules():
-        if getattr(child, "running_mean", None) is not None:
-            raise ConfigError(
-                f"model.module {path!r}: {child_name} keeps running statistics, which do not travel; "
-                "use GroupNorm or track_running_stats=False"
-            )
     for parameter_name, parameter in module.named_parameters():
-        if parameter.dtype != torch.float32:
-            raise ConfigError(f"model.module {path!r}: {parameter_name} is {parameter.dtype}, not float32")
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ConfigError(f"model.module {path!r}: {parameter_name} is lazy; give its layer its sizes")
+    for tensor_name, tensor in (*module.named_parameters(), *_statistics(module)):
+        if tensor.dtype != torch.float32:
+            raise ConfigError(f"model.module {path!r}: {tensor_name} is {tensor.dtype}, not float32")
+    for buffer_name, _ in _statistics(module):
+        child_name = buffer_name.rpartition(".")[0]
+        child = module.get_submodule(child_name)
+        if getattr(child, "momentum", 1.0) is None:
+            raise ConfigError(
+                f"model.module {path!r}: {child_name or 'it'} averages over all batches alike "
+                "(momentum=None), the server over the latest; give it a momentum, e.g. 0.1"
+            )
+        child.momentum = 1.0  # type: ignore[assignment]
     return module
+
+
+def _statistics(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """(name, tensor) of all running statistics."""
+    for name, buffer in module.named_buffers():
+        if name.rpartition(".")[2] in ("running_mean", "running_var"):
+            yield name, buffer

@@ -31,8 +31,9 @@ Values = NDArray[np.float32]
 Counts = NDArray[np.int64]
 
 _LEVELS = 8
-_LARGEST_F16 = 65504.0
+LARGEST_STATISTIC = _LARGEST_F16 = 65504.0
 _LARGEST_SCALE = 3e38
+_NO_COUNTS = np.zeros(0, np.int64)
 _SIGNS = np.array([1, -1], np.float32)
 _STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float32)
 _INT8 = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
@@ -70,6 +71,19 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
         raise WrongDtype(f"{count} values as {name} take {expected} bytes, not {len(octets)}")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
         return coding.decode(octets, counts)
+
+
+def encode_statistics(statistics: Values) -> bytes:
+    """The running statistics that follow an update's values (float32 [B]) as float16: 2 B bytes.
+
+    Half precision is finer than the noise of a batch. Beyond LARGEST_STATISTIC they are clipped.
+    """
+    return _encode_f16(statistics, _NO_COUNTS)
+
+
+def decode_statistics(octets: bytes) -> Values:
+    """float32 [B]; may hold NaN or infinity."""
+    return _decode_f16(octets, _NO_COUNTS)
 
 
 def _encode_f32(values: Values, counts: Counts) -> bytes:

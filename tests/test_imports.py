@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.client.graphs import LAYOUT, model
 
 LOADED = "import json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
 
@@ -18,6 +21,7 @@ def modules_after(statements: str) -> set[str]:
 
 BARE_CLIENT = {
     "a bare client": "import edgeflock.client.run, edgeflock.client.worker, edgeflock.client.transport",
+    "its onnx backend": "import edgeflock.client.run, edgeflock.client.onnx_backend",
     "its command line": (
         "import sys; sys.argv = ['edgeflock', 'client', '--help']\n"
         "from edgeflock.devices.cli import main\n"
@@ -28,10 +32,41 @@ BARE_CLIENT = {
 
 @pytest.mark.parametrize("statements", BARE_CLIENT.values(), ids=BARE_CLIENT.keys())
 @pytest.mark.parametrize(
-    "unwanted", ["torch", "flwr", "textual", "numba", "safetensors", "sqlite3", "edgeflock.server"]
+    "unwanted",
+    [
+        "torch",
+        "onnx",
+        "onnxscript",
+        "flwr",
+        "textual",
+        "numba",
+        "safetensors",
+        "sqlite3",
+        "pydantic",
+        "edgeflock.server",
+    ],
 )
 def test_a_device_loads_neither_torch_nor_the_server(statements: str, unwanted: str) -> None:
     assert unwanted not in modules_after(statements)
+
+
+def test_a_device_trains_with_onnxruntime_and_numpy(tmp_path: Path) -> None:
+    graph = tmp_path / "step.onnx"
+    graph.write_bytes(model())
+    loaded = modules_after(
+        "import numpy as np\n"
+        "from pathlib import Path\n"
+        "from edgeflock.client.onnx_backend import OnnxBackend\n"
+        "from edgeflock.shared.layout import Layout\n"
+        f"layout = Layout.of({LAYOUT.shapes()})\n"
+        f"backend = OnnxBackend(Path({str(graph)!r}).read_bytes(), layout)\n"
+        "x, y = np.ones((5, 3), np.float32), np.ones((5, 2), np.float32)\n"
+        # All weights 0: the error is -1 everywhere, so that each weight's gradient is -2 / (5 * 2) * 5.
+        "loss, gradient, _ = backend.gradient(np.zeros(12, np.float32), x, y)\n"
+        "assert (loss, gradient[:8].tolist()) == (1, [-1] * 8)"
+    )
+    assert "onnxruntime" in loaded
+    assert not loaded & {"torch", "onnx", "onnxscript", "google.protobuf", "numba", "pydantic", "aiohttp"}
 
 
 def test_a_grid_is_coded_without_numba() -> None:

@@ -1,5 +1,7 @@
 """What a device does (AdaComp, Algorithm 1), against a server and a training engine made of lists."""
 
+import math
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +29,8 @@ from edgeflock.shared.messages import PROTOCOL, Model, Receipt, Update, Welcome
 
 LAYOUT = Layout.of([("kernel", (2, 5)), ("bias", (4,))])
 F32 = values.CODINGS["f32"].mode
+NOTHING = np.zeros(0, np.float32)
+"""The statistics of a model without running statistics."""
 
 WELCOME = Welcome(
     protocol=PROTOCOL,
@@ -108,11 +112,11 @@ class FakeBackend:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32]]:
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
         self.seen.append((theta.tolist(), y.tolist()))
         if self.gradients is not None:
-            return 0.5, next(self.gradients)
-        return float(theta[0]) / 2, gradient_at(theta)
+            return 0.5, next(self.gradients), NOTHING
+        return float(theta[0]) / 2, gradient_at(theta), NOTHING
 
 
 def gradient_at(theta: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -122,7 +126,10 @@ def gradient_at(theta: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def worker(server: FakeServer, backend: Backend | Callable[[Welcome], Backend], samples: int = 50) -> Worker:
     data = Dataset(np.zeros((samples, 1), np.float32), np.arange(samples))
-    make = backend if callable(backend) else lambda welcome: backend
+
+    async def make(welcome: Welcome) -> Backend:
+        return backend(welcome) if callable(backend) else backend
+
     return Worker(server, make, Shuffled(data, np.random.default_rng(0)))
 
 
@@ -444,11 +451,11 @@ class Quadratic:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32]]:
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
         assert not np.shares_memory(theta, self.buffer)
         self.calls += 1
         self.buffer[:] = np.nan if self.calls == self.bad else theta - self.centre
-        return float(np.square(theta - self.centre, dtype=np.float64).sum() / 2), self.buffer
+        return float(np.square(theta - self.centre, dtype=np.float64).sum() / 2), self.buffer, NOTHING
 
 
 CENTRE = np.linspace(-2, 5, LAYOUT.size).astype(np.float32)
@@ -492,7 +499,7 @@ async def test_local_steps_leave_the_replica_alone() -> None:
     class Watching(Quadratic):
         def gradient(
             self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-        ) -> tuple[float, NDArray[np.float32]]:
+        ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
             seen.append(theta.copy())
             return super().gradient(theta, x, y)
 
@@ -537,3 +544,108 @@ async def test_local_steps_and_feedback_together() -> None:
     assert set(first.values()) == {4.5}
     assert set(second.values()) == {6 + 4.5 / 2}
     assert not set(first) & set(second)
+
+
+# Running statistics
+
+NORMED = Layout.of([("kernel", (2, 5)), ("bias", (4,)), ("mean", (2,), True), ("variance", (1,), True)])
+AGAINST = replace(WELCOME, layout=list(NORMED.shapes()), select=1.0)
+
+
+class NormedServer(FakeServer):
+    """A model whose statistics are 100, 200 and 300 at any version."""
+
+    async def pull(self, base: int | None) -> Model:
+        theta = np.concatenate((theta_at(self.version), np.array([100, 200, 300], np.float32)))
+        return Model(self.version, None, sparse.DENSE, F32, NORMED.size, b"", theta.tobytes())
+
+    async def push(self, update: Update) -> Receipt:
+        receipt = await super().push(update)
+        return replace(receipt, model=await self.pull(None))
+
+
+@dataclass
+class NormedBackend:
+    """The gradient of theta[:P]; the statistics listed, in arrays that calls overwrite."""
+
+    batches: Iterator[list[float]]
+    layout: Layout = NORMED
+    name: str = "normed"
+    broken: int = -1
+    """The call whose gradient is not a number."""
+    seen: list[list[float]] = field(default_factory=list)
+    _gradient: NDArray[np.float32] = field(default_factory=lambda: np.zeros(LAYOUT.size, np.float32))
+    _statistics: NDArray[np.float32] = field(default_factory=lambda: np.zeros(3, np.float32))
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        self.seen.append(theta.tolist())
+        self._gradient[:] = np.nan if len(self.seen) == self.broken else theta[: LAYOUT.size]
+        self._statistics[:] = next(self.batches)
+        return 0.5, self._gradient, self._statistics
+
+
+def statistics_of(update: Update) -> list[float]:
+    return list(struct.unpack("<3e", update.values[-6:]))
+
+
+@pytest.mark.parametrize(("select", "count"), [(1.0, 14), (0.2, 3)])
+async def test_statistics_follow_the_values(select: float, count: int) -> None:
+    server = NormedServer([None], replace(AGAINST, select=select))
+    backend = NormedBackend(iter([[1, -2.5, 0.25], [65504, -65504, 0.0625]]))
+    assert (await worker(server, backend).run()).updates == 1
+    first, second = server.updates
+    for update in (first, second):
+        assert update.count == count
+        assert len(update.values) == 4 * count + 2 * 3
+    assert set(np.frombuffer(first.values[:-6], "<f4")) == {3}
+    assert statistics_of(first) == [1, -2.5, 0.25]
+    assert statistics_of(second) == [65504, -65504, 0.0625]
+
+
+async def test_statistics_are_never_selected_nor_remembered() -> None:
+    """However large; the largest fraction is one of the P parameters."""
+    server = NormedServer([None], replace(AGAINST, select=0.2, feedback=0.5))
+    training = worker(server, NormedBackend(iter([[1e4, 1e4, 1e4]] * 2)))
+    await training.run()
+    assert training._memory is not None
+    assert training._memory.size == LAYOUT.size
+    for update in server.updates:
+        assert np.frombuffer(update.indices, "<u4").max() < LAYOUT.size
+
+
+async def test_local_steps_send_the_mean_of_their_statistics() -> None:
+    """Each batch counts alike; meanwhile the device's own stay what the server's are."""
+    server = NormedServer([None], replace(AGAINST, local_steps=4, local_rate=0.5))
+    backend = NormedBackend(iter([[1, 2, 3], [2, 2, 3], [3, 2, 3], [10, 2, 3]] * 2))
+    await worker(server, backend).run()
+    for update in server.updates:
+        assert statistics_of(update) == [4, 2, 3]
+    assert {tuple(theta[-3:]) for theta in backend.seen} == {(100, 200, 300)}
+    assert [theta[0] for theta in backend.seen] == [3, 1.5, 0.75, 0.375, 4, 2, 1, 0.5]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 65600.0, -1e9])
+async def test_a_batch_with_bad_statistics_is_passed_over(bad: float) -> None:
+    server = NormedServer([], AGAINST)
+    backend = NormedBackend(iter([[1, bad, 1]] * 19 + [[1, 2, 3]]))
+    await worker(server, backend).run()
+    assert [statistics_of(update) for update in server.updates] == [[1, 2, 3]]
+
+
+async def test_statistics_of_a_bad_gradient_are_not_sent() -> None:
+    server = NormedServer([], replace(AGAINST, local_steps=2))
+    backend = NormedBackend(iter([[1, 1, 1], [9, 9, 9], [3, 3, 3]]), broken=2)
+    await worker(server, backend).run()
+    assert [statistics_of(update) for update in server.updates] == [[2, 2, 2]]
+
+
+async def test_statistics_beyond_half_precision_are_a_config_error() -> None:
+    """As of inputs in the thousands that nobody has scaled."""
+    server = NormedServer([], AGAINST)
+    with pytest.raises(
+        ConfigError, match=r"NaN or infinite gradients or statistics beyond 65504.*scale the inp"
+    ):
+        await worker(server, NormedBackend(iter([[1, 2, 1e6]] * 20))).run()
+    assert server.updates == []

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.devices.quickstart import Plan
+from edgeflock.devices.quickstart import _backend as backend_of
+
 
 def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "edgeflock.devices", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=cwd)
 
 
 def test_version_is_the_distribution_s() -> None:
@@ -81,6 +84,13 @@ def test_a_server_address_must_be_a_url() -> None:
     assert "http://" in done.stderr
 
 
+def test_a_backend_must_be_a_known_one() -> None:
+    done = edgeflock("client", "--backend", "tourch")
+    assert done.returncode == 2
+    assert "client.backend = 'tourch'" in done.stderr
+    assert "did you mean 'torch'?" in done.stderr
+
+
 def test_status_of_nothing_fails_in_one_line() -> None:
     done = edgeflock("status", "http://127.0.0.1:9", "--json")
     assert done.returncode == 1
@@ -97,8 +107,9 @@ def test_status_of_nothing_fails_in_one_line() -> None:
         (["--rule", "adacmp"], "'adacomp'"),
         (["--select", "1.5"], "compression.select"),
         (["--model", "edgeflock.client.zoo:Missing"], "zoo:Missing"),
+        (["--backend", "jax"], "--backend 'jax': must be auto, onnx, torch or mixed"),
     ],
-    ids=["more clients than samples", "no data", "rule", "select", "model"],
+    ids=["more clients than samples", "no data", "rule", "select", "model", "backend"],
 )
 def test_quickstart_refuses_what_cannot_work(arguments: list[str], named: str, tmp_path: Path) -> None:
     done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
@@ -128,6 +139,37 @@ def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
 
     tensors = load_file(tmp_path / result["model_path"])
     assert sum(tensor.size for tensor in tensors.values()) == 38_282
+
+
+def quickstart_plan(backend: str) -> Plan:
+    return Plan("digits:", "", None, None, None, 4, backend, 0, 0, Path())
+
+
+@pytest.mark.parametrize(
+    ("backend", "each"),
+    [
+        ("auto", ["auto"] * 4),
+        ("onnx", ["onnx"] * 4),
+        ("torch", ["torch"] * 4),
+        ("mixed", ["torch", "onnx", "torch", "onnx"]),
+    ],
+)
+def test_what_the_clients_of_a_quickstart_train_with(backend: str, each: list[str]) -> None:
+    assert [backend_of(quickstart_plan(backend), number) for number in range(1, 5)] == each
+
+
+@pytest.mark.slow
+def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
+    """The server exports the step, and real client processes train with it."""
+    arguments = ["--clients", "2", "--updates", "1500", "--select", "0.02", "--backend", "onnx"]
+    done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["updates"] == 1500
+    assert result["accuracy"] > 0.8
+    (run,) = (tmp_path / "edgeflock-quickstart").iterdir()
+    logs = [(run / f"device-{number}.log").read_text() for number in (1, 2)]
+    assert sum(int(log.split()[0]) for log in logs) == 1500
 
 
 def test_one_directory_has_one_server(tmp_path: Path) -> None:

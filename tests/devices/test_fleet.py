@@ -173,6 +173,7 @@ def test_killed_while_going_on(tmp_path: Path) -> None:
 SEVERAL = {
     "devices that leave and crash": CHURN,
     "a short window": ("coordination.window=2",),
+    "running statistics": ("model.module=tests.devices.fleets:Normed",),
     "an average": ("coordination.average=4",),
     "whole gradients": ("compression.select=1",),
     "an end by the clock": ("run.updates=0", "fleet.seconds=0.1"),

@@ -179,7 +179,7 @@ class Grid:
 
     def __init__(self, layout: list[Any], octets: bytes | None = None) -> None:
         self.matrices = []
-        for _, shape in layout:
+        for _, shape, *_ in trained(layout):
             rows = shape[0] if len(shape) > 1 else 1
             columns = math.prod(shape[1:] if len(shape) > 1 else shape)
             self.matrices.append((rows, columns))
@@ -344,10 +344,15 @@ def from_bfloat16(octets: bytes) -> list[float]:
     return [struct.unpack("<f", b"\0\0" + octets[i : i + 2])[0] for i in range(0, len(octets), 2)]
 
 
+def trained(layout: list[Any]) -> list[Any]:
+    """Without the running statistics."""
+    return [tensor for tensor in layout if len(tensor) == 2]
+
+
 def shares(layout: list[Any], indices: Sequence[int]) -> list[int]:
     """How many of the indices each tensor has, for those that have any."""
     counts, start = [], 0
-    for _, shape in layout:
+    for _, shape, *_ in layout:
         stop = start + math.prod(shape)
         counts.append(sum(start <= k < stop for k in indices))
         start = stop
@@ -409,7 +414,8 @@ class Copy:
 
     def __init__(self, layout: list[Any]) -> None:
         self.layout = layout
-        self.size = sum(math.prod(shape) for _, shape in layout)
+        self.size = sum(math.prod(shape) for _, shape, *_ in layout)
+        self.parameters = sum(math.prod(shape) for _, shape in trained(layout))
         self.version = -1
         self.theta: list[float] = []
         self.touched: dict[int, set[int]] = {}
@@ -428,16 +434,23 @@ class Copy:
         self.version = version
 
     def descend(self, update: list[Any], learning_rate: float, rule: str = "adacomp") -> None:
-        """theta[k] - rate[k] * value."""
+        """theta[k] - rate[k] * value, and a part of the way to the statistics."""
         _, _, base, index_mode, value_mode, count, indices, octets = update[:8]
+        statistics = struct.unpack(
+            f"<{self.size - self.parameters}e", octets[len(octets) - 2 * (self.size - self.parameters) :]
+        )
+        octets = octets[: len(octets) - 2 * len(statistics)]
         if index_mode == GRID:
             entries = grid_decode(self.layout, indices, count)
             where = list(entries)
             magnitudes = decode_values(value_mode, octets, shares(self.layout, where))
             numbers = [-m if entries[k] else m for k, m in zip(where, magnitudes, strict=True)]
         else:
-            where = decode_indices(index_mode, indices, count, self.size)
+            where = decode_indices(index_mode, indices, count, self.parameters)
             numbers = decode_values(value_mode, octets, shares(self.layout, where))
+        for k, s in enumerate(statistics, self.parameters):
+            part = f32(f32(s - self.theta[k]) / max(10, self.version - base))
+            self.theta[k] = f32(self.theta[k] + part)
         for k, number in zip(where, numbers, strict=True):
             since = range(base + 1, self.version + 1)
             sigma = sum(k in self.touched[version] for version in since)

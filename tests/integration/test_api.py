@@ -6,6 +6,7 @@ import aiohttp
 import numpy as np
 from safetensors.numpy import load
 
+from edgeflock.shared.layout import Layout
 from tests.hosting import LAYOUT, hosting
 from tests.integration.test_reconnect import link, update
 
@@ -51,6 +52,20 @@ async def test_the_model_as_safetensors(tmp_path: Path) -> None:
         }
         flat = np.concatenate([tensors[tensor.name].ravel() for tensor in LAYOUT.tensors])
         assert flat.tobytes() == hosted.engine.parameters.theta.tobytes()
+
+
+async def test_running_statistics_are_served_and_are_no_parameters(tmp_path: Path) -> None:
+    layout = Layout.of([("w", (5, 4)), ("norm.running_mean", (3,), True), ("norm.running_var", (3,), True)])
+    async with hosting(tmp_path, layout=layout) as hosted, aiohttp.ClientSession() as http:
+        async with http.get(f"http://127.0.0.1:{hosted.port}/v1/model.safetensors") as response:
+            tensors = load(await response.read())
+        theta = hosted.engine.parameters.theta
+        assert tensors["norm.running_mean"].tolist() == theta[20:23].tolist()
+        assert tensors["norm.running_var"].tolist() == theta[23:].tolist()
+        async with http.get(f"http://127.0.0.1:{hosted.port}/v1/model") as response:
+            assert await response.read() == theta.tobytes()
+        async with http.get(f"http://127.0.0.1:{hosted.port}/v1/status") as response:
+            assert (await response.json())["parameters"] == 20
 
 
 async def test_status_tells_what_happened(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.client.transport import Link
@@ -40,6 +41,9 @@ from tests.hosting import Hosted, hosting
 DIGITS = "model.module=edgeflock.client.zoo:DigitsCNN"
 """38,282 parameters: 153 kB whole."""
 
+NORMED = "model.module=tests.devices.fleets:Normed"
+"""With running statistics."""
+
 SHORT, MEDIUM, LONG = range(0, 126), range(126, 1 << 16), range(1 << 16, 1 << 26)
 """Lengths of a payload that RFC 6455 frames alike."""
 
@@ -55,6 +59,7 @@ CODINGS: dict[str, tuple[Sequence[str], range]] = {
         LONG,
     ),
     "a hundredth": (["compression.select=0.01"], MEDIUM),
+    "a tenth, and running statistics": (["compression.select=0.1", NORMED], MEDIUM),
     "a few": (["compression.select=0.0003", "compression.values=sign"], SHORT),
 }
 
@@ -169,18 +174,23 @@ async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def test_a_real_device_does_what_the_emulated_one_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [DIGITS, NORMED], ids=["parameters only", "running statistics"])
+def test_a_real_device_does_what_the_emulated_one_does(model: str, tmp_path: Path) -> None:
     """Not the records only: the whole client, on the same data with the same seed."""
     settings = ["compression.select=0.01", "compression.feedback=0.5", "run.local_steps=2"]
-    file = fleet_of(ONE, DIGITS, "run.updates=6", *settings)
+    file = fleet_of(ONE, model, "run.updates=6", *settings)
     ran = run(file, tmp_path / "emulated")
     (share,) = prepare(file).shares
 
     async def train() -> tuple[list[bytes], Traffic]:
         async with serving(tmp_path / "real", file, settings) as hosted, dial(hosted.port, "pi-0") as link:
             backend = TorchBackend(file.model.module, file.model.loss, seed=0)
+
+            async def make(welcome: Welcome) -> Backend:
+                return backend
+
             batches = Shuffled(share, np.random.default_rng([0, 1, 0]))
-            progress = await Worker(link, lambda welcome: backend, batches, at_once).run()
+            progress = await Worker(link, make, batches, at_once).run()
             assert progress.updates == 6
             return [frame for _, frame in hosted.journal.updates(0)], hosted.services.traffic
 

@@ -113,7 +113,10 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
 
 
 def test_every_example_is_checked_here() -> None:
-    assert set(EXAMPLES) == {*RECORDS, *NUMBERS, "frame", "layout", "digest", "raw", "golomb", "grid"}
+    assert set(EXAMPLES) == {
+        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid",
+        "layout", "digest", "layout-statistics", "statistics",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -212,6 +215,17 @@ def test_layout_and_frame() -> None:
     assert len(update) == wire.framed_size(47, masked=True)
 
 
+def test_running_statistics() -> None:
+    statistics = [("running_mean", (2,), True), ("running_var", (2,), True)]
+    layout = Layout.of([("w", (9, 4)), ("b", (4,)), *statistics])
+    assert pack([*TINY, *statistics]) == pack(layout.shapes()) == EXAMPLES["layout-statistics"]
+    assert layout.digest == hashlib.sha256(EXAMPLES["layout-statistics"]).digest()[:16]
+    numbers = [0.5, -0.25, 1, 2]
+    assert struct.pack("<4e", *numbers) == EXAMPLES["statistics"]
+    assert values.encode_statistics(np.array(numbers, np.float32)) == EXAMPLES["statistics"]
+    assert values.decode_statistics(EXAMPLES["statistics"]).tolist() == numbers
+
+
 def test_records_in_the_document_are_those_of_the_code() -> None:
     """Tags, fields and their order."""
     documented = {}
@@ -250,6 +264,12 @@ def update(
     }[modes[0]]
     octets = encode_values(modes[1], numbers, shares(layout, where), LEVELS)
     return [UPDATE, sequence, base, *modes, len(where), indices, octets, 0.5, 10, pull]
+
+
+def with_statistics(question: list[Any], statistics: Sequence[float]) -> list[Any]:
+    """The same update of a model with running statistics."""
+    octets = question[7] + struct.pack(f"<{len(statistics)}e", *statistics)
+    return [*question[:7], octets, *question[8:]]
 
 
 def bits(numbers: Sequence[float]) -> bytes:
@@ -294,6 +314,35 @@ async def test_server_computes_what_the_document_says(rule: str, lag: int, tmp_p
         async with joined(server.port, "pi", digest) as (_, again):
             assert again[2] == RUN
             assert again[6:8] == [len(SCRIPT), len(SCRIPT)]
+
+
+@pytest.mark.parametrize("lag", [0, 13])
+async def test_running_statistics_go_where_the_document_says(lag: int, tmp_path: Path) -> None:
+    """Every coding twice over, with the statistics of a batch; the model whole and as a difference."""
+    layout = [*LAYOUT.shapes(), ["mean", [3], True], ["variance", [3], True]]
+    async with (
+        hosting(tmp_path, "coordination.learning_rate=0.3", layout=Layout.of(layout)) as server,  # type: ignore[arg-type]
+        joined(server.port, "pi") as (device, welcome),
+    ):
+        assert welcome[5] == layout
+        copy, other = Copy(welcome[5]), Copy(welcome[5])
+        for each in (copy, other):
+            each.take(await device.ask([PULL, None]))
+        differences = 0
+        for sequence, (modes, where) in enumerate(SCRIPT * 2, 1):
+            plain = update(sequence, max(0, copy.version - lag), modes, where)
+            assert (await device.ask(plain))[:2] == [REFUSAL, "wrong-dtype"]
+            question = with_statistics(plain, [math.sin(sequence + k) * 3**k for k in range(6)])
+            assert await device.ask(question) == [RECEIPT, sequence, sequence, None]
+            copy.descend(question, 0.3)
+            model = await device.ask([PULL, other.version])
+            differences += model[2] is not None
+            other.take(model)
+            assert bits(other.theta) == bits(copy.theta), modes
+        assert differences > 5
+        digest = hashlib.sha256(pack(layout)).digest()[:16]
+        async with joined(server.port, "jetson", digest):
+            pass
 
 
 async def test_differences_carry_new_values(tmp_path: Path) -> None:

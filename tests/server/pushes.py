@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import struct
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -19,9 +20,12 @@ from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Receipt, Update
 from tests.server.reference import SlowServer
 
-LAYOUT = Layout.of([("kernel", (4, 5)), ("bias", (4,)), ("scale", ())])
+_SHAPES: list[tuple[str, tuple[int, ...]]] = [("kernel", (4, 5)), ("bias", (4,)), ("scale", ())]
+LAYOUT = Layout.of(_SHAPES)
 THETA: NDArray[np.float32] = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
 REGIME = Regime("adacomp", 0.1, 6)
+NORMED = Layout.of([*_SHAPES, ("mean", (3,), True), ("variance", (3,), True)])
+"""The same model with a layer that keeps running statistics."""
 F32 = values.CODINGS["f32"].mode
 
 
@@ -50,24 +54,38 @@ def dense_update(sequence: int, base: int, delta: NDArray[np.float32]) -> Update
     return Update(sequence, base, sparse.DENSE, F32, delta.size, b"", delta.tobytes(), 0.5, 10, False)
 
 
+def with_statistics(update: Update, statistics: Sequence[float]) -> Update:
+    """The same update of a model with running statistics, which its batch came to."""
+    return replace(update, values=update.values + struct.pack(f"<{len(statistics)}e", *statistics))
+
+
+def initial(layout: Layout) -> NDArray[np.float32]:
+    """THETA, with all running statistics 1."""
+    return np.concatenate((THETA, np.ones(layout.buffers, np.float32)))
+
+
 def push(device: int, update: Update) -> Push:
     return Push(device, 1_700_000_000.0, update, wire.encode(update))
 
 
 def open_engine(
-    directory: Path, regime: Regime = REGIME, bounds: Bounds | None = None, pull: str = "f32"
+    directory: Path,
+    regime: Regime = REGIME,
+    bounds: Bounds | None = None,
+    pull: str = "f32",
+    layout: Layout = LAYOUT,
 ) -> tuple[Journal, Engine]:
     """Begin the run in `directory`, or take it up."""
     journal = Journal(directory / "journal.sqlite")
     if journal.run() is None:
-        journal.begin_run("run", "package:Model", LAYOUT, THETA, 1_700_000_000.0)
-    return journal, Engine(journal, LAYOUT, recover(journal, LAYOUT, regime), bounds, pull)
+        journal.begin_run("run", "package:Model", layout, initial(layout), 1_700_000_000.0)
+    return journal, Engine(journal, layout, recover(journal, layout, regime), bounds, pull)
 
 
-def recovered(directory: Path, regime: Regime) -> Parameters:
+def recovered(directory: Path, regime: Regime, layout: Layout = LAYOUT) -> Parameters:
     """What a start in `directory` finds."""
     journal = Journal(directory / "journal.sqlite")
-    parameters = recover(journal, LAYOUT, regime)
+    parameters = recover(journal, layout, regime)
     journal.close()
     return parameters
 
@@ -85,15 +103,21 @@ class Watched:
     """An engine under random updates of three devices, and the reference that takes the same ones."""
 
     def __init__(
-        self, directory: Path, regime: Regime = REGIME, bounds: Bounds | None = None, seed: int = 0
+        self,
+        directory: Path,
+        regime: Regime = REGIME,
+        bounds: Bounds | None = None,
+        seed: int = 0,
+        layout: Layout = LAYOUT,
     ) -> None:
         self.directory = directory
         self.bounds = bounds
-        self.slow = SlowServer(THETA, regime)
+        self.layout = layout
+        self.slow = SlowServer(initial(layout), regime, layout.buffers)
         self.random = np.random.default_rng(seed)
         self.sequences: dict[int, int] = {}
         self.pushes: list[Push] = []
-        self.journal, self.engine = open_engine(directory, regime, bounds)
+        self.journal, self.engine = open_engine(directory, regime, bounds, layout=layout)
         self.devices = [self.engine.device_id(f"device {i}") for i in range(3)]
 
     def prepare(self, count: int) -> list[Push]:
@@ -115,7 +139,9 @@ class Watched:
                     coding, delta = "sign", np.where(delta < 0, np.float32(-0.5), np.float32(0.5))
                 entries = {int(k): float(delta[k]) for k in where}
                 update = sparse_update(self.sequences[device], base, entries, coding=coding)
-            self.slow.apply(base, where.tolist(), list(delta[where]))
+            seen = self.random.standard_normal(self.layout.buffers).astype(np.float16).astype(np.float32)
+            update = with_statistics(update, seen.tolist())
+            self.slow.apply(base, where.tolist(), list(delta[where]), list(seen))
             group.append(push(device, update))
         self.pushes += group
         return group
@@ -138,7 +164,9 @@ class Watched:
             self.journal.close()
         else:
             self.engine.close()
-        self.journal, self.engine = open_engine(self.directory, self.slow.regime, self.bounds)
+        self.journal, self.engine = open_engine(
+            self.directory, self.slow.regime, self.bounds, layout=self.layout
+        )
 
 
 def with_pull(one: Push) -> Push:

@@ -15,8 +15,10 @@ from edgeflock.server.parameters import Parameters, Regime
 class SlowServer:
     """theta, one float32 after the other, and for each version the parameters that its update changed."""
 
-    def __init__(self, theta: NDArray[np.float32], regime: Regime) -> None:
+    def __init__(self, theta: NDArray[np.float32], regime: Regime, buffers: int = 0) -> None:
+        """The last `buffers` numbers of theta are running statistics."""
         self.theta = list(theta)
+        self.trained = len(theta) - buffers
         self.changed: list[set[int]] = []
         self.regime = regime
         self.start = 0
@@ -34,14 +36,24 @@ class SlowServer:
         """Equation (3): in how many of the versions since `base` parameter k was changed."""
         return sum(k in self.changed[u] for u in range(base, self.version))
 
-    def apply(self, base: int, where: Sequence[int], delta: Sequence[np.float32]) -> None:
-        """Equations (4) and (5), each quotient, product and difference rounded to float32."""
+    def apply(
+        self,
+        base: int,
+        where: Sequence[int],
+        delta: Sequence[np.float32],
+        statistics: Sequence[np.float32] = (),
+    ) -> None:
+        """Equations (4) and (5), each quotient, product and difference rounded to float32; and statistics go
+        a tenth of the way, or one in as many as the update is versions old."""
         tau = max(1, self.version - base)
         rate = self.regime.learning_rate / tau if self.regime.rule == "tau" else self.regime.learning_rate
         for k, change in zip(where, delta, strict=True):
             divisor = max(1, self.sigma(k, base)) if self.regime.rule == "adacomp" else 1
             alpha_k = np.float32(np.float32(rate) / np.float32(divisor))
             self.theta[k] = np.float32(self.theta[k] - np.float32(alpha_k * change))
+        for k, seen in enumerate(statistics, self.trained):
+            away = np.float32(seen - self.theta[k])
+            self.theta[k] = np.float32(self.theta[k] + np.float32(away / np.float32(max(10, tau))))
         self.changed.append({k for k, change in zip(where, delta, strict=True) if change != 0})
 
     def assert_equals(self, parameters: Parameters) -> None:
@@ -55,5 +67,5 @@ class SlowServer:
             staleness = parameters._staleness
             assert staleness is not None
             for base in self.bases:
-                expected = [self.sigma(k, base) for k in range(len(self.theta))]
+                expected = [self.sigma(k, base) for k in range(self.trained)]
                 assert staleness.sigma(slice(None), base).tolist() == expected

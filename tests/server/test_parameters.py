@@ -109,3 +109,15 @@ def test_equation_five_by_hand() -> None:
     expected = np.float32(np.float32(-2.5) - np.float32(1) / np.float32(3))
     assert parameters.theta.tolist() == [0, expected, -1]
     assert parameters.version == 4
+
+
+@pytest.mark.parametrize("rule", ["adacomp", "tau", "none"])
+def test_a_base_batch_scales_the_step_whatever_the_rule(rule: str) -> None:
+    plain, scaled = (Parameters(0, np.zeros(3, np.float32)) for _ in range(2))
+    plain.adopt(Regime(rule, 0.25, 8), 0, [])
+    scaled.adopt(Regime(rule, 0.25, 8, base_batch=64), 0, [])
+    for base in (0, 0, 1):
+        step = Step(base, np.array([0, 2]), np.array([1, -2], np.float32), samples=16)
+        plain.apply(step)
+        scaled.apply(step)
+    np.testing.assert_array_equal(scaled.theta, plain.theta / 4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.admission import Step
-from edgeflock.server.weighting import RULES
+from edgeflock.server.weighting import RULES, stream_share
 
 BASE = 1000
 
@@ -33,3 +33,14 @@ def test_only_adacomp_divides_by_each_parameters_own_staleness() -> None:
         "tau": False,
         "none": False,
     }
+
+
+def test_shares_under_linear_scaling_are_a_round_of_scadles() -> None:
+    """Equations (4a) to (4c): learning rate x sum S / B, times the mean of the gradients weighted by S_i."""
+    samples, base = [8, 30, 1024], 64
+    gradients = np.random.default_rng(0).standard_normal((3, 5))
+    steps = [Step(BASE, slice(None), np.ones(5, np.float32), samples=count) for count in samples]
+    one_by_one = sum(stream_share(step, base) * g for step, g in zip(steps, gradients, strict=True))
+    r = np.array(samples) / sum(samples)
+    np.testing.assert_allclose(one_by_one, sum(samples) / base * (r @ gradients))
+    assert [stream_share(step, 0) for step in steps] == [1, 1, 1]

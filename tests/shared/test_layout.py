@@ -80,3 +80,56 @@ def test_another_name_shape_or_order_is_another_layout(other: list[tuple[str, tu
 def test_a_model_without_parameters_is_refused(nothing: list[tuple[str, tuple[int, ...]]]) -> None:
     with pytest.raises(ConfigError, match="the model has no parameters"):
         Layout.of(nothing)
+
+
+# Running statistics
+
+NORMED = Layout.of(
+    [("w", (2, 3)), ("b", (2,)), ("mean", (2,), True), ("none", (0,), True), ("var", (2,), True)]
+)
+
+
+@given(shapes=shapes, buffers=shapes)
+def test_buffers_lie_behind_the_parameters(shapes: list[list[int]], buffers: list[list[int]]) -> None:
+    assume(any(prod(shape) for shape in shapes))
+    named = [(f"tensor {t}", shape) for t, shape in enumerate(shapes)]
+    layout = Layout.of([*named, *((f"buffer {t}", shape, True) for t, shape in enumerate(buffers))])
+    trained = Layout.of(named)
+    assert layout.parameters == trained
+    assert layout.buffers == sum(prod(shape) for shape in buffers)
+    assert layout.size == trained.size + layout.buffers
+    assert layout.tensors[: len(shapes)] == trained.tensors
+    assert layout.parameters.bounds.tolist() == layout.bounds[: len(shapes) + 1].tolist()
+    assert [tensor.buffer for tensor in layout.tensors] == [False] * len(shapes) + [True] * len(buffers)
+    assert Layout.of(msgpack.unpackb(msgpack.packb(layout.shapes()))) == layout
+
+
+def test_without_buffers_the_parameters_are_all_there_is() -> None:
+    layout = Layout.of([("w", (2, 3)), ("b", (2,), False)])
+    assert layout.parameters is layout
+    assert layout.buffers == 0
+    assert layout.shapes() == [["w", [2, 3]], ["b", [2]]]
+
+
+def test_buffers_are_marked_where_layouts_travel() -> None:
+    assert NORMED.shapes() == [
+        ["w", [2, 3]],
+        ["b", [2]],
+        ["mean", [2], True],
+        ["none", [0], True],
+        ["var", [2], True],
+    ]
+    assert NORMED.digest == sha256(msgpack.packb(NORMED.shapes())).digest()[:16]
+    others = [*NORMED.shapes()[:2], ["mean", [2]], ["none", [0]], ["var", [2]]]
+    assert Layout.of(others).digest != NORMED.digest  # type: ignore[arg-type]
+
+
+def test_a_parameter_behind_a_buffer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="parameter b comes after a buffer"):
+        Layout.of([("w", (2,)), ("mean", (2,), True), ("b", (2,))])
+
+
+@pytest.mark.parametrize("before", [[], [("w", (0,))]])
+def test_a_model_of_buffers_only_is_refused(before: list[tuple[str, tuple[int, ...]]]) -> None:
+    with pytest.raises(ConfigError, match="the model has no parameters"):
+        Layout.of([*before, ("mean", (3,), True)])

@@ -1,0 +1,55 @@
+"""A device's data as its settings name them: stored, or a stream that comes in meanwhile."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgeflock.client.batcher import Batches, Shuffled
+from edgeflock.shared import datasets
+from edgeflock.shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from edgeflock.client.stream_buffer import Buffer
+    from edgeflock.shared.config import Client
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
+    """What to train on. Raises ConfigError if there is nothing of the kind."""
+    if settings.data.partition(":")[0] in datasets.READERS:
+        random = np.random.default_rng([settings.seed, *settings.name.encode()])
+        yield Shuffled(datasets.load(settings.data, "train"), random)
+        return
+    if settings.batch_min > settings.batch_max:
+        raise ConfigError(
+            f"client.batch_min = {settings.batch_min} is above client.batch_max = {settings.batch_max}"
+        )
+    # Stored data need nothing of this.
+    from edgeflock.client.records import Tally
+    from edgeflock.client.sources import open_source
+    from edgeflock.client.stream_batches import StreamBatches
+
+    tally = Tally()
+    source = open_source(settings.data, tally)
+    stream = StreamBatches(source, _buffer(settings), tally, settings.batch_min, settings.batch_max)
+    async with stream:
+        try:
+            yield stream
+        finally:
+            log.info("the stream at the end: %s", stream.facts())
+
+
+def _buffer(settings: "Client") -> "Buffer":
+    if settings.buffer:
+        from edgeflock.client.stream_disk import Persistence  # the only one that needs SQLite
+
+        return Persistence(Path(settings.buffer), settings.buffer_bytes)
+    from edgeflock.client.stream_buffer import Truncation
+
+    return Truncation(least=settings.batch_min, quota_bytes=settings.buffer_bytes)

@@ -1,0 +1,34 @@
+"""`edgeflock export`: a model's ONNX graphs as files."""
+
+import hashlib
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from edgeflock.server.export import export_model
+from edgeflock.shared import datasets
+from edgeflock.shared.errors import ConfigError
+
+
+def write_graphs(model: str, loss: str, data: str, out: Path, *, as_json: bool) -> None:
+    """Write step.onnx and evaluation.onnx into `out` and print what they are. Raises ConfigError."""
+    samples = datasets.load(data, "test")
+    with redirect_stdout(sys.stderr):  # the user's module may print
+        graphs = export_model(model, loss, samples.x[:8], samples.y[:8])
+    written = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, graph in (("step", graphs.step), ("evaluation", graphs.evaluation)):
+            path = out / f"{name}.onnx"
+            path.write_bytes(graph)
+            written.append(
+                {"path": str(path), "bytes": len(graph), "sha256": hashlib.sha256(graph).hexdigest()}
+            )
+    except OSError as error:
+        raise ConfigError(f"--out {str(out)!r}: cannot be written: {error}") from error
+    if as_json:
+        print(json.dumps({"model": model, "loss": loss, "graphs": written}))
+    else:
+        for entry in written:
+            print(f"{entry['path']}  {entry['bytes']:,} bytes  sha256 {entry['sha256']}")

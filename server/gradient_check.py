@@ -1,0 +1,126 @@
+"""Whether an exported graph computes what torch computes. None is offered that was not found to.
+
+Translations to ONNX can be wrong without a word, so each graph's loss, gradients and buffers are compared
+with autograd's, for two batch sizes, on parameters near the initial ones.
+"""
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.torch_module import FlatModule
+
+TOLERANCE = 1e-4
+"""The largest difference allowed, relative to the largest entry."""
+
+_TRIALS = 3
+"""Rounding may decide on which side of a kink a value lies (a ReLU's zero, two like maxima in a pool), so
+that a right graph may differ once. A wrong one does every time."""
+
+_DRAWS = 400
+"""Steps to average over if the model draws random numbers (dropout)."""
+
+_ERRORS = 6
+"""Standard errors by which such averages may differ."""
+
+_FLOOR = 0.01
+"""Part of the model's largest gradient below which a tensor's gradients are what rounding leaves of zero."""
+
+Feed = dict[str, NDArray[np.generic]]
+
+
+def check_step(flat: FlatModule, graph: bytes, x: NDArray[np.float32], y: NDArray[np.generic]) -> str | None:
+    """What of the training step differs from autograd on the batch (x, y) and on two of its samples.
+
+    None if nothing does, else for a person, e.g. "gradient/conv.weight by 0.3, relative".
+    """
+    session = session_for(graph)
+    random = np.random.default_rng(0)
+    for batch in (len(y), 2):
+        found = None
+        for _ in range(_TRIALS):
+            found = _compare_step(flat, session, _near(flat, random), x[:batch], y[:batch])
+            if found is None:
+                break
+        if found is not None:
+            return f"{found}, with {batch} samples"
+    return None
+
+
+def check_evaluation(
+    flat: FlatModule, graph: bytes, x: NDArray[np.float32], y: NDArray[np.generic]
+) -> str | None:
+    """The same for the evaluation's loss."""
+    session, theta = session_for(graph), _near(flat, np.random.default_rng(0))
+    for batch in (len(y), 2):
+        wanted, _ = flat.evaluate(theta, x[:batch].copy(), y[:batch])
+        (found,) = session.run(["loss"], feed(session, flat.layout, theta, x[:batch], y[:batch]))
+        if not abs(found - wanted) <= TOLERANCE * abs(wanted):
+            return f"the loss, {found:.6g} for {wanted:.6g}, with {batch} samples"
+    return None
+
+
+def feed(
+    session: onnxruntime.InferenceSession,
+    layout: Layout,
+    theta: NDArray[np.float32],
+    x: NDArray[np.float32],
+    y: NDArray[np.generic],
+) -> Feed:
+    """The inputs that `session` asks for."""
+    tensors = {f"theta/{t.name}": theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors}
+    every: Feed = {**tensors, "x": x, "y": y}
+    return {entry.name: every[entry.name] for entry in session.get_inputs()}
+
+
+def _compare_step(
+    flat: FlatModule,
+    session: onnxruntime.InferenceSession,
+    theta: NDArray[np.float32],
+    x: NDArray[np.float32],
+    y: NDArray[np.generic],
+) -> str | None:
+    layout, fed = flat.layout, feed(session, flat.layout, theta, x, y)
+    names = [output.name for output in session.get_outputs()]
+
+    def ours() -> NDArray[np.float64]:
+        return np.concatenate([np.ravel(value) for value in session.run(names, fed)]).astype(np.float64)
+
+    def theirs() -> NDArray[np.float64]:
+        loss, gradient, statistics = flat.gradient(theta, x.copy(), y)  # a module may write into its input
+        return np.concatenate(([loss], gradient, statistics)).astype(np.float64)
+
+    found, wanted = ours(), theirs()
+    allowed = np.zeros_like(wanted)
+    if not np.array_equal(theirs(), wanted):  # it draws random numbers
+        many = np.stack([ours() for _ in range(_DRAWS)]), np.stack([theirs() for _ in range(_DRAWS)])
+        found, wanted = (each.mean(0) for each in many)
+        allowed = _ERRORS * np.sqrt((many[0].var(0) + many[1].var(0)) / _DRAWS)
+    wrong = np.maximum(np.abs(found - wanted) - allowed, 0)
+    sizes = (tensor.stop - tensor.start for tensor in layout.tensors)
+    bounds = np.cumsum([0, 1, *sizes])
+    largest = np.abs(wanted[1 : 1 + layout.parameters.size]).max()
+    for name, start, stop in zip(names, bounds, bounds[1:], strict=False):
+        # Relative to the tensor's own largest entry, but not to the rounding errors of one that has none.
+        size = max(np.abs(wanted[start:stop]).max(initial=0), _FLOOR * largest)
+        most = wrong[start:stop].max(initial=0)
+        # No number is no match, either.
+        if not most <= TOLERANCE * size:
+            return f"{name} by {most / size:.2g}, relative"
+    return None
+
+
+def _near(flat: FlatModule, random: np.random.Generator) -> NDArray[np.float32]:
+    """Parameters a little off the initial ones, which may hide mistakes behind zeros."""
+    theta, trained = flat.theta(), flat.layout.parameters.size
+    theta[:trained] += (0.02 * random.standard_normal(trained)).astype(np.float32)
+    return theta
+
+
+def session_for(graph: bytes) -> onnxruntime.InferenceSession:
+    """One that computes `graph` on one core."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,79 @@
+"""What a client process trains with."""
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from edgeflock.client import run
+from edgeflock.client.run import choose
+from edgeflock.shared.config import Client
+from edgeflock.shared.errors import ConfigError
+
+ZOO, OWN = "edgeflock.client.zoo:PaperCNN", "theirs:Net"
+BOTH, NEITHER = ("onnxruntime", "torch"), ()
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the engines that can be found."""
+    names: set[str] = set()
+
+    def find_spec(name: str) -> Any:
+        return importlib.util.find_spec("json") if name in names else None
+
+    monkeypatch.setattr(run, "find_spec", find_spec)
+    return names
+
+
+# The model of the run, client.model, what is installed -> what trains under auto.
+AUTO: list[tuple[str, str, tuple[str, ...], str]] = [
+    (ZOO, "", BOTH, "torch"),
+    (ZOO, "", ("torch",), "torch"),
+    (ZOO, "", ("onnxruntime",), "onnx"),
+    (ZOO, OWN, ("onnxruntime",), "onnx"),
+    (OWN, "", BOTH, "onnx"),
+    (OWN, OWN, BOTH, "torch"),
+    (OWN, OWN, ("torch",), "torch"),
+    (OWN, "", ("onnxruntime",), "onnx"),
+]
+
+
+@pytest.mark.parametrize(("model", "allowed", "names", "chosen"), AUTO)
+def test_auto_is_torch_where_it_may_build_the_model_else_onnx(
+    model: str, allowed: str, names: tuple[str, ...], chosen: str, installed: set[str]
+) -> None:
+    installed.update(names)
+    assert choose(Client(model=allowed), model) == chosen
+
+
+@pytest.mark.parametrize("model", [ZOO, OWN])
+def test_onnx_may_train_any_model(model: str, installed: set[str]) -> None:
+    installed.update(BOTH)
+    assert choose(Client(backend="onnx"), model) == "onnx"
+
+
+@pytest.mark.parametrize(("model", "allowed"), [(ZOO, ""), (OWN, OWN), (ZOO, OWN)])
+def test_torch_if_asked_for(model: str, allowed: str, installed: set[str]) -> None:
+    installed.update(BOTH)
+    assert choose(Client(backend="torch", model=allowed), model) == "torch"
+
+
+WRONG: list[tuple[str, str, tuple[str, ...], list[str]]] = [
+    ("auto", ZOO, NEITHER, ["pip install 'edgeflock[onnx]'", "'edgeflock[torch]'"]),
+    ("onnx", ZOO, ("torch",), ["client.backend = 'onnx'", "pip install 'edgeflock[onnx]'"]),
+    ("torch", ZOO, ("onnxruntime",), ["client.backend = 'torch'", "pip install 'edgeflock[torch]'"]),
+    ("torch", OWN, BOTH, [f"asks to train {OWN}", f"client.model={OWN}", "client.backend=onnx"]),
+    ("auto", OWN, ("torch",), [f"asks to train {OWN}", f"client.model={OWN}", "client.backend=onnx"]),
+]
+
+
+@pytest.mark.parametrize(("backend", "model", "names", "said"), WRONG)
+def test_what_cannot_be_names_the_remedy(
+    backend: Any, model: str, names: tuple[str, ...], said: list[str], installed: set[str]
+) -> None:
+    installed.update(names)
+    with pytest.raises(ConfigError) as raised:
+        choose(Client(backend=backend), model)
+    for part in said:
+        assert part in str(raised.value)
