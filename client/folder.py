@@ -1,0 +1,144 @@
+"""A folder as a stream: dir:PATH takes each new file that appears in it, oldest first.
+
+A file is an .npz archive with the arrays x [n, ...] and y [n], FILE_BYTES at most once unpacked; images of
+bytes are scaled as in shared/datasets.py. Names that begin with a dot are left alone. A file is taken once
+two looks in a row see the same size and time, so it may be written in place; a writer that pauses for
+longer should write elsewhere and rename the finished file into the folder.
+
+Nothing is moved or deleted. What was taken is noted in the folder, in .edgeflock-taken, before it is handed
+on: no file is taken twice, not after a restart either, and a crash in that very moment loses the file. A file
+that was overwritten since is a new one. A folder belongs to one device. Where it cannot be written to, a
+restart takes everything again.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+
+from edgeflock.client.records import Broken, Chunk, Tally
+from edgeflock.client.source_uri import Uri
+from edgeflock.shared import datasets
+
+log = logging.getLogger(__name__)
+
+POLL = 1.0
+"""Seconds between two looks, unless ?poll= says otherwise."""
+
+FILE_BYTES = 1 << 28
+
+LEDGER = ".edgeflock-taken"
+
+Look = tuple[str, int, int]
+"""(name, bytes, time of the last change in ns) of a file."""
+
+
+async def watched(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+    uri.knows("poll")
+    folder = Path(uri.place)
+    try:
+        pause = float(uri.options.get("poll", POLL))
+    except ValueError as error:
+        raise uri.wrong("poll= must be seconds") from error
+    taken = Taken(folder)
+    before: set[Look] = set()
+    missing = False
+    while True:
+        try:
+            looks = look(folder)
+            missing = False
+        except OSError as error:
+            if not missing:
+                log.warning("%s; waiting for the folder", error)
+            looks, missing = [], True
+        for one in looks:
+            if one in before and one not in taken:
+                taken.add(one)
+                try:
+                    # In the loop's own thread: a file is a moment's work, and a thread could not be stopped.
+                    yield read(folder / one[0])
+                except Broken as broken:
+                    tally.add(broken.kind, broken.detail)
+        before = set(looks)
+        await asyncio.sleep(pause)
+
+
+def look(folder: Path) -> list[Look]:
+    """The files that are there, oldest first. Raises OSError."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".npz") and not entry.name.startswith(".") and entry.is_file():
+                status = entry.stat()
+                found.append((status.st_mtime_ns, entry.name, status.st_size))
+    return [(name, size, changed) for changed, name, size in sorted(found)]
+
+
+def read(path: Path) -> Chunk:
+    """The samples of a file. Raises Broken."""
+    try:
+        with ZipFile(path) as archive:
+            octets = sum(member.file_size for member in archive.infolist())
+        if octets > FILE_BYTES:
+            raise Broken("too large", f"{path} unpacks to {octets} bytes; at most {FILE_BYTES} are taken")
+        with np.load(path) as arrays:
+            x, y = arrays["x"], arrays["y"]
+    except KeyError as error:
+        raise Broken("incomplete", f"{path}: {error}; a file has the arrays x and y") from error
+    except (OSError, EOFError, ValueError, TypeError, NotImplementedError, BadZipFile) as error:
+        raise Broken("unreadable", f"{path} is no np.savez archive: {error}") from error
+    if x.dtype.kind not in "biuf" or y.dtype.kind not in "biuf":
+        raise Broken("not numbers", f"{path}: x is of {x.dtype}, y of {y.dtype}")
+    if x.ndim == 0 or y.ndim == 0 or len(x) != len(y):
+        raise Broken("incomplete", f"{path}: x has the shape {x.shape}, y {y.shape}")
+    with np.errstate(over="ignore"):
+        return Chunk(datasets.scaled(x), datasets.targets(y))
+
+
+class Taken:
+    """Which files were taken, noted in the folder itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LEDGER
+        self._seen: set[Look] = set()
+        self._writable = True
+        try:
+            lines = self._path.read_text(errors="replace").splitlines()
+        except OSError:
+            return  # there is none yet, or no folder
+        for line in lines:
+            size, _, rest = line.partition(" ")
+            changed, _, name = rest.partition(" ")
+            if size.isdecimal() and changed.isdecimal() and name:  # a crash may have cut the last line short
+                self._seen.add((name, int(size), int(changed)))
+        self._forget_the_gone(folder)
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._seen
+
+    def add(self, one: Look) -> None:
+        self._seen.add(one)
+        self._note("a", [one])
+
+    def _forget_the_gone(self, folder: Path) -> None:
+        """Write the note anew without the files that are no more, lest it grow for ever."""
+        self._seen.intersection_update(look(folder))
+        anew = self._path.with_name(f"{LEDGER}.new")
+        self._note("w", sorted(self._seen), anew)
+        if self._writable:
+            anew.replace(self._path)
+
+    def _note(self, mode: str, looks: list[Look], path: Path | None = None) -> None:
+        if not self._writable:
+            return
+        try:
+            with open(path or self._path, mode) as ledger:
+                # Behind a line that a crash cut short, a new one begins.
+                ledger.writelines(f"\n{size} {changed} {name}\n" for name, size, changed in looks)
+        except OSError as error:
+            self._writable = False
+            log.warning("%s; after a restart all files will be taken again", error)

@@ -1,0 +1,75 @@
+"""scheme:place?option=value&option=value, taken apart. Errors name the URI, without its password."""
+
+import re
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from edgeflock.shared.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Uri:
+    scheme: str
+    place: str
+    """What stands between scheme and options, as it was written."""
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> "Uri":
+        scheme, _, rest = text.partition(":")
+        place, _, query = rest.partition("?")
+        # A URI within a URI may have brought a question mark of its own.
+        return cls(scheme, place, dict(parse_qsl(query.replace("?", "&"), keep_blank_values=True)))
+
+    def __str__(self) -> str:
+        options = "&".join(f"{name}={value}" for name, value in self.options.items())
+        place = re.sub(r"^//[^/]*@", "//", self.place)
+        return f"{self.scheme}:{place}{'?' if options else ''}{options}"
+
+    def wrong(self, why: str) -> ConfigError:
+        return ConfigError(f"data {str(self)!r}: {why}")
+
+    def split(self, *names: str) -> tuple[dict[str, str], "Uri"]:
+        """(the options of these names, the URI without them)."""
+        mine = {name: value for name, value in self.options.items() if name in names}
+        rest = {name: value for name, value in self.options.items() if name not in names}
+        return mine, replace(self, options=rest)
+
+    def knows(self, *names: str) -> None:
+        """Raises ConfigError if there are options of other names."""
+        for name in self.options:
+            if name not in names:
+                known = f"known are {', '.join(names)}" if names else "there are none"
+                raise self.wrong(f"option {name!r} is unknown; {known}")
+
+    def whole(self, name: str) -> int:
+        """The option as a whole number; 0 if it is not given."""
+        text = self.options.get(name, "0")
+        if not (text.isascii() and text.isdecimal()):
+            raise self.wrong(f"{name}={text} must be a whole number")
+        return int(text)
+
+    def broker(self, port: int) -> "Broker":
+        """The place //[user[:password]@]host[:port]/topic. `port` is the usual one."""
+        try:
+            parts = urlsplit(self.place, allow_fragments=False)
+            host, port = parts.hostname or "", parts.port or port
+        except ValueError as error:
+            raise self.wrong(str(error)) from error
+        topic = unquote(parts.path[1:])
+        if not (self.place.startswith("//") and host and topic):
+            raise self.wrong(f"must be {self.scheme}://host:port/topic")
+        user, password = parts.username, parts.password
+        return Broker(host, port, topic, user and unquote(user), password and unquote(password))
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    host: str
+    port: int
+    topic: str
+    user: str | None
+    password: str | None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.topic}"

@@ -1,0 +1,84 @@
+"""Sources of samples by URI.
+
+    npz:PATH[?part=I/N]              stored data (shared/datasets.py), whole, in one chunk, and over
+    digits:[?part=I/N]
+    dir:PATH                         a folder in which files appear (folder.py)
+    mqtt://host:port/topic           a broker's messages (broker_sources.py, records.py)
+    kafka://host:port/topic
+    synthetic:URI?rate=64            stored data at a rate (synthetic.py)
+
+A source is an async generator function (uri, tally) -> chunks, registered in SOURCES. It yields samples as
+they arrive, waits for ever where more may come, counts in `tally` what it skips, and raises ConfigError for
+what no waiting mends. What it yields then passes the same checks and options, whatever the source:
+
+    shape=3,32,32     of one sample; without it, the first good sample settles it
+    targets=classes   or numbers; without it, the first good sample settles it
+    classes=10        targets are 0 .. 9
+    window=K, lags=L  features of the recent past (shared/recent.py)
+
+Samples that do not fit, or hold NaN or infinity, are counted and skipped.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from edgeflock.client.broker_sources import from_kafka, from_mqtt
+from edgeflock.client.folder import watched
+from edgeflock.client.records import Checks, Chunk, Tally
+from edgeflock.client.source_uri import Uri
+from edgeflock.client.synthetic import replayed
+from edgeflock.shared import datasets
+from edgeflock.shared.recent import Recent
+
+Source = Callable[[Uri, Tally], AsyncGenerator[Chunk, None]]
+
+
+async def stored(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+    """Everything at once: that is what stored data are."""
+    yield datasets.load(str(uri), "train")
+
+
+SOURCES: dict[str, Source] = {
+    "npz": stored,
+    "digits": stored,
+    "dir": watched,
+    "mqtt": from_mqtt,
+    "kafka": from_kafka,
+    "synthetic": replayed,
+}
+
+
+def open_source(text: str, tally: Tally | None = None) -> AsyncGenerator[Chunk, None]:
+    """The samples of the source that the URI `text` names, as they arrive.
+
+    Raises ConfigError for a URI that is none, and later for what no waiting mends.
+    """
+    uri = Uri.parse(text)
+    source = SOURCES.get(uri.scheme)
+    if source is None:
+        raise uri.wrong(f"known are {', '.join(f'{name}:' for name in SOURCES)}")
+    common, rest = uri.split("shape", "targets", "classes", "window", "lags")
+    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"))
+    window, lags = uri.whole("window"), uri.whole("lags")
+    recent = Recent(window, lags, uri.whole("classes")) if window or lags else None
+    tally = tally or Tally()
+    return _checked(source(rest, tally), checks, recent, tally)
+
+
+async def _checked(
+    source: AsyncGenerator[Chunk, None], checks: Checks, recent: Recent | None, tally: Tally
+) -> AsyncGenerator[Chunk, None]:
+    async with aclosing(source):
+        async for chunk in source:
+            good = checks.admit(chunk, tally)
+            if len(good):
+                yield recent.extend(good) if recent else good
+
+
+def _shape(uri: Uri, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    sizes = text.split(",") if text else []
+    if not all(size.isascii() and size.isdecimal() for size in sizes):
+        raise uri.wrong(f"shape={text} must be sizes such as 3,32,32")
+    return tuple(int(size) for size in sizes)

@@ -1,0 +1,143 @@
+"""Between a stream and training: samples wait here, oldest first, in bounded space (ScaDLES, section IV).
+
+    Truncation     keeps what arrived in the last second, in memory: O(S) samples of a stream of rate S
+    Persistence    keeps everything on disk, up to a quota; the oldest go when it is full (stream_disk.py)
+
+Samples that were taken are not gone yet: `settle` says that training has used them, `take_back` that it has
+not, as when a round closed without this device; then they come first again.
+
+Time is an argument, in seconds from any fixed moment. One caller at a time.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.records import Chunk
+
+Batch = tuple[NDArray[np.float32], NDArray[np.int64] | NDArray[np.float32]]
+"""(x, y)."""
+
+
+class Buffer(Protocol):
+    drops: int
+    """Samples that were dropped so far without having been used."""
+
+    def __len__(self) -> int:
+        """Samples that wait."""
+        ...
+
+    def add(self, chunk: Chunk, now: float) -> None: ...
+
+    def take(self, count: int, now: float) -> Batch:
+        """The oldest `count`, or all if there are fewer. There must be one."""
+        ...
+
+    def settle(self) -> None:
+        """What was taken has been used."""
+        ...
+
+    def take_back(self) -> None:
+        """What was taken since the last `settle` has not been used: it is the oldest again."""
+        ...
+
+    def age(self, now: float) -> float:
+        """Seconds since the oldest arrived; 0 if none waits."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    chunk: Chunk
+    arrived: float
+
+
+class Truncation:
+    """What arrived in the last `seconds`, and at any age the newest `least`: else a slow stream would never
+    make a batch. What is taken back is subject to the same.
+    """
+
+    def __init__(self, seconds: float = 1.0, least: int = 8, quota_bytes: int = 1 << 26) -> None:
+        """Within `quota_bytes` of memory whatever the rate."""
+        self._seconds = seconds
+        self._least = least
+        self._quota = quota_bytes
+        self._held: deque[_Held] = deque()
+        self._taken: list[_Held] = []
+        self._count = 0
+        self._octets = 0
+        self.drops = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, chunk: Chunk, now: float) -> None:
+        fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
+        if len(chunk) > fitting:  # copied, so that the rest of it is let go
+            self.drops += len(chunk) - fitting
+            chunk = Chunk(chunk.x[-fitting:].copy(), chunk.y[-fitting:].copy())
+        self._put(_Held(chunk, now))
+        while self._octets > self._quota:
+            self.drops += len(self._first(len(self._held[0].chunk)).chunk)
+        self._truncate(now)
+
+    def take(self, count: int, now: float) -> Batch:
+        self._truncate(now)
+        taken = []
+        while count > 0 and self._held:
+            taken.append(self._first(count))
+            count -= len(taken[-1].chunk)
+        self._taken += taken
+        return joined([held.chunk for held in taken])
+
+    def settle(self) -> None:
+        self._taken.clear()
+
+    def take_back(self) -> None:
+        waiting, self._held = self._held, deque()
+        self._count = self._octets = 0
+        for held in (*self._taken, *waiting):
+            self._put(held)
+        self._taken.clear()
+
+    def age(self, now: float) -> float:
+        return max(0.0, now - self._held[0].arrived) if self._held else 0.0
+
+    def close(self) -> None:
+        pass
+
+    def _truncate(self, now: float) -> None:
+        while self._count > self._least and now - self._held[0].arrived > self._seconds:
+            self.drops += len(self._first(self._count - self._least).chunk)
+
+    def _put(self, held: _Held) -> None:
+        self._held.append(held)
+        self._count += len(held.chunk)
+        self._octets += octets(held.chunk)
+
+    def _first(self, count: int) -> _Held:
+        """Remove the oldest chunk, or its first `count` samples."""
+        held = self._held.popleft()
+        if len(held.chunk) > count:
+            self._held.appendleft(_Held(slice_of(held.chunk, count, len(held.chunk)), held.arrived))
+            held = _Held(slice_of(held.chunk, 0, count), held.arrived)
+        self._count -= len(held.chunk)
+        self._octets -= octets(held.chunk)
+        return held
+
+
+def octets(chunk: Chunk) -> int:
+    return chunk.x.nbytes + chunk.y.nbytes
+
+
+def slice_of(chunk: Chunk, first: int, last: int) -> Chunk:
+    return Chunk(chunk.x[first:last], chunk.y[first:last])
+
+
+def joined(chunks: list[Chunk]) -> Batch:
+    return np.concatenate([chunk.x for chunk in chunks]), np.concatenate([chunk.y for chunk in chunks])

@@ -1,0 +1,175 @@
+"""A stream's samples on disk (ScaDLES, section IV: stream persistence)."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from edgeflock.client.records import Chunk
+from edgeflock.client.stream_buffer import Batch, joined, octets, slice_of
+from edgeflock.shared.errors import ConfigError
+
+_ROW_BYTES = 1 << 17
+"""Samples go into rows of about this size: small enough to be dropped or read in part without much waste."""
+
+_ROW_COST = 64
+"""What a row takes beside its samples."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS kind (shape TEXT NOT NULL, target_shape TEXT NOT NULL, target TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS samples (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, arrived REAL NOT NULL, count INTEGER NOT NULL,
+    used INTEGER NOT NULL DEFAULT 0, octets INTEGER NOT NULL, x BLOB NOT NULL, y BLOB NOT NULL
+);
+"""
+
+
+class Persistence:
+    """Everything that arrived, in a SQLite file, up to `quota_bytes` of samples.
+
+    What was added survives the end of the process at any moment. SQLite's journal (WAL, synchronous = NORMAL)
+    reaches the disk from time to time, so a power failure costs the last moments and nothing else. Samples
+    that were taken and not settled are there again after a restart. Beside the quota there are the file's
+    free pages and a few MiB of journal.
+
+    Arrival times must mean the same after a restart: give it the time of day.
+    """
+
+    def __init__(self, path: Path, quota_bytes: int) -> None:
+        """Raises ConfigError if the file cannot be a buffer."""
+        self._path = path
+        self._quota = quota_bytes
+        self.drops = 0
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "journal_size_limit = 4194304"):
+                self._db.execute(f"PRAGMA {pragma}")
+            self._db.executescript(_SCHEMA)
+            self._kind: tuple[str, str, str] | None = self._db.execute("SELECT * FROM kind").fetchone()
+            self._octets = self._sum("octets")
+            self._count = self._sum("count - used")
+        except sqlite3.Error as error:
+            raise ConfigError(f"{path} cannot hold a stream: {error}; delete it or name another") from error
+        self._next, self._skip = 0, 0
+        """Samples before the `_skip`-th of row `_next` were taken. Row 0 is before all."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, chunk: Chunk, now: float) -> None:
+        """Raises ConfigError if the file holds samples of another kind, or the disk fails."""
+        if len(chunk) == 0:
+            return
+        rows = max(1, _ROW_BYTES // max(1, octets(chunk) // len(chunk)))
+        pieces = [slice_of(chunk, at, at + rows) for at in range(0, len(chunk), rows)]
+        with self._transaction():
+            self._settle_kind(chunk)
+            for piece in pieces:
+                self._insert(piece, now)
+
+    def _insert(self, piece: Chunk, now: float) -> None:
+        size = octets(piece) + _ROW_COST
+        self._make_room(size)
+        x, y = piece.x.astype("<f4").tobytes(), piece.y.astype(piece.y.dtype.newbyteorder("<")).tobytes()
+        self._db.execute(
+            "INSERT INTO samples (arrived, count, octets, x, y) VALUES (?, ?, ?, ?, ?)",
+            (now, len(piece), size, x, y),
+        )
+        self._octets += size
+        self._count += len(piece)
+
+    def take(self, count: int, now: float) -> Batch:
+        taken: list[Chunk] = []
+        rows = self._db.execute(
+            "SELECT id, count, used, x, y FROM samples WHERE id >= ? ORDER BY id", (self._next,)
+        )
+        for row, held, used, x, y in rows:
+            first = self._skip if row == self._next else used
+            if first >= held:
+                continue
+            last = min(held, first + count)
+            taken.append(slice_of(self._chunk(held, x, y), first, last))
+            self._next, self._skip = row, last
+            count -= last - first
+            if count == 0:
+                break
+        rows.close()
+        self._count -= sum(map(len, taken))
+        return joined(taken)
+
+    def settle(self) -> None:
+        with self._transaction():
+            self._delete("id < ? OR (id = ? AND count <= ?)", self._next, self._next, self._skip)
+            self._db.execute("UPDATE samples SET used = ? WHERE id = ?", (self._skip, self._next))
+
+    def take_back(self) -> None:
+        self._next, self._skip = 0, 0
+        self._count = self._sum("count - used")
+
+    def age(self, now: float) -> float:
+        row = self._db.execute(
+            "SELECT arrived FROM samples WHERE id > ? OR (id = ? AND count > ?) ORDER BY id LIMIT 1",
+            (self._next, self._next, self._skip),
+        ).fetchone()
+        return max(0.0, now - row[0]) if row else 0.0
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _settle_kind(self, chunk: Chunk) -> None:
+        shapes = (json.dumps(chunk.x.shape[1:]), json.dumps(chunk.y.shape[1:]))
+        kind = (*shapes, str(chunk.y.dtype))
+        if self._kind is None:
+            self._db.execute("INSERT INTO kind VALUES (?, ?, ?)", kind)
+            self._kind = kind
+        if kind != self._kind:
+            raise ConfigError(
+                f"{self._path} holds samples of another kind, {', '.join(self._kind)}, than this stream's, "
+                f"{', '.join(kind)}: delete it or name another"
+            )
+
+    def _chunk(self, count: int, x: bytes, y: bytes) -> Chunk:
+        assert self._kind is not None, "there are samples"
+        shape, target_shape, target = self._kind
+        targets = np.frombuffer(y, np.dtype(target).newbyteorder("<")).astype(target)
+        samples = np.frombuffer(x, "<f4").astype(np.float32)
+        return Chunk(
+            samples.reshape(count, *json.loads(shape)), targets.reshape(count, *json.loads(target_shape))
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._db.execute("BEGIN")
+            yield
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise ConfigError(f"{self._path} cannot be written: {error}") from error
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _make_room(self, size: int) -> None:
+        while self._octets and self._octets + size > self._quota:
+            row, count, used = self._db.execute(
+                "SELECT id, count, used FROM samples ORDER BY id LIMIT 1"
+            ).fetchone()
+            # Of samples that were taken and not settled nobody knows yet whether they were used: not counted.
+            before = count if row < self._next else self._skip if row == self._next else used
+            self.drops += count - before
+            self._count -= count - before
+            self._delete("id = ?", row)
+
+    def _delete(self, where: str, *values: int) -> None:
+        (size,) = self._db.execute(
+            f"SELECT coalesce(sum(octets), 0) FROM samples WHERE {where}", values
+        ).fetchone()
+        self._db.execute(f"DELETE FROM samples WHERE {where}", values)
+        self._octets -= size
+
+    def _sum(self, what: str) -> int:
+        (total,) = self._db.execute(f"SELECT coalesce(sum({what}), 0) FROM samples").fetchone()
+        return int(total)

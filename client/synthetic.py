@@ -1,0 +1,89 @@
+"""A stream made of stored data, at a rate: synthetic:URI?rate=64.
+
+    rate=64                    samples per second; or uniform(38,24), normal(64,24): drawn once, as (mean,sd)
+    rates=0:64,60:16           64 for the first minute, then 16; each may be drawn as well, and may be 0
+    seed=7                     of what is drawn and shuffled; each device needs its own
+    order=kept                 as stored, or order=shuffled: anew in each pass
+    once                       end after one pass; without it, the data come round for ever
+
+URI is npz: or digits: with its own options, e.g. synthetic:npz:train.npz?part=1/3&rate=64.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.records import Chunk, Tally
+from edgeflock.client.source_uri import Uri
+from edgeflock.shared import datasets
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.rates import Schedule, arrived, next_arrival, schedule
+
+TICK = 0.05
+"""Samples of so many seconds go together."""
+
+LARGEST = 4096
+"""Samples of a chunk, at most: whoever was held up catches up in pieces."""
+
+
+async def replayed(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+    """By the event loop's clock, so that a virtual one will do."""
+    own, rest = uri.split("rate", "rates", "seed", "order", "once")
+    inner = Uri.parse(f"{rest.place}")
+    if inner.scheme not in datasets.READERS:
+        raise uri.wrong(
+            f"only stored data are replayed: {', '.join(f'{name}:' for name in datasets.READERS)}"
+        )
+    if ("rate" in own) == ("rates" in own):
+        raise uri.wrong("needs rate=64 or rates=0:64,60:16")
+    order = own.get("order", "kept")
+    if order not in ("kept", "shuffled"):
+        raise uri.wrong(f"order={order} must be kept or shuffled")
+    random = np.random.default_rng(uri.whole("seed"))
+    try:
+        steps = schedule(own.get("rates") or f"0:{own['rate']}", random)
+    except ConfigError as error:
+        raise uri.wrong(str(error)) from error
+    data = datasets.load(str(Uri(inner.scheme, inner.place, rest.options)), "train")
+    passes = _Passes(len(data), random if order == "shuffled" else None, once="once" in own)
+
+    clock = asyncio.get_running_loop().time
+    begin, sent = clock(), 0
+    while True:
+        due = min(math.floor(arrived(steps, clock() - begin) + 1e-9) - sent, LARGEST)
+        if due > 0:
+            chosen = passes.take(due)
+            if not len(chosen):
+                return
+            yield Chunk(data.x[chosen], data.y[chosen])
+            sent += len(chosen)
+        await asyncio.sleep(_pause(steps, sent, clock() - begin))
+
+
+def _pause(steps: Schedule, sent: int, second: float) -> float:
+    """Until the next sample is there, or several; an hour if none is to come."""
+    until = next_arrival(steps, sent + 1) - second
+    return min(max(until, TICK), 3600.0) if until > 0 else 0.0
+
+
+class _Passes:
+    """Indices of samples, pass after pass."""
+
+    def __init__(self, count: int, random: np.random.Generator | None, *, once: bool) -> None:
+        self._count = count
+        self._random = random
+        self._passes = 1 if once else math.inf
+        self._order = np.zeros(0, np.int64)
+
+    def take(self, count: int) -> NDArray[np.int64]:
+        """The next `count`; fewer at the end of the last pass, and then none."""
+        while self._order.size < count and self._passes > 0:
+            self._passes -= 1
+            random = self._random
+            following = np.arange(self._count) if random is None else random.permutation(self._count)
+            self._order = np.concatenate((self._order, following))
+        chosen, self._order = self._order[:count], self._order[count:]
+        return chosen

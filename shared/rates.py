@@ -1,0 +1,134 @@
+"""How fast samples arrive on a device, and the batch that goes with it.
+
+After S. Tyagi, M. Swany, "ScaDLES: Scalable Deep Learning over Streaming data at the Edge", 2022. Rates are
+in samples per second. Time is an argument, in seconds from any fixed moment.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError
+
+LOW, HIGH = 8, 1024
+"""b_min and b_max (section V D)."""
+
+LEAST = 1.0
+"""The lowest rate that is drawn. Uniform of mean 38 and deviation 24 reaches below zero."""
+
+
+def batch_size(rate: float, low: int = LOW, high: int = HIGH) -> int:
+    """b_i = S_i, within low <= b_i <= high (section IV, heterogeneous streams)."""
+    return min(max(round(rate), low), high)
+
+
+class RateEstimator:
+    """S_i of a stream, estimated from n_k samples that arrived at t_k, k = 1, 2, ...
+
+        S(t) = sum_k n_k exp(-(t - t_k) / T) / (T (1 - exp(-max(t - t_0, 1) / T)))
+
+    an exponentially weighted moving average over about T seconds. The denominator is the weight of the time
+    since t_0, so that a steady stream is not underestimated at first. The first arrival sets t_0 and does not
+    count: how long its samples took is not known. Nor does a backlog that comes at once then pass for a rate.
+    A burst of n adds at most n / T to a settled estimate, and in silence S halves every 0.7 T seconds. Of the
+    arrivals at random moments of a stream of rate S, it has a relative deviation of 1 / sqrt(2 S T).
+    """
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        """`seconds`: T."""
+        self._seconds = seconds
+        self._first: float | None = None
+        self._last = 0.0
+        self._weighted = 0.0
+
+    def arrived(self, count: int, now: float) -> None:
+        """`count` samples arrived at `now`. A clock that goes back is taken to stand still."""
+        if self._first is None:
+            self._first = self._last = now
+            return
+        self._weighted = self._decayed(now) + count
+        self._last = max(self._last, now)
+
+    def rate(self, now: float) -> float:
+        """S(now); 0 before anything has arrived."""
+        if self._first is None:
+            return 0.0
+        elapsed = max(now - self._first, 1.0)
+        return self._decayed(now) / (-math.expm1(-elapsed / self._seconds) * self._seconds)
+
+    def _decayed(self, now: float) -> float:
+        return self._weighted * math.exp(-max(0.0, now - self._last) / self._seconds)
+
+
+# Table I: the rates of a fleet. float64 [count], none below LEAST.
+
+
+def uniform(random: np.random.Generator, mean: float, deviation: float, count: int) -> NDArray[np.float64]:
+    """Uniform with this mean and standard deviation: its half width is deviation * sqrt(3)."""
+    half = deviation * math.sqrt(3)
+    return np.maximum(random.uniform(mean - half, mean + half, count), LEAST)
+
+
+def normal(random: np.random.Generator, mean: float, deviation: float, count: int) -> NDArray[np.float64]:
+    return np.maximum(random.normal(mean, deviation, count), LEAST)
+
+
+Distribution = Callable[[np.random.Generator, float, float, int], NDArray[np.float64]]
+
+DISTRIBUTIONS: dict[str, Distribution] = {"uniform": uniform, "normal": normal}
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_RATE = rf"{_NUMBER}|(?:{'|'.join(DISTRIBUTIONS)})\({_NUMBER},{_NUMBER}\)"
+
+Schedule = Sequence[tuple[float, float]]
+"""[(from second, rate), ...] in order, the first from second 0."""
+
+
+def draw(text: str, random: np.random.Generator) -> float:
+    """The rate that `text` says: 64, uniform(38,24) or normal(64,24), as (mean,deviation).
+
+    Raises ConfigError.
+    """
+    if not re.fullmatch(_RATE, text):
+        raise ConfigError(f"rate {text!r} must be a number, uniform(mean,sd) or normal(mean,sd)")
+    name, bracket, numbers = text.rstrip(")").partition("(")
+    if not bracket:
+        return float(name)
+    mean, deviation = map(float, numbers.split(","))
+    return float(DISTRIBUTIONS[name](random, mean, deviation, 1)[0])
+
+
+def schedule(text: str, random: np.random.Generator) -> Schedule:
+    """What `text` says, such as 0:64,60:16 for 64 in the first minute and 16 from then on.
+
+    Raises ConfigError.
+    """
+    if not re.fullmatch(rf"{_NUMBER}:(?:{_RATE})(?:,{_NUMBER}:(?:{_RATE}))*", text):
+        raise ConfigError(f"rates {text!r} must be SECOND:RATE,SECOND:RATE,..., e.g. 0:64,60:uniform(38,24)")
+    found = re.findall(rf"({_NUMBER}):({_RATE})", text)
+    steps = [(float(second), draw(rate, random)) for second, rate in found]
+    seconds = [second for second, _ in steps]
+    if seconds[0] != 0 or seconds != sorted(set(seconds)):
+        raise ConfigError(f"rates {text!r} must begin at second 0 and go on in order")
+    return steps
+
+
+def arrived(steps: Schedule, second: float) -> float:
+    """The samples of second 0 to `second`: the integral of the rate."""
+    ends = [start for start, _ in steps[1:]] + [math.inf]
+    spans = zip(steps, ends, strict=True)
+    return sum(rate * (min(second, end) - start) for (start, rate), end in spans if start < second)
+
+
+def next_arrival(steps: Schedule, count: int) -> float:
+    """The second at which the `count`-th sample is complete; infinity if it never comes."""
+    due = float(count)
+    ends = [start for start, _ in steps[1:]] + [math.inf]
+    for (start, rate), end in zip(steps, ends, strict=True):
+        if rate > 0 and due <= rate * (end - start):
+            return start + due / rate
+        due -= rate * (end - start) if rate > 0 else 0.0
+    return math.inf

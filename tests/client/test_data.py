@@ -1,0 +1,62 @@
+"""From client.data to what a worker trains on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeflock.client.batcher import Shuffled
+from edgeflock.client.data import batches_of
+from edgeflock.client.stream_batches import StreamBatches
+from edgeflock.shared.config import Client
+from edgeflock.shared.errors import ConfigError
+
+
+@pytest.fixture
+def npz(tmp_path: Path) -> Path:
+    path = tmp_path / "few.npz"
+    np.savez(path, x_train=np.arange(40, dtype=np.float32).reshape(20, 2), y_train=np.arange(20) % 3)
+    return path
+
+
+async def test_stored_data_are_shuffled(npz: Path) -> None:
+    async with batches_of(Client(data=f"npz:{npz}")) as batches:
+        assert isinstance(batches, Shuffled)
+        await batches.ready(1)
+        x, _ = batches.take(20)
+        assert sorted(x[:, 0]) == list(range(0, 40, 2))
+
+
+async def test_a_stream_comes_in_and_is_kept_where_the_settings_say(npz: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.sqlite"
+    settings = Client(
+        data=f"synthetic:npz:{npz}?rate=100000&once&order=kept", buffer=str(kept), batch_min=2, batch_max=6
+    )
+    seen: list[float] = []
+    async with batches_of(settings) as batches:
+        assert isinstance(batches, StreamBatches)
+        await batches.ready(1)
+        x, _ = batches.take(1)
+        assert 2 <= len(x) <= 6
+        seen += x[:, 0].tolist()
+        batches.settle()
+    async with batches_of(settings) as batches:  # what was kept comes first, then the stream anew
+        await batches.ready(1)
+        x, _ = batches.take(1)
+        assert x[0, 0] in (seen[-1] + 2, 0.0)
+    assert kept.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (Client(data="npz:nowhere.npz"), "there is no such file"),
+        (Client(data="smoke:signals"), "known are"),
+        (Client(data="mqtt://127.0.0.1/a", batch_min=9, batch_max=8), "client.batch_min = 9 is above"),
+        (Client(data="dir:/tmp", buffer="/proc/none/b"), "cannot hold a stream"),
+    ],
+)
+async def test_what_cannot_be_is_named(settings: Client, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        async with batches_of(settings):
+            pass
