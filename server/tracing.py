@@ -23,6 +23,7 @@ from torch.func import functional_call
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -41,6 +42,11 @@ _ALSO_DECOMPOSED = (
     aten.detach.default,
 )
 
+_IGNORED = -100
+"""The target that torch's cross entropy leaves out."""
+
+_NO_CLASS = 1 << 31
+
 _COUNT = "num_batches_tracked"
 
 Trace = Callable[..., tuple[Tensor, ...]]
@@ -58,7 +64,7 @@ def training_step(flat: FlatModule) -> Trace:
             tensor.requires_grad_() for tensor, never in zip(parameters, frozen, strict=True) if not never
         ]
         buffers = [tensor.clone() for tensor in held[trained:]]  # the module writes into them
-        loss = flat.loss_of(_call(flat, (*parameters, *buffers), x), y)
+        loss = _loss(flat, _call(flat, (*parameters, *buffers), x), y)
         found = iter(torch.autograd.grad(loss, learning, allow_unused=True, materialize_grads=True))
         gradients = (
             torch.zeros_like(tensor) if never else next(found)
@@ -75,9 +81,16 @@ def evaluation(flat: FlatModule) -> Trace:
     def evaluate(*tensors: Tensor) -> tuple[Tensor, ...]:
         *held, x, y = tensors
         output = _call(flat, held, x)
-        return flat.loss_of(output, y), output
+        return _loss(flat, output, y), output
 
     return evaluate
+
+
+def _loss(flat: FlatModule, output: Tensor, y: Tensor) -> Tensor:
+    if flat.loss is functional.cross_entropy and not y.is_floating_point():
+        # torch refuses a negative class, ONNX counts it from the last: make it one that nobody has.
+        y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
+    return flat.loss_of(output, y)
 
 
 def _call(flat: FlatModule, tensors: Sequence[Tensor], x: Tensor) -> Any:

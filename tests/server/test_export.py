@@ -175,6 +175,20 @@ def test_gradients_statistics_and_evaluations_are_torch_s(name: str) -> None:
         assert far < 1e-5, (what, size)
 
 
+@pytest.mark.parametrize("wrong", [-1, -10, -11, -99, -101, 10])
+def test_a_class_that_is_none_is_refused_as_torch_does(wrong: int) -> None:
+    """ONNX would count a negative one from the last."""
+    model, graphs = MODELS["DigitsCNN"], exported("DigitsCNN")
+    flat = FlatModule(model.path, model.loss)
+    x, _ = model.batch(3, seed=0)
+    y = np.array([1, wrong, -100])
+    with pytest.raises(IndexError, match="out of bounds"):
+        flat.gradient(flat.theta(), x, y)
+    for graph in (graphs.step, graphs.evaluation):
+        with pytest.raises(Exception, match="(?i)out of (data bounds|range)"):
+            fed(session_for(graph), flat.layout, flat.theta(), x, y)
+
+
 # The file
 
 
