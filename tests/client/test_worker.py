@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Shuffled
+from edgeflock.client.batcher import Batch, Shuffled, StreamOver
 from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.client.worker import Progress, Worker
 from edgeflock.shared import grid, sparse, values
@@ -246,6 +246,49 @@ async def test_an_update_from_a_wrong_base_is_dropped_and_the_model_pulled(stale
     ]
     assert len(backend.seen) == 4
     assert (progress.updates, progress.refused, progress.samples) == (2, 1, 12)
+
+
+class Few:
+    """Samples that are told what became of them, and end."""
+
+    def __init__(self, rounds: int) -> None:
+        self._left = rounds
+        self.told: list[str] = []
+
+    async def ready(self, steps: int) -> None:
+        if not self._left:
+            raise StreamOver("that was all")
+        self._left -= 1
+
+    def take(self, size: int) -> Batch:
+        self.told.append("taken")
+        return np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
+
+    def settle(self) -> None:
+        self.told.append("settled")
+
+    def take_back(self) -> None:
+        self.told.append("back")
+
+
+async def test_samples_hear_whether_the_server_has_what_came_of_them() -> None:
+    """Refused: they come again. So they do when the run is replaced or the stream ends."""
+    server = FakeServer([None, BaseExpired("pull again"), RunReplaced("another run"), None])
+    backend = FakeBackend()
+
+    async def make(_: Welcome) -> Backend:
+        return backend
+
+    samples = Few(4)
+    progress = await Worker(server, make, samples).run()
+    assert samples.told == [
+        *("taken", "settled"),
+        *("taken", "back"),
+        *("taken", "back"),
+        *("taken", "settled"),
+        "back",
+    ]
+    assert (progress.updates, progress.samples) == (2, 4)
 
 
 async def test_a_run_that_is_over_when_joining() -> None:
