@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from onnxscript import opset18 as op
 
-from edgeflock.server.onnx_values import Value, constant, numbers, single
+from edgeflock.server.onnx_values import Value, constant, numbers, padded, single
 
 _FEW_CHANNELS = 4
 _NARROW = 16
@@ -61,15 +61,12 @@ def convolution_backward(
     ):
         dx = op.Conv(g, op.Transpose(weight, perm=[1, 0, *range(2, 2 + rank)]))  # a plain product
     elif wanted[0]:
+        # What the last steps left over of X.
         rest = [
-            x.shape[2 + i]
-            - (
-                (g.shape[2 + i] - 1) * stride[i]
-                - 2 * padding[i]
-                + dilation[i] * (weight.shape[2 + i] - 1)
-                + 1
+            long + 2 * pad - (made - 1) * step - spread * (taps - 1) - 1
+            for long, made, taps, step, pad, spread in zip(
+                x.shape[2:], g.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
             )
-            for i in range(rank)
         ]
         dx = op.ConvTranspose(g, weight, output_padding=rest, **attributes)
     dw = g
@@ -191,7 +188,7 @@ def _shifted_rows(x: Value, channels: int, narrow: int, window: _Window) -> Valu
     reach = (rows - 1) * down + 1  # rows of X between the first and the last that a tap meets
     shifted = []
     for top in (window.padding[0] - a * window.dilation[0] for a in range(window.kernel[0])):
-        taken = _moved(x, 2, 3, top * narrow, (reach - height - top) * narrow)
+        taken = padded(x, 2, 3, top * narrow, (reach - height - top) * narrow)
         if down > 1:
             taken = op.Reshape(taken, numbers(channels, -1, reach, narrow))
             taken = op.Slice(taken, numbers(0), numbers(reach), numbers(2), numbers(down))
@@ -208,7 +205,7 @@ def _shifted_columns(g: Value, made: int, narrow: int, shifts: Sequence[int], wi
     if columns == narrow <= _NARROW:
         moved = [_shifted_flat(g, made, shift, rows, columns) for shift in shifts]
     else:
-        moved = [_moved(g, 3, 4, shift, narrow - columns - shift) for shift in shifts]
+        moved = [padded(g, 3, 4, shift, narrow - columns - shift) for shift in shifts]
     return _joined([op.Reshape(part, numbers(made, 1, -1)) for part in moved])
 
 
@@ -218,17 +215,8 @@ def _shifted_flat(g: Value, made: int, shift: int, rows: int, columns: int) -> V
         return g
     mask = np.zeros((1, rows, columns), np.float32)
     mask[..., max(shift, 0) : max(0, columns + min(shift, 0))] = 1
-    flat = _moved(op.Reshape(g, numbers(made, -1)), 1, 2, shift, -shift)
+    flat = padded(op.Reshape(g, numbers(made, -1)), 1, 2, shift, -shift)
     return op.Mul(op.Reshape(flat, numbers(made, -1, rows, columns)), constant(mask))
-
-
-def _moved(value: Value, axis: int, rank: int, before: int, after: int) -> Value:
-    """With so many zeros put before and after along an axis, or, where negative, so much cut off."""
-    if before == after == 0:
-        return value
-    sides = [0] * (2 * rank)
-    sides[axis], sides[rank + axis] = before, after
-    return op.Pad(value, numbers(*sides))
 
 
 def _rows(value: Value, channels: int) -> Value:

@@ -20,6 +20,15 @@ def numbers(*values: int) -> Value:
     return op.Constant(value_ints=list(values))
 
 
+def padded(value: Value, axis: int, rank: int, before: int, after: int) -> Value:
+    """With so many zeros put before and after along an axis, or, where negative, so much cut off."""
+    if before == after == 0:
+        return value
+    sides = [0] * (2 * rank)
+    sides[axis], sides[rank + axis] = before, after
+    return op.Pad(value, numbers(*sides))
+
+
 def single(outputs: Any) -> Value:
     """The first output of an operator alone: a MaxPool that also says where is twenty times slower."""
     if not isinstance(outputs, tuple | list):

@@ -13,7 +13,7 @@ from onnxscript import opset18 as op
 
 from edgeflock.server import pooling
 from edgeflock.server.convolution_gradient import convolution_backward
-from edgeflock.server.onnx_values import Value, constant, numbers, single
+from edgeflock.server.onnx_values import Value, constant, numbers, padded, single
 
 aten = torch.ops.aten
 
@@ -107,7 +107,7 @@ def batch_norm_without_statistics(
 
 
 def dropout(x: Value, share: float, training: bool | None) -> tuple[Value, Value]:
-    """(y, what was kept). ONNX's own Dropout does not train in every version of onnxruntime."""
+    """(y, what was kept). torch's own translation does not pass the check."""
     if not training or share == 0:
         return op.Identity(x), op.Equal(x, x)
     kept = op.GreaterOrEqual(op.RandomUniformLike(x), constant(np.float32(share)))
@@ -189,7 +189,7 @@ def select_backward(g: Value, sizes: Sequence[Any], axis: int, index: int) -> Va
     if not isinstance(size, int):
         raise NotImplementedError("one sample of a batch cannot train in ONNX")
     before = index % size
-    return _padded(op.Unsqueeze(g, numbers(axis)), axis, len(sizes), before, size - 1 - before)
+    return padded(op.Unsqueeze(g, numbers(axis)), axis, len(sizes), before, size - 1 - before)
 
 
 _TO_THE_END = 1 << 62
@@ -206,17 +206,11 @@ def slice_backward(g: Value, sizes: Sequence[Any], axis: int, start: int, end: i
     start = min(start % size if start < 0 else start, size)
     long = g.shape[axis]
     if step > 1:  # zeros between the entries: a new axis, filled up and merged with its neighbour
-        g = _padded(op.Unsqueeze(g, numbers(axis + 1)), axis + 1, len(sizes) + 1, 0, step - 1)
+        g = padded(op.Unsqueeze(g, numbers(axis + 1)), axis + 1, len(sizes) + 1, 0, step - 1)
         g = op.Reshape(g, numbers(*[0] * axis, long * step, *sizes[axis + 1 :]))
         g = op.Slice(g, numbers(0), numbers(size - start), numbers(axis))
         long = min(long * step, size - start)
-    return _padded(g, axis, len(sizes), start, size - start - long)
-
-
-def _padded(value: Value, axis: int, rank: int, before: int, after: int) -> Value:
-    sides = np.zeros((2, rank), np.int64)
-    sides[:, axis] = before, after
-    return op.Pad(value, numbers(*sides.ravel().tolist()))
+    return padded(g, axis, len(sizes), start, size - start - long)
 
 
 TRANSLATIONS: dict[Any, Callable[..., Any]] = {
