@@ -95,7 +95,7 @@ class Audit:
 
 
 def _step(update: Update, version: int) -> Step:
-    return admit(update, LAYOUT, oldest=0, version=version, expansion_bytes=1 << 28)
+    return admit(update, LAYOUT, oldest=0, version=version, samples=1 << 16, expansion_bytes=1 << 28)
 
 
 def copy_journal(directory: Path, to: Path) -> Path:

@@ -33,7 +33,7 @@ def kernels() -> dict[str, float]:
     updates = [load.random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
     parameters = Parameters(0, np.zeros(layout.size, np.float32))
     parameters.adopt(Regime("adacomp", 1e-3, 256), 0, [])
-    steps = [admit(u, layout, oldest=0, version=0, expansion_bytes=1 << 28) for u in updates]
+    steps = [admit(u, layout, oldest=0, version=0, samples=1 << 16, expansion_bytes=1 << 28) for u in updates]
     theta, gradient = parameters.theta.copy(), random.standard_normal(layout.size).astype(np.float32)
     scratch, rate = np.empty_like(theta), np.float32(1e-3)
     turn = 0
@@ -41,7 +41,7 @@ def kernels() -> dict[str, float]:
     def decode_and_admit() -> None:
         nonlocal turn
         turn += 1
-        admit(updates[turn % 64], layout, oldest=0, version=0, expansion_bytes=1 << 28)
+        admit(updates[turn % 64], layout, oldest=0, version=0, samples=1 << 16, expansion_bytes=1 << 28)
 
     def sigma_and_apply() -> None:
         nonlocal turn

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.messages import Facts
 
 Batch = tuple[NDArray[np.float32], NDArray[np.generic]]
 """x and y of a few samples."""
@@ -29,6 +30,9 @@ class Batches(Protocol):
 
     def take_back(self) -> None:
         """It has not, and will not."""
+
+    def telemetry(self) -> Facts:
+        """What operators may want to know of the data by now; empty if there is nothing to tell."""
 
 
 class Shuffled:
@@ -55,3 +59,7 @@ class Shuffled:
 
     def take_back(self) -> None:
         """They come again in the next pass."""
+
+    def telemetry(self) -> Facts:
+        """Stored data do not change."""
+        return {}

@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 @asynccontextmanager
 async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
     """What to train on. Raises ConfigError if there is nothing of the kind."""
+    seed = [settings.seed, *settings.name.encode()]  # each device draws its own
     if settings.data.partition(":")[0] in datasets.READERS:
-        random = np.random.default_rng([settings.seed, *settings.name.encode()])
-        yield Shuffled(datasets.load(settings.data, "train"), random)
+        yield Shuffled(datasets.load(settings.data, "train"), np.random.default_rng(seed))
         return
     if settings.batch_min > settings.batch_max:
         raise ConfigError(
@@ -36,7 +36,7 @@ async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
     from edgeflock.client.stream_batches import StreamBatches
 
     tally = Tally()
-    source = open_source(settings.data, tally)
+    source = open_source(settings.data, tally, seed)
     stream = StreamBatches(source, _buffer(settings), tally, settings.batch_min, settings.batch_max)
     async with stream:
         try:

@@ -19,8 +19,9 @@ what no waiting mends. What it yields then passes the same checks and options, w
 Samples that do not fit, or hold NaN or infinity, are counted and skipped.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from edgeflock.client.broker_sources import from_kafka, from_mqtt
 from edgeflock.client.folder import watched
@@ -48,15 +49,20 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def open_source(text: str, tally: Tally | None = None) -> AsyncGenerator[Chunk, None]:
+def open_source(
+    text: str, tally: Tally | None = None, seed: Sequence[int] = (0,)
+) -> AsyncGenerator[Chunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
+    `seed` is for what a synthetic one draws, and should be the device's own.
     Raises ConfigError for a URI that is none, and later for what no waiting mends.
     """
     uri = Uri.parse(text)
     source = SOURCES.get(uri.scheme)
     if source is None:
         raise uri.wrong(f"known are {', '.join(f'{name}:' for name in SOURCES)}")
+    if source is replayed:
+        source = partial(replayed, seed=seed)
     common, rest = uri.split("shape", "targets", "classes", "window", "lags")
     checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"))
     window, lags = uri.whole("window"), uri.whole("lags")

@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from edgeflock.client.batcher import StreamOver
 from edgeflock.client.records import Chunk, Tally
 from edgeflock.client.stream_buffer import Batch, Buffer
+from edgeflock.shared.messages import Facts
 from edgeflock.shared.rates import HIGH, LOW, RateEstimator, batch_size
 
 
@@ -134,6 +135,9 @@ class StreamBatches:
         """It has not, and will not: the samples come again."""
         with self._lock:
             self._buffer.take_back()
+
+    def telemetry(self) -> Facts:
+        return asdict(self.facts())
 
     def facts(self) -> StreamFacts:
         with self._lock:

@@ -2,8 +2,9 @@
 
     rate=64                    samples per second; or uniform(38,24), normal(64,24): drawn once, as (mean,sd)
     rates=0:64,60:16           64 for the first minute, then 16; each may be drawn as well, and may be 0
-    seed=7                     of what is drawn and shuffled; each device needs its own
-    order=kept                 as stored, or order=shuffled: anew in each pass
+    seed=7                     of what is drawn and shuffled; without it, each device has its own
+    order=kept                 as stored: the same on each device, but for part=; or order=shuffled: anew in
+                               each pass
     once                       end after one pass; without it, the data come round for ever
 
 URI is npz: or digits: with its own options, e.g. synthetic:npz:train.npz?part=1/3&rate=64.
@@ -11,7 +12,8 @@ URI is npz: or digits: with its own options, e.g. synthetic:npz:train.npz?part=1
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from edgeflock.client.records import Chunk, Tally
 from edgeflock.client.source_uri import Uri
 from edgeflock.shared import datasets
+from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.rates import Schedule, arrived, next_arrival, schedule
 
@@ -29,8 +32,8 @@ LARGEST = 4096
 """Samples of a chunk, at most: whoever was held up catches up in pieces."""
 
 
-async def replayed(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
-    """By the event loop's clock, so that a virtual one will do."""
+async def replayed(uri: Uri, tally: Tally, seed: Sequence[int] = (0,)) -> AsyncGenerator[Chunk, None]:
+    """By the event loop's clock, so that a virtual one will do. `seed` counts if the URI has none."""
     own, rest = uri.split("rate", "rates", "seed", "order", "once")
     inner = Uri.parse(f"{rest.place}")
     if inner.scheme not in datasets.READERS:
@@ -42,14 +45,20 @@ async def replayed(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
     order = own.get("order", "kept")
     if order not in ("kept", "shuffled"):
         raise uri.wrong(f"order={order} must be kept or shuffled")
-    random = np.random.default_rng(uri.whole("seed"))
+    random = np.random.default_rng(uri.whole("seed") if "seed" in own else seed)
     try:
         steps = schedule(own.get("rates") or f"0:{own['rate']}", random)
     except ConfigError as error:
         raise uri.wrong(str(error)) from error
     data = datasets.load(str(Uri(inner.scheme, inner.place, rest.options)), "train")
-    passes = _Passes(len(data), random if order == "shuffled" else None, once="once" in own)
+    passes = Passes(len(data), random if order == "shuffled" else None, once="once" in own)
+    async with aclosing(replay(data, steps, passes)) as chunks:
+        async for chunk in chunks:
+            yield chunk
 
+
+async def replay(data: Dataset, steps: Schedule, passes: "Passes") -> AsyncGenerator[Chunk, None]:
+    """The samples of `data` as `passes` orders them, at the rates of `steps`, by the event loop's clock."""
     clock = asyncio.get_running_loop().time
     begin, sent = clock(), 0
     while True:
@@ -69,7 +78,7 @@ def _pause(steps: Schedule, sent: int, second: float) -> float:
     return min(max(until, TICK), 3600.0) if until > 0 else 0.0
 
 
-class _Passes:
+class Passes:
     """Indices of samples, pass after pass."""
 
     def __init__(self, count: int, random: np.random.Generator | None, *, once: bool) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from edgeflock.client.batcher import Batches, StreamOver
 from edgeflock.client.replica import Replica
 from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.shared import sparse, values
+from edgeflock.shared.adaptive import Norms, follow, will_do
 from edgeflock.shared.compression import select_largest
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, LayoutMismatch
 from edgeflock.shared.feedback import recall, remember
@@ -24,6 +26,12 @@ log = logging.getLogger(__name__)
 
 _HOPELESS = 20
 """Non-finite gradients in a row after which the model counts as diverged."""
+
+_TELEMETRY_EVERY = 5.0
+"""Seconds, at least, between updates that carry telemetry."""
+
+_SIGNS_ONLY = {values.CODINGS[name].mode for name in ("sign", "scale")}
+"""Value modes that tell no single magnitude."""
 
 
 class Server(Protocol):
@@ -82,8 +90,12 @@ class Worker:
         self._compute = compute
         self._memory: NDArray[np.float32] | None = None
         """What earlier updates left out (feedback.py), if the run asks for it."""
-        self._under_way: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
+        self._under_way: tuple[NDArray[np.int64] | slice, NDArray[np.float32]] | None = None
         """(indices, values) that left it with the last update."""
+        self._norms: Norms | None = None
+        """Of the gradients of this run (adaptive.py), if it asks for it."""
+        self._telemetry_due = -math.inf
+        """When the next update is to carry some, by the event loop's clock."""
         self.progress = Progress()
 
     async def run(self) -> Progress:
@@ -110,12 +122,14 @@ class Worker:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
         self._server.speak_as(layout.digest)
         replica = Replica(layout)
-        self._memory = None
+        self._memory = self._norms = None
+        self._telemetry_due = -math.inf
         replica.take(await self._server.pull(None))
         sequence = welcome.sequence
         while True:
             await self._batches.ready(welcome.local_steps)
             update: Update = await self._compute(self.step, backend, replica, welcome, sequence + 1)
+            update = self._with_telemetry(update, asyncio.get_running_loop().time())
             try:
                 receipt = await self._server.push(update)
             except (BaseExpired, BaseInFuture) as stale:
@@ -141,11 +155,25 @@ class Worker:
         if welcome.select >= 1:
             return encode_update(steps, steps.gradient, None, layout, welcome, sequence, replica.version)
         corrected = recall(self._memory, steps.gradient)
-        where = select_largest(corrected, layout, welcome.select, welcome.balance)
+        selected = select_largest(corrected, layout, welcome.select, welcome.balance)
+        where: NDArray[np.int64] | None = selected
+        if welcome.threshold:
+            self._norms = follow(self._norms, corrected, selected)
+            if not will_do(self._norms, welcome.threshold):
+                where, welcome = None, _with_magnitudes(welcome)
         if welcome.feedback:
-            self._memory = remember(corrected, where, welcome.feedback)
-            self._under_way = where, corrected[where]
+            sent = slice(None) if where is None else where
+            self._memory = remember(corrected, sent, welcome.feedback)
+            self._under_way = sent, corrected[sent].copy()
         return encode_update(steps, corrected, where, layout, welcome, sequence, replica.version)
+
+    def _with_telemetry(self, update: Update, now: float) -> Update:
+        """`update`; if it is time, with what there is to tell about the device."""
+        facts = self._batches.telemetry() if now >= self._telemetry_due else {}
+        if not facts:
+            return update
+        self._telemetry_due = now + _TELEMETRY_EVERY
+        return replace(update, facts=facts)
 
     def _take_back(self, decay: float) -> None:
         """The last update was refused: remember what it held as if it had not been sent."""
@@ -183,6 +211,13 @@ class Worker:
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
             "the data are broken; lower coordination.learning_rate, scale the inputs"
         )
+
+
+def _with_magnitudes(welcome: Welcome) -> Welcome:
+    """For a gradient that goes whole because its selection loses too much: signs alone would lose more."""
+    if welcome.values not in _SIGNS_ONLY:
+        return welcome
+    return replace(welcome, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
 
 
 def encode_update(

@@ -50,6 +50,21 @@ class PaperMLP(nn.Module):
         return output
 
 
+class TabularMLP(nn.Module):
+    """16 features in 2 classes: one hidden layer of 32; 610 parameters.
+
+    For streams of sensors: 6 features with window=K&lags=4, 5 with window=K&lags=6 (shared/recent.py).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layers(x)
+        return output
+
+
 class SpeechCNN(nn.Module):
     """64 x 40 log-mel spectrograms in 10 classes, for spoken digits; 333,194 parameters."""
 

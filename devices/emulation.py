@@ -7,6 +7,7 @@ latency, and its framed bytes over the rate of the link; a step takes its class'
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,10 +19,13 @@ from edgeflock.client.replica import Replica
 from edgeflock.client.transport import RunOver
 from edgeflock.client.worker import Worker
 from edgeflock.devices.fleet_config import DeviceClass, profile
+from edgeflock.devices.streams import EmulatedStream
+from edgeflock.server.coordination import Rounds
 from edgeflock.server.engine import Engine, Push
+from edgeflock.server.open_round import OpenRound
 from edgeflock.server.traffic import Traffic
 from edgeflock.server.welcome import welcome
-from edgeflock.shared import wire
+from edgeflock.shared import sparse, wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import Refused, RunComplete
 from edgeflock.shared.messages import (
@@ -54,6 +58,8 @@ class Pace:
     uplink: float
     downlink: float
     latency: float
+    sample: float = 0.0
+    """More of the step for each of its samples."""
 
     @classmethod
     def of(cls, kind: DeviceClass, flops: int) -> "Pace":
@@ -77,14 +83,16 @@ class Pace:
             get("uplink_mbps", math.inf) * 125e3,
             get("downlink_mbps", math.inf) * 125e3,
             get("latency_ms", 0.0) / 1e3,
+            kind.sample_ms / 1e3,
         )
 
-    def draw(self, random: np.random.Generator) -> float:
-        """The time of one step."""
+    def draw(self, random: np.random.Generator, samples: float = 0.0) -> float:
+        """The time of one step on so many samples."""
+        mean = self.step + self.sample * samples
         if self.exponential:
-            return float(random.exponential(self.step))
+            return float(random.exponential(mean))
         variance = math.log1p(self.spread**2)
-        return float(random.lognormal(math.log(self.step) - variance / 2, math.sqrt(variance)))
+        return float(random.lognormal(math.log(mean) - variance / 2, math.sqrt(variance)))
 
 
 @dataclass(slots=True)
@@ -93,6 +101,8 @@ class Tally:
 
     devices: int = 0
     updates: int = 0
+    compressed: int = 0
+    """Updates that held a selection of the gradient, not all of it."""
     refused: int = 0
     crashed: int = 0
     staleness: int = 0
@@ -102,7 +112,7 @@ class Tally:
 
 
 class EmulatedServer:
-    """The engine behind made-up links. `committed` is to be called after every new version."""
+    """The engine behind made-up links. `committed` is to be called after every receipt."""
 
     def __init__(
         self, config: Config, engine: Engine, committed: Callable[[], None], *, keep_frames: bool
@@ -113,13 +123,40 @@ class EmulatedServer:
         self.traffic = Traffic()
         """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
         self.committed = committed
+        self._present: set[int] = set()
+        rounds = Rounds.of(config.coordination)
+        self._round = OpenRound(rounds, lambda: self._present, self._look) if rounds else None
 
-    def commit(self, push: Push) -> Receipt:
+    async def push(self, push: Push) -> Receipt:
         """The receipt of one update. Raises what it is refused for."""
         (answer,) = self.engine.commit([push])
         if isinstance(answer, Refused):
             raise answer
-        return answer
+        return answer or await self._hold(push.device)
+
+    async def _hold(self, device: int) -> Receipt:
+        """As server/writer.py does."""
+        assert self._round is not None, "only rounds hold"
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._round.hold(device, answer)
+        self._look()
+        return await answer
+
+    def arrive(self, device: int) -> None:
+        self._present.add(device)
+
+    def leave(self, device: int) -> None:
+        self._present.discard(device)
+        self._look()
+
+    def _look(self) -> None:
+        """End the round if it is over."""
+        if self._round is None or not self._round.is_over:
+            return
+        held = self._round.end()
+        for push, receipt in self.engine.end_round():
+            if not held[push.device].done():  # its device may have left
+                held[push.device].set_result(receipt)
 
 
 class EmulatedLink:
@@ -144,6 +181,7 @@ class EmulatedLink:
 
     async def join(self) -> Welcome:
         await self._up(self._hello)
+        self._server.arrive(self._device)
         engine, config = self._server.engine, self._server.config
         greeting = welcome("fleet", config, engine.layout, engine.version, engine.last_sequence(self._device))
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
@@ -161,7 +199,7 @@ class EmulatedLink:
         behind = server.engine.version - record.base
         kept = frame if server.keep_frames else b""
         try:
-            receipt = server.commit(Push(self._device, asyncio.get_running_loop().time(), record, kept))
+            receipt = await server.push(Push(self._device, asyncio.get_running_loop().time(), record, kept))
         except RunComplete as complete:
             raise RunOver((await self._down(Stop(str(complete)))).reason) from None
         except Refused as refusal:
@@ -169,11 +207,15 @@ class EmulatedLink:
             await self._down(Refusal(refusal.code, str(refusal), record.sequence))
             raise
         tally.updates += 1
+        tally.compressed += record.index_mode != sparse.DENSE
         tally.staleness += behind
         server.committed()
         if self._crash and self._random.random() < self._crash:
             raise Crashed
         return await self._down(receipt)
+
+    def leave(self) -> None:
+        self._server.leave(self._device)
 
     def speak_as(self, layout: bytes) -> None:
         self._hello = replace(self._hello, layout=layout)
@@ -229,19 +271,21 @@ class EmulatedDevice:
     server: EmulatedServer
     backend: Backend
     """Shared by the fleet: it keeps nothing between steps."""
-    batches: Shuffled
+    batches: Shuffled | EmulatedStream
     tally: Tally
     random: np.random.Generator
     recorded: Recorded
-    _taken: int = 0
 
     async def live(self) -> None:
         """Take part, leave and come back, as its class does."""
         try:
-            if self.kind.session_s:
-                await self._come_and_go()
-            else:
-                await self._train(math.inf)
+            async with AsyncExitStack() as streaming:
+                if isinstance(self.batches, EmulatedStream):
+                    await streaming.enter_async_context(self.batches)
+                if self.kind.session_s:
+                    await self._come_and_go()
+                else:
+                    await self._train(math.inf)
         except Crashed:
             self.tally.crashed += 1
 
@@ -260,19 +304,19 @@ class EmulatedDevice:
     async def _train(self, until: float) -> None:
         link = EmulatedLink(self.server, self.name, self.pace, self.kind.crash, self.tally, self.random)
         worker = _Worker(self.recorded, until, link, self._backend, self.batches, self._compute)
-        await worker.run()
+        try:
+            await worker.run()
+        finally:
+            link.leave()
 
     async def _backend(self, welcome: Welcome) -> Backend:
         return self.backend
 
     async def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of `function`; if it is an update, after the time that its samples and its step take."""
+        """The result of `function`; if it is an update, after the time that its steps take."""
         result = function(*arguments)
         if isinstance(result, Update):
-            now = asyncio.get_running_loop().time()
-            if self.kind.rate:
-                self._taken += result.samples
-                await asyncio.sleep(max(0.0, self._taken / self.kind.rate - now))
             steps = self.server.config.run.local_steps
-            await asyncio.sleep(sum(self.pace.draw(self.random) for _ in range(steps)))
+            each = result.samples / steps
+            await asyncio.sleep(sum(self.pace.draw(self.random, each) for _ in range(steps)))
         return result

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -24,8 +24,9 @@ from edgeflock.client.batcher import Shuffled
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices.clock import run_virtually
 from edgeflock.devices.emulation import EmulatedDevice, EmulatedServer, Pace, Tally
-from edgeflock.devices.fleet_config import FleetFile, headcount
+from edgeflock.devices.fleet_config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
+from edgeflock.devices.streams import EmulatedStream, StreamTally
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.journal import Evaluation, Journal
 from edgeflock.server.limits import check_limits
@@ -34,6 +35,7 @@ from edgeflock.server.recovery import recover
 from edgeflock.shared import datasets
 from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.rates import draw
 from edgeflock.shared.torch_module import FlatModule
 
 
@@ -61,6 +63,8 @@ class Result:
     classes: dict[str, Tally]
     digest: str
     """Of the final theta: equal runs have equal ones."""
+    streams: dict[str, StreamTally] = field(default_factory=dict)
+    """device -> how its stream did, if it has one."""
     gradient_s: float = 0.0
     evaluation_s: float = 0.0
     total_s: float = 0.0
@@ -90,7 +94,7 @@ def prepare(file: FleetFile) -> Prepared:
             f"fleet.devices = {fleet.devices}: there are only {samples} samples, and a device needs one at "
             f"least (fleet.data = {fleet.data!r})"
         )
-    shares = _deal(fleet.data, fleet.devices, samples)
+    shares = _deal(fleet.data, fleet.devices, samples, fleet.labels)
     if fleet.devices > file.limits.devices:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
@@ -118,8 +122,11 @@ def _load(data: str, split: str) -> Dataset:
 
 
 @lru_cache(maxsize=1)
-def _deal(data: str, devices: int, samples: int) -> list[Dataset]:
-    return datasets.deal(_load(data, "train"), devices, samples)
+def _deal(data: str, devices: int, samples: int, labels: int) -> list[Dataset]:
+    train = _load(data, "train")
+    if labels:
+        return datasets.deal_by_label(train, devices, labels, samples)
+    return datasets.deal(train, devices, samples)
 
 
 def run_fleet(
@@ -127,15 +134,16 @@ def run_fleet(
 ) -> Result:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With error feedback a step depends on what its device kept of all earlier ones, which the journal does not
-    hold: such a run begins again if it is interrupted. `progress` is told of each evaluation. Raises
-    ConfigError.
+    With error feedback or a threshold a step depends on what its device kept of all earlier ones, which the
+    journal does not hold: such a run begins again if it is interrupted. `progress` is told of each
+    evaluation. Raises ConfigError.
     """
     began = time.process_time()
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
     flat = FlatModule(file.model.module, file.model.loss, seed)
-    if file.run.keep_updates and not file.compression.feedback:
+    remembers = file.compression.feedback or file.compression.threshold
+    if file.run.keep_updates and not remembers:
         earlier: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)
     else:
@@ -189,9 +197,13 @@ class _Run:
         self._rows: list[Row] = []
         self._evaluation_s = 0.0
         journal.begin_run("fleet", file.model.module, flat.layout, flat.theta(), 0.0)
-        rules = file.coordination
-        regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average, rules.base_batch)
-        bounds = Bounds(file.run.updates, file.limits.expansion_bytes, file.run.snapshot_every)
+        regime = Regime.of(file.coordination)
+        bounds = Bounds(
+            file.run.updates,
+            file.limits.expansion_bytes,
+            file.run.snapshot_every,
+            samples=file.limits.samples,
+        )
         parameters = recover(journal, flat.layout, regime)
         self._engine = Engine(journal, flat.layout, parameters, bounds, file.model.pull)
         self._server = EmulatedServer(file, self._engine, self._committed, keep_frames=earlier is not None)
@@ -216,11 +228,19 @@ class _Run:
                 paces[kind],
                 self._server,
                 backend,
-                Shuffled(data, np.random.default_rng([self._seed, 1, number])),
+                self._batches(kinds[kind], data, number),
                 self._tallies[kind],
                 np.random.default_rng([self._seed, 2, number]),
                 partial(self._earlier.update, device) if self._earlier else lambda sequence, until: None,
             )
+
+    def _batches(self, kind: DeviceClass, data: Dataset, number: int) -> Shuffled | EmulatedStream:
+        random = np.random.default_rng([self._seed, 1, number])
+        rate = draw(kind.rate, np.random.default_rng([self._seed, 3, number]))
+        if not rate:
+            return Shuffled(data, random)
+        everything = kind.buffer == "persistence"
+        return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)
 
     def result(self) -> Result:
         try:
@@ -234,6 +254,11 @@ class _Run:
             version,
             self._tallies,
             sha256(theta.tobytes()).hexdigest(),
+            streams={
+                device.name: device.batches.tally
+                for device in self._devices
+                if isinstance(device.batches, EmulatedStream)
+            },
             evaluation_s=self._evaluation_s,
         )
 
@@ -262,7 +287,9 @@ class _Run:
             await asyncio.gather(*lives, over, everybody, return_exceptions=True)
 
     def _committed(self) -> None:
-        if self._engine.complete or self._engine.version % self._file.fleet.evaluate_every == 0:
+        version, every = self._engine.version, self._file.fleet.evaluate_every
+        seen = self._rows[-1].updates if self._rows else 0
+        if version > seen and (self._engine.complete or version // every > seen // every):
             self._evaluate()
         if self._engine.complete:
             self._over.set()

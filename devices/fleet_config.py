@@ -8,12 +8,15 @@
 import tomllib
 from collections.abc import Iterable
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+import numpy as np
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from edgeflock.shared.config import Config, Section, parse_as
+from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.rates import HIGH, LOW, draw
+from edgeflock.shared.settings import Section, parse_as
 
 PROFILES = ("raspberry-pi-4", "raspberry-pi-zero-2w", "jetson-nano", "jetson-orin", "laptop")
 
@@ -32,6 +35,7 @@ class Fleet(Section):
     devices: Annotated[int, Field(ge=1, le=100_000)] = Field(20, description="how many")
     data: str = Field("digits:", description="training data, dealt out evenly")
     samples: Annotated[int, Field(ge=0)] = Field(0, description="use only so many of it; 0: all")
+    labels: Annotated[int, Field(ge=0)] = Field(0, description="a device gets so many of the classes; 0: all")
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...], BeforeValidator(_listed), Field(min_length=1)
     ] = Field((0,), description="one run each")
@@ -63,7 +67,33 @@ class DeviceClass(Section):
     uplink_mbps: _Positive | None = None
     downlink_mbps: _Positive | None = None
     latency_ms: _Finite | None = Field(None, description="one way")
-    rate: _Finite = Field(0.0, description="samples per second streaming in; 0: all are there")
+    sample_ms: _Finite = Field(0.0, description="more of it for each sample of the step")
+    rate: Annotated[str, BeforeValidator(str)] = Field(
+        "0",
+        description="samples per second streaming in: a number, or uniform(mean,sd) or normal(mean,sd), "
+        "drawn for each device; 0: all are there",
+    )
+    batch_min: Annotated[int, Field(ge=1)] = Field(LOW, description="of a stream, as of a client")
+    batch_max: Annotated[int, Field(ge=1)] = Field(HIGH, description="of a stream, as of a client")
+    buffer: Literal["truncation", "persistence"] = Field(
+        "truncation", description="of a stream: keep the last second, or everything"
+    )
+
+    @field_validator("rate")
+    @classmethod
+    def _is_drawn(cls, rate: str) -> str:
+        try:
+            draw(rate, np.random.default_rng(0))
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return rate
+
+    @model_validator(mode="after")
+    def _has_bounds_in_order(self) -> Self:
+        if self.batch_min > self.batch_max:
+            raise ValueError(f"batch_min = {self.batch_min} is above batch_max = {self.batch_max}")
+        return self
+
     crash: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="probability, after each push, of stopping for ever"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -62,22 +63,57 @@ def _print(console: Console, status: dict[str, Any]) -> None:
         f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
         + (f", {status['reduction']}x less than dense float32" if status["reduction"] else "")
     )
+    devices = sorted(status["devices"], key=lambda device: device["name"])
+    columns = dict(_COLUMNS)
+    if compression["threshold"] or any(device["uncompressed"] for device in devices):
+        if status["cnc"] is not None:
+            console.print(f"{status['cnc']:.1%} of the updates were compressed (CNC ratio)")
+        columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
+    columns |= {
+        name: column
+        for name, column in _STREAM_COLUMNS.items()
+        if any(column(device) != "-" for device in devices)
+    }
     table = Table(box=None, header_style="bold")
-    for name in ("device", "state", "updates", "refused", "staleness", "loss", "ingress", "egress", "idle"):
+    for name in columns:
         table.add_column(name, justify="left" if name in ("device", "state") else "right")
-    for device in sorted(status["devices"], key=lambda device: device["name"]):
-        table.add_row(
-            Text("".join(c if c.isprintable() else "?" for c in device["name"])),
-            "connected" if device["connected"] else "away",
-            f"{device['updates']:,}",
-            f"{device['refused']:,}",
-            str(device["staleness"]),
-            _number(device["loss"], 3),
-            size(device["ingress"]),
-            size(device["egress"]),
-            f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
-        )
+    for device in devices:
+        table.add_row(*(column(device) for column in columns.values()))
     console.print(table)
+
+
+Column = Callable[[dict[str, Any]], str | Text]
+"""A device's status -> what stands in its row."""
+
+
+def _told(key: str, form: str) -> Column:
+    """What devices tell of themselves under `key`, if it is a number: the rest of it is for other eyes."""
+
+    def column(device: dict[str, Any]) -> str:
+        value = device["telemetry"].get(key)
+        return form.format(value) if isinstance(value, int | float) else "-"
+
+    return column
+
+
+_COLUMNS: dict[str, Column] = {
+    "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
+    "state": lambda device: "connected" if device["connected"] else "away",
+    "updates": lambda device: f"{device['updates']:,}",
+    "refused": lambda device: f"{device['refused']:,}",
+    "staleness": lambda device: str(device["staleness"]),
+    "loss": lambda device: _number(device["loss"], 3),
+    "ingress": lambda device: size(device["ingress"]),
+    "egress": lambda device: size(device["egress"]),
+    "idle": lambda device: f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
+}
+
+_STREAM_COLUMNS: dict[str, Column] = {
+    "rate": _told("rate", "{:.1f}/s"),
+    "depth": _told("depth", "{:,}"),
+    "drops": _told("drops", "{:,}"),
+    "age": _told("age", "{:.1f} s"),
+}
 
 
 def _number(value: float | None, digits: int) -> str:

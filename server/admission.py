@@ -9,6 +9,7 @@ from edgeflock.server.kernels import decode_update
 from edgeflock.server.staleness import Where
 from edgeflock.shared import grid, sparse, values
 from edgeflock.shared.errors import (
+    BadSamples,
     BaseExpired,
     BaseInFuture,
     ExpansionTooLarge,
@@ -47,15 +48,20 @@ class Step:
     """How many samples delta is the mean over, as the device says."""
 
 
-def admit(update: Update, layout: Layout, *, oldest: int, version: int, expansion_bytes: int) -> Step:
+def admit(
+    update: Update, layout: Layout, *, oldest: int, version: int, samples: int, expansion_bytes: int
+) -> Step:
     """Decode `update`, or raise the Refused that says what is wrong with it. Cheap checks come first.
 
-    oldest..version are the bases that may be admitted; `expansion_bytes` bounds what decoding allocates.
+    oldest..version are the bases that may be admitted. An update is of 1 to `samples` samples: it may count
+    by them. `expansion_bytes` bounds what decoding allocates.
     """
     if update.base > version:
         raise BaseInFuture(f"base {update.base} is ahead of the model's version {version}; pull first")
     if update.base < oldest:
         raise BaseExpired(f"base {update.base} is older than {oldest}, the oldest admitted; pull again")
+    if not 1 <= update.samples <= samples:
+        raise BadSamples(f"an update is of 1 to {samples} samples (limits.samples), not {update.samples}")
     if update.count * EXPANSION_PER_ENTRY > expansion_bytes:
         raise ExpansionTooLarge(
             f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "

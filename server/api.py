@@ -94,6 +94,9 @@ def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, An
     config, engine, total = services.config, services.engine, services.traffic.total
     devices = [_device(device, now) for device in services.registry.devices.values()]
     ingress = sum(device["ingress"] for device in devices)
+    compressed, uncompressed = (
+        sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
+    )
     dense = 4 * engine.layout.size * sum(device["updates"] for device in devices)
     return {
         "run": services.run,
@@ -116,6 +119,7 @@ def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, An
             for kind in TAGS
         },
         "device_ingress": ingress,
+        "cnc": _cnc(compressed, uncompressed),
         "dense_bytes": dense,
         "reduction": round(dense / ingress, 1) if ingress else None,
         "devices": devices,
@@ -128,7 +132,11 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "name": device.name,
         "connected": device.session is not None,
         "facts": device.facts,
+        "telemetry": device.telemetry,
         "updates": device.updates,
+        "compressed": device.compressed,
+        "uncompressed": device.uncompressed,
+        "cnc": _cnc(device.compressed, device.uncompressed),
         "refused": device.refused,
         "samples": device.samples,
         "staleness": device.staleness,
@@ -138,6 +146,12 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "last_seen": device.last_seen or None,
         "idle_seconds": round(now - device.last_seen, 1) if device.last_seen else None,
     }
+
+
+def _cnc(compressed: int, uncompressed: int) -> float | None:
+    """The compression-to-no-compression ratio of a run's updates (ScaDLES, section V G); None without any."""
+    total = compressed + uncompressed
+    return compressed / total if total else None
 
 
 def _has(request: web.Request, digest: str) -> bool:

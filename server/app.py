@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from aiohttp import web
 
 from edgeflock.server.api import EVALUATOR, GRAPHS, SERVICES, routes
+from edgeflock.server.coordination import Rounds
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.graphs import GraphStore
 from edgeflock.server.hosting import HostedRun
@@ -36,8 +37,8 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
             max([sum(a.ingress for a in hosted.accounts), *(e.ingress for e in past)]),
             max([sum(a.egress for a in hosted.accounts), *(e.egress for e in past)]),
         )
-        writer = Writer(hosted.engine)
         registry = Registry(hosted.token, config.limits.devices, hosted.accounts)
+        writer = Writer(hosted.engine, Rounds.of(config.coordination), registry.present)
         app[SERVICES] = Services(hosted.run, config, hosted.engine, writer, registry, traffic)
         evaluator = app[EVALUATOR] = Evaluator(
             hosted.engine,

@@ -1,23 +1,35 @@
 """When updates apply.
 
-A coordinator is offered each admitted step and answers with the steps that apply now, as one new version of
-the model: `offer(step)` returns them in order, or none while it holds them back.
+    async     each at once, as a version of its own: nobody waits for anybody
+    rounds    all that were computed from the same version, together: synchronous SGD
+
+What a round comes to is in parameters.py. Whoever holds the devices' answers back until it ends (writer.py,
+the emulated fleet) asks here when that is.
 """
 
-from typing import Protocol
+from collections.abc import Set
+from dataclasses import dataclass
 
-from edgeflock.server.admission import Step
-
-
-class Coordinator(Protocol):
-    """Decides when offered steps apply."""
-
-    def offer(self, step: Step) -> tuple[Step, ...]:
-        """The steps that make the next version, or () if this one is held for later."""
+from edgeflock.shared.config import Coordination
 
 
-class Async:
-    """Every update applies at once and makes a version of its own: nobody waits for anybody."""
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """When a round ends."""
 
-    def offer(self, step: Step) -> tuple[Step, ...]:
-        return (step,)
+    quorum: int
+    """How many updates are enough; 0: one of each device that is present."""
+    deadline: float
+    """Seconds after its first update when it ends in any case."""
+
+    @classmethod
+    def of(cls, settings: Coordination) -> "Rounds | None":
+        """None if the run has no rounds."""
+        return cls(settings.quorum, settings.deadline) if settings.mode == "rounds" else None
+
+    def is_over(self, pushed: Set[int], present: Set[int], seconds: float) -> bool:
+        """Whether a round ends to which the devices `pushed` have contributed, the first `seconds` ago."""
+        if not pushed:
+            return False
+        enough = len(pushed) >= self.quorum if self.quorum else present <= pushed
+        return enough or seconds >= self.deadline

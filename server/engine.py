@@ -1,14 +1,17 @@
 """The single writer of the model: the whole path of an update, from the record to the receipt.
 
-    admit (decode, check) -> journal -> apply (coordinate, weigh, descend) -> commit -> publish
+    admit (decode, check) -> journal -> apply (weigh, descend) -> commit -> publish
+
+In rounds what is admitted is gathered instead, and journaled and applied when the round ends.
 
 Synchronous and free of sockets and clocks, so that a server, an emulated fleet and a test run the same code.
 Nothing an Engine hands out is ahead of the disk: a group of updates is answered once all of it is durable,
 and a model is published only between groups.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,7 @@ from edgeflock.server.admission import admit
 from edgeflock.server.differences import Differences
 from edgeflock.server.journal import Evaluation, Journal
 from edgeflock.server.parameters import Parameters
+from edgeflock.server.staleness import Where
 from edgeflock.shared.errors import BadSequence, Refused, RunComplete
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Receipt, Update
@@ -32,7 +36,11 @@ class Push:
     frame: bytes
 
 
-Answer = Receipt | Refused
+Answer = Receipt | Refused | None
+"""None: the update waits for the end of its round."""
+
+
+T = TypeVar("T", bound=Answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,8 @@ class Bounds:
     """Updates between snapshots: the most that a restart replays."""
     keep_updates: bool = True
     """Whether update records older than the staleness window stay in the journal."""
+    samples: int = 1 << 16
+    """The most that one update may be computed from."""
 
 
 _QUICK = 100_000
@@ -72,6 +82,8 @@ class Engine:
         self._differences = Differences(layout, parameters.version, pull)
         self._last = journal.last_receipts()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
+        self._gathered: dict[int, tuple[Push, Where]] = {}
+        """device -> its part of the open round."""
 
     @property
     def version(self) -> int:
@@ -97,8 +109,28 @@ class Engine:
             push.update.sequence >= self.last_sequence(push.device) for push in pushes
         )
 
+    @property
+    def gathered(self) -> Set[int]:
+        """The devices whose updates the open round has."""
+        return self._gathered.keys()
+
+    def end_round(self) -> list[tuple[Push, Receipt]]:
+        """Journal and apply what the round has gathered: the receipts, once it is durable."""
+        ended, self._gathered = list(self._gathered.values()), {}
+        for number, (push, _) in enumerate(ended, self.version + 1):
+            self._note(push, number)
+        self.parameters.end_round()
+        for _, touched in ended:
+            self._differences.add(touched)
+        pushes = [push for push, _ in ended]
+        receipts = [Receipt(push.update.sequence, self._last[push.device][1], None) for push in pushes]
+        return list(zip(pushes, self._published(pushes, receipts), strict=True))
+
     def publish(self, pushes: Sequence[Push], outcomes: Sequence[Answer]) -> list[Answer]:
         """The second half: wait for the disk, then put the model into the receipts that asked for it."""
+        return self._published(pushes, outcomes)
+
+    def _published(self, pushes: Sequence[Push], outcomes: Sequence[T]) -> list[T]:
         if self.version >= self._next_snapshot:
             self._snapshot()
         self._journal.commit()
@@ -117,28 +149,35 @@ class Engine:
                 return self._receipt_again(push)
             if self.complete:
                 raise RunComplete(f"the run has its {self._bounds.updates} updates")
+            if push.device in self._gathered:
+                self._check_gathered(push)
+                return None
             step = admit(
                 update,
                 self.layout,
                 oldest=parameters.oldest,
                 version=parameters.version,
+                samples=self._bounds.samples,
                 expansion_bytes=self._bounds.expansion_bytes,
             )
         except Refused as refusal:
             return refusal
-        self._journal.add_update(
-            parameters.version + 1,
-            push.device,
-            update.sequence,
-            push.time,
-            update.loss,
-            update.samples,
-            push.frame,
-        )
-        self._last[push.device] = (update.sequence, parameters.version + 1)
-        for touched in parameters.apply(step):
-            self._differences.add(touched)
+        if parameters.regime.rounds:
+            parameters.gather(step)
+            self._gathered[push.device] = push, step.where
+            return None
+        self._note(push, parameters.version + 1)
+        parameters.apply(step)
+        self._differences.add(step.where)
         return Receipt(update.sequence, self.version, None)
+
+    def _note(self, push: Push, version: int) -> None:
+        """Into the journal with an update that makes `version`."""
+        update = push.update
+        self._journal.add_update(
+            version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
+        )
+        self._last[push.device] = (update.sequence, version)
 
     def last_sequence(self, device: int) -> int:
         """The highest sequence number accepted from a device, 0 if none was."""
@@ -154,6 +193,14 @@ class Engine:
         if earlier is None:
             raise BadSequence(f"sequence {sequence} was never accepted and {last} already is; go on above it")
         return Receipt(sequence, earlier, None)
+
+    def _check_gathered(self, push: Push) -> None:
+        """A device that lost its connection sends its part of the round again: it waits like the first."""
+        gathered, _ = self._gathered[push.device]
+        if push.update.sequence != gathered.update.sequence:
+            raise BadSequence(
+                f"sequence {gathered.update.sequence} waits for the end of its round; wait for its receipt"
+            )
 
     def model(self, base: int | None) -> Model:
         """The current model, as little of it as a device that holds `base` needs."""

@@ -78,13 +78,13 @@ def open_run(config: Config) -> HostedRun:
                 f"{directory} holds a run of {model}, whose layout differs from "
                 f"model.module = {config.model.module!r}; choose another run.directory"
             )
-    rules = config.coordination
-    regime = Regime(rules.rule, rules.learning_rate, rules.window, rules.average, rules.base_batch)
+    regime = Regime.of(config.coordination)
     bounds = Bounds(
         config.run.updates,
         config.limits.expansion_bytes,
         config.run.snapshot_every,
         config.run.keep_updates,
+        config.limits.samples,
     )
     engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
     token = "" if config.run.open else config.run.token or _kept_token(directory)

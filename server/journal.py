@@ -3,7 +3,7 @@
     meta         the run: identity, model, layout
     devices      name <-> number, and the traffic of each at the last account
     updates      version it made, device, sequence number, facts, the Update record as received
-    regimes      rule, learning rate, window, averaging, base batch, from a version on
+    regimes      how updates count, from a version on
     snapshots    theta and its average at a version: the first, and the newest two
     evaluations  loss and accuracy of a version, and the traffic until then
 
@@ -24,7 +24,7 @@ from edgeflock.server.parameters import Regime
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
 
-SCHEMA = 3
+SCHEMA = 4
 
 _TABLES = """
 CREATE TABLE meta (run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL);
@@ -38,7 +38,7 @@ CREATE TABLE updates (
 );
 CREATE TABLE regimes (
     version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
-    average REAL NOT NULL, base_batch INTEGER NOT NULL
+    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL
 );
 CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB);
 CREATE TABLE evaluations (
@@ -126,7 +126,7 @@ class Journal:
         )
 
     def add_regime(self, version: int, regime: Regime) -> None:
-        self._write("INSERT INTO regimes VALUES (?, ?, ?, ?, ?, ?)", version, *astuple(regime))
+        self._write("INSERT INTO regimes VALUES (?, ?, ?, ?, ?, ?, ?)", version, *astuple(regime))
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         self._write("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?)", *astuple(evaluation))

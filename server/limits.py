@@ -9,10 +9,12 @@ from edgeflock.shared.layout import Layout
 
 def check_limits(config: Config, layout: Layout) -> None:
     """Raises ConfigError if an update of the model, sent as `config` asks, would be refused."""
-    select, balance = config.compression.select, config.compression.balance
+    select, threshold = config.compression.select, config.compression.threshold
     size = layout.parameters.size
-    entries = size if select == 1 else sum(quotas(layout.parameters, select, balance))
-    worst = 1024 + (4 if select == 1 else 8) * entries + 2 * layout.buffers
+    selected = 0 if select == 1 else sum(quotas(layout.parameters, select, config.compression.balance))
+    whole = size if select == 1 or threshold else 0
+    entries = max(selected, whole)
+    worst = 1024 + max(8 * selected, 4 * whole) + 2 * layout.buffers
     if EXPANSION_PER_ENTRY * entries > config.limits.expansion_bytes:
         raise ConfigError(
             f"limits.expansion_bytes = {config.limits.expansion_bytes}: an update of {entries} entries "
@@ -21,5 +23,11 @@ def check_limits(config: Config, layout: Layout) -> None:
     if worst > config.limits.frame_bytes:
         raise ConfigError(
             f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "
-            f"compression.select = {config.compression.select} may take {worst}; raise it"
+            f"compression.select = {select}, threshold = {threshold} may take {worst}; raise it"
+        )
+    samples = config.run.batch * config.run.local_steps
+    if samples > config.limits.samples:
+        raise ConfigError(
+            f"limits.samples = {config.limits.samples}: run.local_steps = {config.run.local_steps} of "
+            f"run.batch = {config.run.batch} take {samples}; raise it"
         )

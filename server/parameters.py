@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.admission import Step
-from edgeflock.server.coordination import Async, Coordinator
 from edgeflock.server.optimizer import descend
-from edgeflock.server.staleness import Staleness, Where
-from edgeflock.server.weighting import RULES, stream_share
+from edgeflock.server.staleness import Staleness
+from edgeflock.server.weighting import RULES, linear_scaling, stream_share
+from edgeflock.shared.config import Coordination
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,45 @@ class Regime:
     average: float = 0.0
     """eta of the averaged model; 0 keeps none."""
     base_batch: int = 0
-    """B: a step of b samples counts b / B times; 0: all steps alike."""
+    """B: a step of b samples counts b / B times; 0: all steps alike, or in a round by their share."""
+    rounds: bool = False
+    """Whether the steps that start at the same version apply together."""
+
+    @classmethod
+    def of(cls, settings: Coordination) -> "Regime":
+        return cls(
+            settings.rule,
+            settings.learning_rate,
+            settings.window,
+            settings.average,
+            settings.base_batch,
+            settings.mode == "rounds",
+        )
 
 
 _STRIDE = 16
 """The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
+
+
+class Round:
+    """The sums that a round comes to, so that a step need not be kept until it ends.
+
+    In float32 and in the order of the journal, so that a replay gives the same bits.
+    """
+
+    def __init__(self, parameters: int, buffers: int) -> None:
+        self.steps = self.samples = 0
+        self.gradient = np.zeros(parameters, np.float32)
+        """sum_i S_i g_i: [P]."""
+        self.statistics = np.zeros(buffers, np.float32)
+        """sum_i S_i s_i: [B]."""
+
+    def add(self, step: Step) -> None:
+        self.steps += 1
+        self.samples += step.samples
+        descend(self.gradient, step.where, step.delta, -np.float32(step.samples))
+        if step.statistics.size:
+            self.statistics += np.float32(step.samples) * step.statistics
 
 
 _LEAST_LAG = 10
@@ -52,7 +86,7 @@ class Parameters:
         """The versions' polynomial-decay average, if the regime keeps one: the model to use. Devices train
         on theta."""
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
-        self._coordinator: Coordinator = Async()
+        self._round: Round | None = None
 
     def adopt(self, regime: Regime, start: int, recent: Iterable[Step]) -> None:
         """Count by `regime` from here on. `recent` are the steps that made the versions after `start`.
@@ -67,7 +101,7 @@ class Parameters:
             self.average = self.theta.copy()
         self._rule = RULES[regime.rule]
         self._staleness: Staleness | None = None
-        if self._rule.per_parameter:
+        if self._rule.per_parameter and not regime.rounds:
             self._staleness = Staleness(self._trained.size, regime.window, start)
             for step in recent:
                 self._staleness.touch(step.where, step.delta)
@@ -75,28 +109,46 @@ class Parameters:
     @property
     def oldest(self) -> int:
         """The oldest version that an update may be based on."""
+        if self.regime.rounds:
+            return self.version
         return max(self._start, self.version - self.regime.window + 1)
 
-    def apply(self, step: Step) -> list[Where]:
-        """Coordinate, weigh, descend. Returns which parameters each version that it made has touched."""
-        made = []
-        for ready in self._coordinator.offer(step):
-            weight = self._rule.weight(ready, self.version) * stream_share(ready, self.regime.base_batch)
-            rate = np.float32(self.regime.learning_rate * weight)
-            if self._staleness is None:
-                descend(self._trained, ready.where, ready.delta, rate)
-            else:
-                self._staleness.descend(self._trained, ready.where, ready.delta, ready.base, rate)
-            if ready.statistics.size:
-                self._follow(ready)
-            self.version += 1
-            if self.average is not None and self.version % _STRIDE == 0:
-                self._take_in(self.average, self.version // _STRIDE)
-            made.append(ready.where)
-        return made
+    def apply(self, step: Step) -> None:
+        """Weigh, descend: the next version."""
+        weight = self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch)
+        rate = np.float32(self.regime.learning_rate * weight)
+        if self._staleness is None:
+            descend(self._trained, step.where, step.delta, rate)
+        else:
+            self._staleness.descend(self._trained, step.where, step.delta, step.base, rate)
+        if step.statistics.size:
+            self._follow(step.statistics, self.version - step.base)
+        self._made(1)
 
-    def _follow(self, step: Step) -> None:
-        """b <- b + (s - b) / max(10, tau), tau = version - base, for the running statistics b.
+    def gather(self, step: Step) -> None:
+        """One more step of the round that starts at this version; theta stays as it is until `end_round`."""
+        if self._round is None:
+            self._round = Round(self._trained.size, self._statistics.size)
+        self._round.add(step)
+
+    def end_round(self) -> None:
+        """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c): as many
+        versions as steps, of which only the last one exists."""
+        assert self._round is not None, "gather first"
+        ended, self._round = self._round, None
+        scale = linear_scaling(ended.samples, self.regime.base_batch)
+        self._trained -= np.float32(self.regime.learning_rate * scale / ended.samples) * ended.gradient
+        if ended.statistics.size:
+            self._follow(ended.statistics / np.float32(ended.samples), 0)
+        self._made(ended.steps)
+
+    def _made(self, versions: int) -> None:
+        before, self.version = self.version, self.version + versions
+        if self.average is not None and self.version // _STRIDE > before // _STRIDE:
+            self._take_in(self.average, self.version // _STRIDE)
+
+    def _follow(self, statistics: NDArray[np.float32], behind: int) -> None:
+        """b <- b + (s - b) / max(10, tau), tau = version - base = `behind`, for the running statistics b.
 
         Whatever the rule and the learning rate. With one device that is BatchNorm at torch's momentum of
         0.1; in a fleet, where tau is about the number of devices, each has its share in the average.
@@ -105,8 +157,8 @@ class Parameters:
         set out from the same old ones would all say the same, and the sum of it would carry the server's
         past anything that was measured, a variance below zero.
         """
-        lag = max(_LEAST_LAG, self.version - step.base)
-        self._statistics += (step.statistics - self._statistics) / np.float32(lag)
+        lag = max(_LEAST_LAG, behind)
+        self._statistics += (statistics - self._statistics) / np.float32(lag)
 
     def _take_in(self, average: NDArray[np.float32], count: int) -> None:
         """average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.

@@ -1,6 +1,6 @@
 """From the journal back to the parameters, bit for bit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from edgeflock.server.admission import Step, admit
 from edgeflock.server.journal import Journal
@@ -21,8 +21,8 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     regimes = journal.regimes()
     if regimes:
         _adopt(parameters, regimes[-1][1], journal, layout)
-        for step in _steps(journal, layout, parameters.version):
-            parameters.apply(step)
+        for _ in _replayed(parameters, _steps(journal, layout, parameters.version)):
+            pass
     if not regimes or regimes[-1][1] != regime:
         journal.add_snapshot(parameters.version, parameters.theta, parameters.average)
         journal.add_regime(parameters.version, regime)
@@ -43,11 +43,33 @@ def replay(journal: Journal, layout: Layout) -> Parameters:
 
     adopt()
     starts = {start for start, _ in regimes}
-    for step in _steps(journal, layout, 0):
-        parameters.apply(step)
-        if parameters.version in starts:
+    for version in _replayed(parameters, _steps(journal, layout, 0)):
+        if version in starts:
             adopt()
     return parameters
+
+
+def _replayed(parameters: Parameters, steps: Iterable[Step]) -> Iterator[int]:
+    """Apply `steps` as they were; yields each version that was published.
+
+    A journal holds whole rounds only. All steps of a round are based on the version that it starts at, and
+    those of the next one on the version that it made.
+    """
+    gathered = 0
+    for step in steps:
+        if gathered and step.base != parameters.version:
+            gathered = 0
+            parameters.end_round()
+            yield parameters.version
+        if parameters.regime.rounds:
+            gathered += 1
+            parameters.gather(step)
+        else:
+            parameters.apply(step)
+            yield parameters.version
+    if gathered:
+        parameters.end_round()
+        yield parameters.version
 
 
 def _adopt(parameters: Parameters, regime: Regime, journal: Journal, layout: Layout) -> None:
@@ -63,4 +85,4 @@ def _steps(journal: Journal, layout: Layout, after: int, until: int | None = Non
         update = wire.decode(frame)
         if not isinstance(update, Update):
             raise ConfigError(f"{journal.path}: the entry of version {version} is not an update")
-        yield admit(update, layout, oldest=0, version=version, expansion_bytes=1 << 62)
+        yield admit(update, layout, oldest=0, version=version, samples=1 << 62, expansion_bytes=1 << 62)

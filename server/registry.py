@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from edgeflock.server.journal import Account
 from edgeflock.server.traffic import Meter
+from edgeflock.shared import sparse
 from edgeflock.shared.errors import TooManyDevices
-from edgeflock.shared.messages import Facts, Receipt, Update
+from edgeflock.shared.messages import Facts, Update
 
 if TYPE_CHECKING:
     from edgeflock.server.session import Session
@@ -23,11 +24,18 @@ class Device:
     """Its number in the journal; 0 until it has one."""
     name: str
     facts: Facts = field(default_factory=dict)
+    """What it told with its Hello."""
+    telemetry: Facts = field(default_factory=dict)
+    """What its updates told last."""
     session: "Session | None" = None
     arriving: asyncio.Lock = field(default_factory=asyncio.Lock)
     sequence: int = 0
     """The last update that is counted here; a resent one is not counted again."""
     updates: int = 0
+    compressed: int = 0
+    """Updates that held a selection of the gradient, since the server started; and"""
+    uncompressed: int = 0
+    """those that held all of it."""
     refused: int = 0
     staleness: int = 0
     loss: float = 0.0
@@ -42,14 +50,20 @@ class Device:
         now = self.session.meter if self.session else Meter()
         return self.past.ingress + now.ingress, self.past.egress + now.egress
 
-    def count(self, update: Update, receipt: Receipt) -> None:
+    def count(self, update: Update, staleness: int) -> None:
         """Take note of an accepted update."""
         if update.sequence > self.sequence:
             self.sequence = update.sequence
             self.updates += 1
             self.samples += update.samples
             self.loss = update.loss
-            self.staleness = max(0, receipt.version - 1 - update.base)
+            self.staleness = max(0, staleness)
+            if update.index_mode == sparse.DENSE:
+                self.uncompressed += 1
+            else:
+                self.compressed += 1
+            if update.facts is not None:
+                self.telemetry = update.facts
 
 
 class Registry:
@@ -72,6 +86,10 @@ class Registry:
     def traffic(self) -> list[tuple[int, int, int]]:
         """(device, ingress, egress) for each."""
         return [(device.id, *device.traffic) for device in self.devices.values()]
+
+    def present(self) -> set[int]:
+        """The devices that are connected."""
+        return {device.id for device in self.devices.values() if device.session is not None}
 
     def authorised(self, header: str) -> bool:
         """Whether an Authorization header carries the token."""

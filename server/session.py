@@ -29,6 +29,7 @@ from edgeflock.shared.messages import (
     PROTOCOL,
     Hello,
     Pull,
+    Receipt,
     Record,
     Refusal,
     Stop,
@@ -98,6 +99,7 @@ class Session:
             if device is not None and device.session is self:
                 device.past = Meter(*device.traffic)
                 device.session = None
+                self._services.writer.look()
             self._ended.set()
         return self._socket
 
@@ -153,7 +155,7 @@ class Session:
             if device.session is not None:
                 await device.session.supersede()
             device.session = self
-        device.facts = hello.facts
+        device.facts, device.telemetry = hello.facts, {}
         device.last_seen = time.time()
         return device
 
@@ -174,7 +176,7 @@ class Session:
             await self._send(await services.writer.call(lambda: services.engine.model(base)))
         elif isinstance(record, Update):
             try:
-                receipt = await services.writer.push(Push(device.id, device.last_seen, record, frame))
+                receipt = await self._push(Push(device.id, device.last_seen, record, frame))
             except RunComplete as complete:
                 await self._send(Stop(str(complete)))
             except SessionRefused:
@@ -183,10 +185,30 @@ class Session:
                 device.refused += 1
                 await self._refuse(refusal, record.sequence)
             else:
-                device.count(record, receipt)
+                together = services.config.coordination.mode == "rounds"
+                device.count(record, 0 if together else receipt.version - 1 - record.base)
                 await self._send(receipt)
         else:
             raise UnexpectedRecord(f"a {type(record).__name__} has no place here")
+
+    async def _push(self, push: Push) -> Receipt:
+        """The receipt. A round may take long to end: meanwhile pings are answered, and leaving is noticed."""
+        services = self._services
+        if services.config.coordination.mode == "async":
+            return await services.writer.push(push)
+        pushing = asyncio.create_task(services.writer.push(push))
+        listening = asyncio.create_task(self._socket.receive())
+        try:
+            await asyncio.wait((pushing, listening), return_when=asyncio.FIRST_COMPLETED)
+            if not pushing.done():
+                message = listening.result()
+                self._received(message.type, message.data)
+                raise UnexpectedRecord("an update is under way: wait for its receipt")
+            return pushing.result()
+        finally:
+            pushing.cancel()
+            listening.cancel()
+            await asyncio.wait((pushing, listening))  # a socket has one listener at a time
 
     def _received(self, kind: WSMsgType, data: object) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):

@@ -44,6 +44,14 @@ def stream_share(step: Step, base_batch: int) -> float:
     return step.samples / base_batch if base_batch else 1.0
 
 
+def linear_scaling(samples: int, base_batch: int) -> float:
+    """gamma_scaled = sum_j S_j / B: how the learning rate grows with a round's samples (ScaDLES, section IV).
+
+    1 if B is 0.
+    """
+    return samples / base_batch if base_batch else 1.0
+
+
 RULES: dict[str, Rule] = {
     "adacomp": Rule(full, per_parameter=True),  # alpha / max(1, sigma_k), AdaComp's equation (5)
     "tau": Rule(tau),

@@ -21,8 +21,11 @@ def welcome(run: str, config: Config, layout: Layout, version: int, sequence: in
         local_rate=config.run.local_rate,
         select=config.compression.select,
         balance=config.compression.balance,
+        threshold=config.compression.threshold,
         feedback=config.compression.feedback,
         indices=sparse.MODES[config.compression.indices],
         values=values.CODINGS[config.compression.values].mode,
         frame_bytes=config.limits.frame_bytes,
+        alpha=config.injection.alpha,
+        beta=config.injection.beta,
     )

@@ -2,16 +2,20 @@
 
 While one group of updates is written to disk, the next one gathers: the more devices push at once, the more
 updates share a flush. The event loop never waits for the disk nor for a large update: both have a thread.
+
+In rounds an update gets its answer when its round ends: once enough devices have contributed, or time is up.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+from edgeflock.server.coordination import Rounds
 from edgeflock.server.engine import Answer, Engine, Push
-from edgeflock.shared.errors import Refused, Unavailable
+from edgeflock.server.open_round import OpenRound
+from edgeflock.shared.errors import Refused, Superseded, Unavailable
 from edgeflock.shared.messages import Receipt
 
 T = TypeVar("T")
@@ -30,8 +34,12 @@ _STOPPING = "the server cannot write its journal and is stopping"
 class Writer:
     """Lets one caller at a time at the engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self, engine: Engine, rounds: Rounds | None = None, present: Callable[[], Set[int]] = frozenset
+    ) -> None:
+        """`present` tells the devices that a round waits for."""
         self._engine = engine
+        self._round = OpenRound(rounds, present, self.look) if rounds else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
         self._waiting: list[tuple[Push, asyncio.Future[Receipt]]] = []
@@ -49,9 +57,17 @@ class Writer:
         self._waiting.append((push, answer))
         if len(self._waiting) >= self._expected:
             self._enough.set()
+        self._work()
+        return await answer
+
+    def look(self) -> None:
+        """A device has left, or time has passed: see whether the round is over."""
+        if self._is_round_over():
+            self._work()
+
+    def _work(self) -> None:
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_groups())
-        return await answer
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` between two groups, where the engine is at rest and durable.
@@ -78,6 +94,9 @@ class Writer:
         """Answer what waits, leave a snapshot and end the thread."""
         while self._committing is not None:
             await self._committing
+        for answer in self._waiting_for_the_round().values():  # nothing of it is journaled: it is sent again
+            if not answer.done():
+                answer.set_exception(Unavailable("the server stops; its round did not end"))
         if not self.failed.done():
             await self.call(self._engine.close)
             self.failed.cancel()
@@ -86,23 +105,50 @@ class Writer:
         self._thread.shutdown()
 
     async def _commit_groups(self) -> None:
-        while self._waiting:
-            await self._gather()
-            group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
-            pushes = [push for push, _ in group]
+        while self._waiting or self._is_round_over():
+            group: list[tuple[Push, asyncio.Future[Receipt]]] = []
             try:
-                outcomes = await self._commit(pushes)
+                if self._waiting:
+                    await self._gather()
+                    group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+                    outcomes = await self._commit([push for push, _ in group])
+                    for (push, answer), outcome in zip(group, outcomes, strict=True):
+                        self._settle(push.device, answer, outcome)
+                if self._is_round_over():
+                    await self._end_round()
             except Exception as error:  # memory may now be ahead of the disk: nothing may be acknowledged
                 self._fail(error, [answer for _, answer in group])
                 break
-            for (_, answer), outcome in zip(group, outcomes, strict=True):
-                if answer.cancelled():
-                    continue
-                if isinstance(outcome, Refused):
-                    answer.set_exception(outcome)
-                else:
-                    answer.set_result(outcome)
         self._committing = None
+
+    def _settle(self, device: int, answer: "asyncio.Future[Receipt]", outcome: Answer) -> None:
+        if outcome is None:
+            self._hold(device, answer)
+        elif answer.done():
+            pass  # nobody waits for it any more
+        elif isinstance(outcome, Refused):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+
+    def _hold(self, device: int, answer: "asyncio.Future[Receipt]") -> None:
+        assert self._round is not None, "only rounds hold"
+        earlier = self._round.hold(device, answer)
+        if earlier is not None and not earlier.done():
+            earlier.set_exception(Superseded("the device sent its update again"))
+
+    def _is_round_over(self) -> bool:
+        return self._round is not None and not self.failed.done() and self._round.is_over
+
+    async def _end_round(self) -> None:
+        async with self._engine_at_rest:
+            receipts = await self._in_thread(self._engine.end_round)
+        held = self._waiting_for_the_round()
+        for push, receipt in receipts:
+            self._settle(push.device, held[push.device], receipt)
+
+    def _waiting_for_the_round(self) -> dict[int, asyncio.Future[Receipt]]:
+        return self._round.end() if self._round else {}
 
     async def _gather(self) -> None:
         """Wait a little while fewer updates wait than last time."""
@@ -127,7 +173,8 @@ class Writer:
     def _fail(self, error: Exception, answers: list[asyncio.Future[Receipt]]) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
-        for answer in answers + [answer for _, answer in self._waiting]:
+        held = self._waiting_for_the_round().values()
+        for answer in [*answers, *held, *(answer for _, answer in self._waiting)]:
             if not answer.done():
                 answer.set_exception(Unavailable(_STOPPING))
         self._waiting.clear()

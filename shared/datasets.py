@@ -1,7 +1,8 @@
 """Stored data by URI, split and shared out the same way on both ends.
 
     digits:                     scikit-learn's bundled handwritten digits, 1,797 images of 8 x 8
-    npz:PATH                    a NumPy archive with x_train, y_train and, for evaluation, x_test, y_test
+    npz:PATH                    a NumPy archive with x_train, y_train and, for evaluation, x_test, y_test;
+                                one that is not split may call them x and y, and trains only
     ...?part=3/8                the third of eight equal random shares (1/8 .. 8/8)
 
 uint8 images are scaled to 0..1; images without a channel axis get one.
@@ -58,6 +59,35 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
     return [Dataset(data.x[where], data.y[where]) for where in chosen]
 
 
+def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> list[Dataset]:
+    """Shares of `labels` classes each, of the data or of `samples` of it: share i has the classes i labels,
+    i labels + 1, ... modulo their number; whoever has a class in common gets equal parts of it.
+
+    Raises ConfigError if the data have no classes, fewer than `labels`, or too few samples of one.
+    """
+    if data.y.dtype != np.int64:
+        raise ConfigError("fleet.labels: the data have targets, not classes")
+    dealt = _dealt(len(data))[: samples or None]
+    classes = np.unique(data.y)
+    if labels > classes.size:
+        raise ConfigError(f"fleet.labels = {labels}: the data have {classes.size} classes")
+    holders: dict[int, list[int]] = {}
+    for share in range(shares):
+        for number in range(labels):
+            holders.setdefault((share * labels + number) % classes.size, []).append(share)
+    parts: list[list[NDArray[np.int64]]] = [[] for _ in range(shares)]
+    for label, having in holders.items():
+        of_label = dealt[(data.y[dealt] == classes[label]).reshape(dealt.size, -1).any(axis=1)]
+        if of_label.size < len(having):
+            raise ConfigError(
+                f"fleet.labels: class {classes[label]} has {of_label.size} samples for {len(having)}"
+            )
+        for place, share in enumerate(having):
+            parts[share].append(of_label[place :: len(having)])
+    chosen = (np.sort(np.concatenate(part)) for part in parts)
+    return [Dataset(data.x[where], data.y[where]) for where in chosen]
+
+
 def _dealt(count: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).permutation(count)
 
@@ -93,6 +123,8 @@ def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.ge
     names = (f"x_{split}", f"y_{split}")
     try:
         with open(path, "rb") as file, np.load(file) as archive:
+            if split == "train" and "x" in archive and "x_train" not in archive:
+                names = ("x", "y")
             found = {name: archive[name] for name in names if name in archive}
             held = ", ".join(archive.files)
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
@@ -102,7 +134,7 @@ def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.ge
             raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {held}")
     x, y = (found[name] for name in names)
     if len(x) != len(y) or len(y) == 0:
-        raise ConfigError(f"data 'npz:{path}': x_{split} has {len(x)} samples, y_{split} {len(y)}")
+        raise ConfigError(f"data 'npz:{path}': {names[0]} has {len(x)} samples, {names[1]} {len(y)}")
     return x, y
 
 

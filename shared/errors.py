@@ -14,6 +14,7 @@
         ├── BaseInFuture               computed from a version the server never had
         ├── BaseExpired                computed from a version beyond the staleness window
         ├── ExpansionTooLarge          small on the wire, too large once decoded
+        ├── BadSamples                 computed from no samples, or from more than can be
         ├── BadSequence                a sequence number that cannot be one
         ├── RunComplete                the run has all its updates
         └── SessionRefused             the session ends with it
@@ -95,6 +96,10 @@ class BaseExpired(Refused):
 class ExpansionTooLarge(Refused):
     code = "expansion-too-large"
     status = 413
+
+
+class BadSamples(Refused):
+    code = "bad-samples"
 
 
 class BadSequence(Refused):

@@ -17,7 +17,7 @@ def recall(memory: Gradient | None, gradient: Gradient) -> Gradient:
     return gradient if memory is None else gradient + memory
 
 
-def remember(corrected: Gradient, sent: NDArray[np.int64], decay: float) -> Gradient:
+def remember(corrected: Gradient, sent: NDArray[np.int64] | slice, decay: float) -> Gradient:
     """What to remember of `corrected` (float32 [P]) once the entries at `sent` are on their way."""
     memory = corrected * np.float32(decay)
     memory[sent] = 0

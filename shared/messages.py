@@ -2,8 +2,10 @@
 
     device -> server    Hello, Pull, Update
     server -> device    Welcome, Model, Receipt, Refusal, Stop
+    both                Samples
 
-The order of a record's fields is their order on the wire.
+The order of a record's fields is their order on the wire. A last field that has a default is left out there
+if it has that value.
 """
 
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ class Hello:
     """Digest of the layout it has, or empty if it does not know yet."""
     facts: Facts
     """What it tells about itself for operators: backend, class, cores, ..."""
+    shares: bool = False
+    """Whether its owner lets samples of it go to others; only then does it get theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Welcome:
     """Fraction of the gradient's entries to send; 1 sends all of it."""
     balance: float
     """How the tensors share the selection: as (their number of entries) ** balance."""
+    threshold: float
+    """Send all of a gradient that loses more of |g|^2 than this by selection; 0: never."""
     feedback: float
     """Part of what was not sent to add to the next gradient."""
     indices: int
@@ -59,6 +65,10 @@ class Welcome:
     """Value mode to use."""
     frame_bytes: int
     """The longest message the server takes."""
+    alpha: float
+    """The probability to share samples at a step, and"""
+    beta: float
+    """the part of its batch to share then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,8 @@ class Update:
     samples: int
     pull: bool
     """Whether the receipt should carry the next model."""
+    facts: Facts | None = None
+    """What is new about the device, now and then, for operators: its stream, its health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +141,23 @@ class Stop:
     reason: str
 
 
-Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples that a device shares, on their way to the server or from there to the other devices.
+
+    There is no answer to it. Of what shape they are, whoever trains on such samples knows.
+    """
+
+    count: int
+    octets: bool
+    """Whether x is unsigned bytes, each 255 times its value; else little-endian float32."""
+    x: bytes
+    labels: bool
+    """Whether y is little-endian int32, for classes; else float32."""
+    y: bytes
+
+
+Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples
 
 TAGS: dict[type[Record], int] = {
     Hello: 1,
@@ -140,5 +168,6 @@ TAGS: dict[type[Record], int] = {
     Receipt: 6,
     Refusal: 7,
     Stop: 8,
+    Samples: 9,
 }
 """The first element of a record's msgpack array."""

@@ -16,9 +16,6 @@ from edgeflock.shared.errors import ConfigError
 LOW, HIGH = 8, 1024
 """b_min and b_max (section V D)."""
 
-LEAST = 1.0
-"""The lowest rate that is drawn. Uniform of mean 38 and deviation 24 reaches below zero."""
-
 
 def batch_size(rate: float, low: int = LOW, high: int = HIGH) -> int:
     """b_i = S_i, within low <= b_i <= high (section IV, heterogeneous streams)."""
@@ -63,17 +60,18 @@ class RateEstimator:
         return self._weighted * math.exp(-max(0.0, now - self._last) / self._seconds)
 
 
-# Table I: the rates of a fleet. float64 [count], none below LEAST.
+# Table I: the rates of a fleet, float64 [count]. All lie within LOW and HIGH, as section V D says: by itself
+# a uniform one of mean 38 and deviation 24 reaches below zero.
 
 
 def uniform(random: np.random.Generator, mean: float, deviation: float, count: int) -> NDArray[np.float64]:
     """Uniform with this mean and standard deviation: its half width is deviation * sqrt(3)."""
     half = deviation * math.sqrt(3)
-    return np.maximum(random.uniform(mean - half, mean + half, count), LEAST)
+    return np.clip(random.uniform(mean - half, mean + half, count), LOW, HIGH)
 
 
 def normal(random: np.random.Generator, mean: float, deviation: float, count: int) -> NDArray[np.float64]:
-    return np.maximum(random.normal(mean, deviation, count), LEAST)
+    return np.clip(random.normal(mean, deviation, count), LOW, HIGH)
 
 
 Distribution = Callable[[np.random.Generator, float, float, int], NDArray[np.float64]]

@@ -7,7 +7,7 @@ bytes after the end. Nothing a frame announces is allocated beyond the frame's o
 import math
 import types
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgpack
@@ -19,6 +19,9 @@ _MOST_CONTAINERS = 1 << 16
 """Lists and maps in a record: a Welcome has three a tensor."""
 
 _LARGEST_INTEGER = (1 << 63) - 1
+
+_MOST_FACTS, _LONGEST_FACT = 32, 100
+"""Entries, and characters of a name or a text: what devices tell is kept, for each of them."""
 
 
 def encode(record: Record) -> bytes:
@@ -68,6 +71,8 @@ def framed_size(payload: int, *, masked: bool) -> int:
 def _array(record: Record) -> list[Any]:
     kind = type(record)
     array = [TAGS[kind], *(getattr(record, name) for name in kind.__match_args__)]
+    if kind in _OPTIONAL and array[-1] == _OPTIONAL[kind]:
+        del array[-1]
     if kind is Receipt and array[-1] is not None:
         array[-1] = _array(array[-1])
     return array
@@ -80,6 +85,8 @@ def _record(array: object) -> Record:
     if kind is None:
         raise UnknownRecord(f"record type {array[0]} is unknown; known are {sorted(_KINDS)}")
     expected = _FIELDS[kind]
+    if kind in _OPTIONAL and len(array) == len(expected):
+        array.append(_OPTIONAL[kind])
     if len(array) != len(expected) + 1:
         raise Malformed(f"{kind.__name__} has {len(expected)} fields, not {len(array) - 1}")
     del array[0]
@@ -122,6 +129,12 @@ def _facts(value: object, name: str) -> object:
         for k, v in value.items()
     ):
         raise Malformed(f"{name} must map names to text or finite numbers")
+    texts = (text for pair in value.items() for text in pair if type(text) is str)
+    if len(value) > _MOST_FACTS or any(len(text) > _LONGEST_FACT for text in texts):
+        raise Malformed(
+            f"{name} has at most {_MOST_FACTS} entries, whose names and texts are of at most "
+            f"{_LONGEST_FACT} characters"
+        )
     return value
 
 
@@ -158,3 +171,7 @@ _FIELDS: dict[type[Record], list[tuple[str, Check]]] = {
     ]
     for kind in TAGS
 }
+_OPTIONAL: dict[type[Record], Any] = {
+    kind: last.default for kind in TAGS if (last := fields(kind)[-1]).default is not MISSING
+}
+"""Kind -> the default of its last field."""

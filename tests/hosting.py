@@ -65,10 +65,13 @@ async def hosting(
         journal.begin_run(run, config.model.module, layout, initial_theta(layout.size), 0.0)
     else:
         run = known[0]
-    coordination, limits = config.coordination, config.limits
-    regime = Regime(coordination.rule, coordination.learning_rate, coordination.window)
+    limits, regime = config.limits, Regime.of(config.coordination)
     bounds = Bounds(
-        config.run.updates, limits.expansion_bytes, config.run.snapshot_every, config.run.keep_updates
+        config.run.updates,
+        limits.expansion_bytes,
+        config.run.snapshot_every,
+        config.run.keep_updates,
+        limits.samples,
     )
     engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
     app = create_app(config, HostedRun(run, token, engine, None, journal.evaluations(), journal.accounts()))

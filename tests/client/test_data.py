@@ -47,6 +47,19 @@ async def test_a_stream_comes_in_and_is_kept_where_the_settings_say(npz: Path, t
     assert kept.exists()
 
 
+async def test_devices_with_one_uri_draw_streams_of_their_own(npz: Path) -> None:
+    async def first(name: str, seed: int = 0, option: str = "") -> list[float]:
+        uri = f"synthetic:npz:{npz}?rate=100000&order=shuffled{option}"
+        async with batches_of(Client(name=name, seed=seed, data=uri)) as batches:
+            await batches.ready(1)
+            return batches.take(1)[0][:8, 0].tolist()  # type: ignore[no-any-return]
+
+    fleet = [await first("pi-1"), await first("pi-2"), await first("pi-1", seed=1)]
+    assert all(fleet.count(one) == 1 for one in fleet)
+    assert await first("pi-1") == fleet[0]
+    assert await first("pi-1", option="&seed=7") == await first("pi-2", option="&seed=7") not in fleet
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

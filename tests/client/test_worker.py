@@ -25,7 +25,7 @@ from edgeflock.shared.errors import (
     Unauthorized,
 )
 from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import PROTOCOL, Model, Receipt, Update, Welcome
+from edgeflock.shared.messages import PROTOCOL, Facts, Model, Receipt, Update, Welcome
 
 LAYOUT = Layout.of([("kernel", (2, 5)), ("bias", (4,))])
 F32 = values.CODINGS["f32"].mode
@@ -45,10 +45,13 @@ WELCOME = Welcome(
     local_rate=0.5,
     select=0.2,
     balance=1.0,
+    threshold=0.0,
     feedback=0.0,
     indices=sparse.RAW,
     values=F32,
     frame_bytes=1 << 20,
+    alpha=0.0,
+    beta=0.0,
 )
 
 Reply = Exception | None
@@ -269,6 +272,9 @@ class Few:
 
     def take_back(self) -> None:
         self.told.append("back")
+
+    def telemetry(self) -> Facts:
+        return {"depth": len(self.told)}
 
 
 async def test_samples_hear_whether_the_server_has_what_came_of_them() -> None:

@@ -138,10 +138,10 @@ class Watched(EmulatedServer):
         super().__init__(*arguments, keep_frames=keep_frames)
         self.arrivals: list[Arrival] = []
 
-    def commit(self, push: Push) -> Receipt:
+    async def push(self, push: Push) -> Receipt:
         now = asyncio.get_running_loop().time()
         try:
-            receipt = super().commit(push)
+            receipt = await super().push(push)
         except Refused as refusal:
             self.arrivals.append(Arrival(push, now, refusal))
             raise

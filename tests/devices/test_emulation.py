@@ -72,16 +72,89 @@ def test_seconds_are_latency_bytes_and_steps(tmp_path: Path) -> None:
     assert len(ran.rows) == 20
 
 
+TEN = ("devices.pi.batch_min=10", "devices.pi.batch_max=10", "devices.pi.buffer=persistence")
+
+
 @pytest.mark.parametrize("rate", [2.0, 40.0])
 def test_a_stream_bounds_the_updates(rate: float, tmp_path: Path) -> None:
     """Ten samples an update: the k-th step begins when 10 k have come in."""
-    ran = run(fleet_of(ONE, f"devices.pi.rate={rate}"), tmp_path / "run")
+    ran = run(fleet_of(ONE, f"devices.pi.rate={rate}", *TEN), tmp_path / "run")
     assert [row.seconds for row in ran.rows] == pytest.approx([10 * k / rate + 0.1 for k in range(1, 21)])
 
 
 def test_a_stream_faster_than_the_device_holds_nobody_up(tmp_path: Path) -> None:
-    ran = run(fleet_of(ONE, "devices.pi.rate=1000"), tmp_path / "run")
-    assert [row.seconds for row in ran.rows] == pytest.approx([0.01 + 0.1 * k for k in range(1, 21)])
+    ran = run(fleet_of(ONE, "devices.pi.rate=1000", *TEN), tmp_path / "run")
+    # The first samples come after a tick of the source.
+    assert [row.seconds for row in ran.rows] == pytest.approx([0.05 + 0.1 * k for k in range(1, 21)])
+
+
+def test_a_batch_is_what_streams_in_within_a_second(tmp_path: Path) -> None:
+    """A step takes 0.1 s, so the stream is what there is to wait for."""
+    ran = run(fleet_of(ONE, "devices.pi.rate=40"), tmp_path / "run")
+    samples = [arrival.push.update.samples for arrival in ran.server.arrivals]
+    assert samples[0] == 8, "no rate is known yet: the least"
+    assert all(36 <= count <= 40 for count in samples[5:])
+    (stream,) = ran.result.streams.values()
+    assert (stream.rate, stream.samples, stream.drops) == (40.0, sum(samples), 0)
+    assert 0.8 <= ran.rows[-1].seconds - ran.rows[-2].seconds <= 1.0
+
+
+@pytest.mark.parametrize("buffer", ["truncation", "persistence"])
+def test_what_a_slow_device_does_not_take_is_kept_or_dropped(buffer: str, tmp_path: Path) -> None:
+    """A step takes 2 s in which 80 samples arrive, and takes 40 of them (ScaDLES, equation 2)."""
+    settings = ("devices.pi.rate=40", "devices.pi.step_ms=2000", "devices.pi.spread=0")
+    ran = run(fleet_of(ONE, *settings, f"devices.pi.buffer={buffer}"), tmp_path / "run")
+    (stream,) = ran.result.streams.values()
+    arrived = 40 * ran.rows[-1].seconds  # when one more step had begun
+    if buffer == "truncation":
+        assert 36 <= stream.depth <= stream.deepest <= 44
+        assert stream.drops == pytest.approx(arrived - stream.samples - stream.depth, abs=44)
+    else:
+        assert stream.drops == 0
+        assert stream.depth == stream.deepest == pytest.approx(arrived - stream.samples, abs=44)
+
+
+def test_devices_draw_their_rates(tmp_path: Path) -> None:
+    settings = ("devices.quick.rate=uniform(38,24)", "devices.slow.rate=20")
+    ran = run(fleet_of(MIXED, *settings), tmp_path / "run")
+    rates = {name: stream.rate for name, stream in ran.result.streams.items()}
+    assert {rate for name, rate in rates.items() if name.startswith("slow")} == {20.0}
+    quick = [rate for name, rate in rates.items() if name.startswith("quick")]
+    assert len(set(quick)) == 4
+    assert 8 <= min(quick) <= max(quick) <= 38 + 24 * math.sqrt(3)
+
+
+# Rounds
+
+ROUNDS = ("coordination.mode=rounds", "run.updates=60")
+
+
+def test_a_round_takes_as_long_as_its_slowest_device(tmp_path: Path) -> None:
+    settings = ("devices.quick.spread=0", "devices.slow.timing=lognormal", "devices.slow.step_ms=1000")
+    ran = run(fleet_of(MIXED, *ROUNDS, *settings), tmp_path / "run")
+    assert (ran.result.ended, ran.result.updates) == ("complete", 60)
+    by_round = [
+        {push.update.base for push, _ in ran.server.accepted[first : first + 6]} for first in range(0, 60, 6)
+    ]
+    assert by_round == [{6 * number} for number in range(10)]
+    assert [row.updates for row in ran.rows] == [6, 12, 18, 24, 30, 36, 42, 48, 54, 60]
+    assert ran.rows[-1].seconds - ran.rows[-2].seconds == pytest.approx(1, abs=0.2)
+    assert sum(tally.refused for tally in ran.result.classes.values()) == 0
+
+
+def test_a_deadline_leaves_the_slow_ones_out(tmp_path: Path) -> None:
+    settings = ("devices.slow.step_ms=10000", "devices.slow.timing=lognormal", "coordination.deadline=0.5")
+    ran = run(fleet_of(MIXED, *ROUNDS, *settings), tmp_path / "run")
+    classes = ran.result.classes
+    assert (classes["quick"].updates, classes["slow"].updates) == (60, 0)
+
+
+def test_whoever_crashes_is_not_waited_for(tmp_path: Path) -> None:
+    ran = run(
+        fleet_of(MIXED, *ROUNDS, "devices.quick.crash=0.2", "coordination.deadline=1e6"), tmp_path / "run"
+    )
+    assert ran.result.classes["quick"].crashed > 0
+    assert ran.result.ended == "complete"
 
 
 def test_local_steps_take_their_time(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_sections_and_classes() -> None:
     assert (file.fleet.devices, file.fleet.seeds, file.fleet.data) == (4, (3, 5), "digits:")
     assert file.devices == file.classes
     assert file.classes == {
-        "pi": DeviceClass(profile="raspberry-pi-4", rate=2),
+        "pi": DeviceClass(profile="raspberry-pi-4", rate="2"),
         "pi zero": DeviceClass(step_ms=7.5),
     }
 
@@ -54,7 +54,7 @@ def test_without_classes_the_devices_are_laptops() -> None:
 def test_set_reaches_into_classes() -> None:
     overrides = ["devices.pi.rate=3.5", "devices.pi zero.crash=0.25", "fleet.seconds=60", "run.updates=0"]
     file = parse(FILE, "fleet.toml", overrides)
-    assert file.classes["pi"] == DeviceClass(profile="raspberry-pi-4", rate=3.5)
+    assert file.classes["pi"] == DeviceClass(profile="raspberry-pi-4", rate="3.5")
     assert file.classes["pi zero"] == DeviceClass(step_ms=7.5, crash=0.25)
     assert (file.fleet.seconds, file.run.updates) == (60, 0)
 
@@ -202,7 +202,7 @@ def test_what_must_be_positive(key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf"])
-@pytest.mark.parametrize("key", ["spread", "latency_ms", "rate", "crash", "session_s", "away_s"])
+@pytest.mark.parametrize("key", ["spread", "latency_ms", "sample_ms", "crash", "session_s", "away_s"])
 def test_what_may_be_zero_but_not_less(key: str, value: str) -> None:
     assert parse(CLASS + f"{key} = 0\n", "fleet.toml").classes
     with pytest.raises(ConfigError, match=rf"^fleet\.toml line 5: devices\.pi\.{key} = {value}: must be"):
@@ -318,3 +318,14 @@ def test_every_number_of_a_profile_has_its_source(name: str) -> None:
         if "=" in line and not line.startswith("#"):
             assert before.startswith("#"), line
         before = line
+
+
+@pytest.mark.parametrize("rate", ["-1", "nan", "fast", "uniform(38)", "poisson(3,1)"])
+def test_a_rate_is_a_number_or_drawn(rate: str) -> None:
+    with pytest.raises(ConfigError, match="must be a number, uniform"):
+        parse(CLASS + f"rate = '{rate}'\n", "fleet.toml")
+
+
+def test_the_bounds_of_a_batch_are_in_order() -> None:
+    with pytest.raises(ConfigError, match="batch_min = 20 is above batch_max = 10"):
+        parse(CLASS + "batch_min = 20\nbatch_max = 10\n", "fleet.toml")

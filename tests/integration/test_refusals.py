@@ -136,10 +136,12 @@ UPDATES: dict[str, dict[str, bytes]] = {
 }
 
 SESSIONS: dict[str, dict[str, bytes]] = {
-    "unknown-record": {"tag 9": pack([9, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
+    "unknown-record": {"tag 10": pack([10, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
     "unexpected-record": {
         "a second Hello": hello(),
-        "a Welcome": pack([WELCOME, 1, "r", "m", "l", [], 1, 1, 1, 1, 0.1, 0.5, 1.0, 0.0, 2, 3, 1]),
+        "a Welcome": pack(
+            [WELCOME, 1, "r", "m", "l", [], 1, 1, 1, 1, 0.1, 0.5, 1.0, 0.0, 0.0, 2, 3, 1, 0.0, 0.0]
+        ),
         "a Model": pack([MODEL, 1, None, 0, 0, 0, b"", b""]),
         "a Receipt": pack([RECEIPT, 1, 1, None]),
         "a Refusal": pack([REFUSAL, "malformed", "", None]),

@@ -76,6 +76,7 @@ slow = pytest.mark.slow
 
 MODELS: dict[str, Model] = {
     "PaperMLP": Model(ZOO + "PaperMLP", (1, 28, 28), classes=10),
+    "TabularMLP": Model(ZOO + "TabularMLP", (16,), classes=2),
     "DigitsCNN": Model(ZOO + "DigitsCNN", (1, 8, 8), classes=10),
     "PaperCNN": Model(ZOO + "PaperCNN", (1, 28, 28), classes=10),
     "SvhnCNN": Model(ZOO + "SvhnCNN", (3, 32, 32), classes=10),

@@ -117,7 +117,7 @@ def test_the_largest_numbers_of_the_wire_fit(journal: Journal) -> None:
 def test_another_schema_is_refused(path: Path, schema: int) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {schema}")
-    with pytest.raises(ConfigError, match=f"has journal schema {schema}; this version reads 3"):
+    with pytest.raises(ConfigError, match=f"has journal schema {schema}; this version reads 4"):
         Journal(path)
 
 

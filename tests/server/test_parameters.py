@@ -27,8 +27,7 @@ def push(
 ) -> Step:
     step = Step(base, where, delta)
     slow.apply(base, np.arange(len(slow.theta))[where].tolist(), list(delta))
-    (made,) = parameters.apply(step)
-    assert made is where
+    parameters.apply(step)
     return step
 
 

