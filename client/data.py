@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 @asynccontextmanager
 async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
     """What to train on. Raises ConfigError if there is nothing of the kind."""
-    seed = [settings.seed, *settings.name.encode()]  # each device draws its own
+    seed = own_seed(settings)
     if settings.data.partition(":")[0] in datasets.READERS:
         yield Shuffled(datasets.load(settings.data, "train"), np.random.default_rng(seed))
         return
@@ -43,6 +43,11 @@ async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
             yield stream
         finally:
             log.info("the stream at the end: %s", stream.facts())
+
+
+def own_seed(settings: "Client") -> list[int]:
+    """Each device draws its own."""
+    return [settings.seed, *settings.name.encode()]
 
 
 def _buffer(settings: "Client") -> "Buffer":

@@ -1,6 +1,7 @@
 """A client process: settings in, training until the run is over."""
 
 import asyncio
+import logging
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -11,8 +12,11 @@ from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from edgeflock.client.backend import Backend
-from edgeflock.client.data import batches_of
+from edgeflock.client.batcher import Batches
+from edgeflock.client.data import batches_of, own_seed
 from edgeflock.client.transport import Link
 from edgeflock.client.worker import Progress, Worker
 from edgeflock.shared.errors import ConfigError, Malformed
@@ -20,7 +24,10 @@ from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import PROTOCOL, Facts, Hello, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
+    from edgeflock.client.injection import Injected
     from edgeflock.shared.config import Client
+
+log = logging.getLogger(__name__)
 
 ZOO = "edgeflock.client.zoo:"
 
@@ -47,13 +54,31 @@ async def run_client(settings: "Client") -> Progress:
                 backend: Backend = await compute(_torch, settings, welcome)
             else:
                 backend = await compute(_onnx, settings, welcome, await link.graph("step"))
+            if injected is not None:
+                injected.begin(welcome, backend)
+                odds = welcome.alpha * (welcome.beta > 0)
+                log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
             return backend
 
         async with (
             batches_of(settings) as batches,
             Link(settings.server, settings.token, hello, Random()) as link,
         ):
-            return await Worker(link, build, batches, compute).run()
+            injected = _injected(settings, batches, link) if settings.share else None
+            progress = await Worker(link, build, injected or batches, compute).run()
+            if injected is not None:
+                log.info("samples: %d shared, %d received", injected.shared, injected.received)
+            return progress
+
+
+def _injected(settings: "Client", batches: Batches, link: Link) -> "Injected":
+    """`batches`, sharing samples with other devices over `link`."""
+    from edgeflock.client.injection import Injected
+
+    random = np.random.default_rng(np.random.SeedSequence(own_seed(settings), spawn_key=(1,)))
+    injected = Injected(batches, link.share, random, settings.batch_max)
+    link.listen(injected.receive)
+    return injected
 
 
 def choose(settings: "Client", model: str) -> Kind:

@@ -35,6 +35,7 @@ from edgeflock.shared.messages import (
     Receipt,
     Record,
     Refusal,
+    Samples,
     Stop,
     Update,
     Welcome,
@@ -100,6 +101,8 @@ class Link:
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._run = ""
+        self._injects = False
+        self._listener: Callable[[Samples], None] = lambda samples: None
         self._graphs: dict[str, tuple[str, bytes]] = {}
         """kind -> (ETag, graph)."""
         self.connections = 0
@@ -129,6 +132,16 @@ class Link:
     async def pull(self, base: int | None) -> Model:
         """The current model. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(Pull(base), Model)
+
+    async def share(self, samples: Samples) -> None:
+        """Send samples to the others, if the run still wants that. They are lost if the line is."""
+        if self._socket is not None and self._injects:
+            with suppress(ConnectionError):  # the next question notices
+                await self._socket.send_bytes(wire.encode(samples))
+
+    def listen(self, listener: Callable[[Samples], None]) -> None:
+        """Hand what others share to `listener`: it comes along with answers."""
+        self._listener = listener
 
     async def graph(self, kind: str) -> bytes:
         """The run's "step" or "evaluation" as an ONNX graph; one that has not changed is not sent again.
@@ -224,11 +237,20 @@ class Link:
         welcome = await self._receive(socket)
         if not isinstance(welcome, Welcome):
             raise Malformed(f"the server answered a Hello with a {type(welcome).__name__}")
+        self._injects = welcome.alpha > 0 and welcome.beta > 0
         return welcome
 
     async def _receive(self, socket: aiohttp.ClientWebSocketResponse) -> Record:
-        """The next record. Raises what the server refused, or ConnectionError if it hung up."""
-        message = await socket.receive(ANSWER_SECONDS)
+        """The next record that is an answer; samples before it go to the listener. Raises what the server
+        refused, or ConnectionError if it hung up.
+        """
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while isinstance(record := await self._next(socket), Samples):
+                self._listener(record)
+        return record
+
+    async def _next(self, socket: aiohttp.ClientWebSocketResponse) -> Record:
+        message = await socket.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
             # The close frame itself: the socket's own close_code is 1006 once the line is gone.
             code = message.data if message.type is aiohttp.WSMsgType.CLOSE else socket.close_code

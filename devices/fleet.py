@@ -23,9 +23,11 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices.clock import run_virtually
-from edgeflock.devices.emulation import EmulatedDevice, EmulatedServer, Pace, Tally
+from edgeflock.devices.emulated_server import EmulatedServer, Tally
+from edgeflock.devices.emulation import EmulatedDevice
 from edgeflock.devices.fleet_config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
+from edgeflock.devices.pace import Pace
 from edgeflock.devices.streams import EmulatedStream, StreamTally
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.journal import Evaluation, Journal
@@ -134,15 +136,15 @@ def run_fleet(
 ) -> Result:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With error feedback or a threshold a step depends on what its device kept of all earlier ones, which the
-    journal does not hold: such a run begins again if it is interrupted. `progress` is told of each
+    With error feedback, a threshold or injection a step depends on more of the earlier ones than the journal
+    holds: such a run begins again if it is interrupted. `progress` is told of each
     evaluation. Raises ConfigError.
     """
     began = time.process_time()
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
     flat = FlatModule(file.model.module, file.model.loss, seed)
-    remembers = file.compression.feedback or file.compression.threshold
+    remembers = file.compression.feedback or file.compression.threshold or file.injection.alpha
     if file.run.keep_updates and not remembers:
         earlier: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)
@@ -231,6 +233,7 @@ class _Run:
                 self._batches(kinds[kind], data, number),
                 self._tallies[kind],
                 np.random.default_rng([self._seed, 2, number]),
+                np.random.default_rng([self._seed, 4, number]),
                 partial(self._earlier.update, device) if self._earlier else lambda sequence, until: None,
             )
 

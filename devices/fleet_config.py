@@ -94,6 +94,7 @@ class DeviceClass(Section):
             raise ValueError(f"batch_min = {self.batch_min} is above batch_max = {self.batch_max}")
         return self
 
+    shares: bool = Field(False, description="let samples go to others that share, if [injection] is on")
     crash: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="probability, after each push, of stopping for ever"
     )

@@ -15,6 +15,7 @@ from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.graphs import GraphStore
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.registry import Registry
+from edgeflock.server.relay import Relay
 from edgeflock.server.session import Services, Session
 from edgeflock.server.traffic import Traffic
 from edgeflock.server.writer import Writer
@@ -39,7 +40,8 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
         )
         registry = Registry(hosted.token, config.limits.devices, hosted.accounts)
         writer = Writer(hosted.engine, Rounds.of(config.coordination), registry.present)
-        app[SERVICES] = Services(hosted.run, config, hosted.engine, writer, registry, traffic)
+        relay = Relay(config.injection, config.limits.samples)
+        app[SERVICES] = Services(hosted.run, config, hosted.engine, writer, registry, traffic, relay)
         evaluator = app[EVALUATOR] = Evaluator(
             hosted.engine,
             writer,

@@ -40,6 +40,12 @@ class Device:
     staleness: int = 0
     loss: float = 0.0
     samples: int = 0
+    shares: bool = False
+    """Whether it said that its owner lets samples of it go to others. Since the server started:"""
+    shared: int = 0
+    """Samples that it shared, and"""
+    received: int = 0
+    """samples of others that were sent to it."""
     last_seen: float = 0.0
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier connections."""

@@ -9,6 +9,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.engine import Engine, Push
 from edgeflock.server.registry import Device, Registry
+from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Meter, Traffic
 from edgeflock.server.welcome import welcome
 from edgeflock.server.writer import Writer
@@ -32,6 +33,7 @@ from edgeflock.shared.messages import (
     Receipt,
     Record,
     Refusal,
+    Samples,
     Stop,
     Update,
 )
@@ -59,6 +61,7 @@ class Services:
     writer: Writer
     registry: Registry
     traffic: Traffic
+    relay: Relay
 
 
 class Session:
@@ -99,6 +102,7 @@ class Session:
             if device is not None and device.session is self:
                 device.past = Meter(*device.traffic)
                 device.session = None
+                self._services.relay.leave(device.id)
                 self._services.writer.look()
             self._ended.set()
         return self._socket
@@ -155,7 +159,7 @@ class Session:
             if device.session is not None:
                 await device.session.supersede()
             device.session = self
-        device.facts, device.telemetry = hello.facts, {}
+        device.facts, device.telemetry, device.shares = hello.facts, {}, hello.shares
         device.last_seen = time.time()
         return device
 
@@ -166,17 +170,23 @@ class Session:
             lambda: (engine.version, engine.last_sequence(device.id))
         )
         device.sequence = sequence
+        if device.shares:
+            self._services.relay.join(device.id)
         await self._send(welcome(self._services.run, self._services.config, engine.layout, version, sequence))
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
         services = self._services
         device.last_seen = time.time()
-        if isinstance(record, Pull):
+        if isinstance(record, Samples):
+            self._share(device, record, frame)
+        elif isinstance(record, Pull):
             base = record.base
-            await self._send(await services.writer.call(lambda: services.engine.model(base)))
+            model = await services.writer.call(lambda: services.engine.model(base))
+            await self._send_samples(device)
+            await self._send(model)
         elif isinstance(record, Update):
             try:
-                receipt = await self._push(Push(device.id, device.last_seen, record, frame))
+                receipt = await self._push(device, Push(device.id, device.last_seen, record, frame))
             except RunComplete as complete:
                 await self._send(Stop(str(complete)))
             except SessionRefused:
@@ -187,28 +197,51 @@ class Session:
             else:
                 together = services.config.coordination.mode == "rounds"
                 device.count(record, 0 if together else receipt.version - 1 - record.base)
+                await self._send_samples(device)
                 await self._send(receipt)
         else:
             raise UnexpectedRecord(f"a {type(record).__name__} has no place here")
 
-    async def _push(self, push: Push) -> Receipt:
-        """The receipt. A round may take long to end: meanwhile pings are answered, and leaving is noticed."""
+    async def _push(self, device: Device, push: Push) -> Receipt:
+        """The receipt. A round may take long to end: meanwhile pings are answered, samples are taken, and
+        leaving is noticed.
+        """
         services = self._services
         if services.config.coordination.mode == "async":
             return await services.writer.push(push)
         pushing = asyncio.create_task(services.writer.push(push))
-        listening = asyncio.create_task(self._socket.receive())
         try:
-            await asyncio.wait((pushing, listening), return_when=asyncio.FIRST_COMPLETED)
-            if not pushing.done():
-                message = listening.result()
-                self._received(message.type, message.data)
-                raise UnexpectedRecord("an update is under way: wait for its receipt")
+            while not pushing.done():
+                await self._share_until(pushing, device)
             return pushing.result()
         finally:
             pushing.cancel()
+            await asyncio.wait((pushing,))
+
+    async def _share_until(self, pushing: asyncio.Task[Receipt], device: Device) -> None:
+        """Take the samples that come next from the device, unless `pushing` is done before."""
+        listening = asyncio.create_task(self._socket.receive())
+        try:
+            await asyncio.wait((pushing, listening), return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                message = listening.result()
+                record, frame = self._received(message.type, message.data)
+                if not isinstance(record, Samples):
+                    raise UnexpectedRecord("an update is under way: wait for its receipt")
+                self._share(device, record, frame)
+        finally:
             listening.cancel()
-            await asyncio.wait((pushing, listening))  # a socket has one listener at a time
+            await asyncio.wait((listening,))  # a socket has one listener at a time
+
+    def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
+        self._services.relay.share(device.id, samples, frame)
+        device.shared += samples.count
+
+    async def _send_samples(self, device: Device) -> None:
+        """What others have shared by now. Before an answer, since a device need not read while it trains."""
+        for count, frame in self._services.relay.take(device.id):
+            await self._send_octets(Samples, frame)
+            device.received += count
 
     def _received(self, kind: WSMsgType, data: object) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
@@ -224,8 +257,10 @@ class Session:
         await self._send(Refusal(refusal.code, str(refusal), sequence))
 
     async def _send(self, record: Record) -> None:
-        octets = wire.encode(record)
+        await self._send_octets(type(record), wire.encode(record))
+
+    async def _send_octets(self, kind: type[Record], octets: bytes) -> None:
         if self._socket.closed:
             raise ConnectionError("closed by the device")
-        self._services.traffic.sent[type(record)] += wire.framed_size(len(octets), masked=False)
+        self._services.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
         await self._socket.send_bytes(octets)

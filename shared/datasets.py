@@ -2,12 +2,15 @@
 
     digits:                     scikit-learn's bundled handwritten digits, 1,797 images of 8 x 8
     npz:PATH                    a NumPy archive with x_train, y_train and, for evaluation, x_test, y_test;
-                                one that is not split may call them x and y, and trains only
+                                one that is not split may call them x and y, and trains only;
+                                images as JPEG: jpg_train, all files' bytes in a row, and off_train, where
+                                each begins and the last one ends, in the place of x_train (needs Pillow)
     ...?part=3/8                the third of eight equal random shares (1/8 .. 8/8)
 
 uint8 images are scaled to 0..1; images without a channel axis get one.
 """
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -120,11 +123,13 @@ def _read_digits(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np
 def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     if not Path(path).is_file():
         raise ConfigError(f"data 'npz:{path}': there is no such file")
-    names = (f"x_{split}", f"y_{split}")
+    names: tuple[str, ...] = (f"x_{split}", f"y_{split}")
     try:
         with open(path, "rb") as file, np.load(file) as archive:
             if split == "train" and "x" in archive and "x_train" not in archive:
                 names = ("x", "y")
+            elif f"jpg_{split}" in archive:
+                names = (f"y_{split}", f"jpg_{split}", f"off_{split}")
             found = {name: archive[name] for name in names if name in archive}
             held = ", ".join(archive.files)
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
@@ -132,10 +137,35 @@ def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.ge
     for name in names:
         if name not in found:
             raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {held}")
-    x, y = (found[name] for name in names)
+    if len(names) == 3:
+        y, octets, offsets = (found[name] for name in names)
+        x = _decoded(octets, offsets, path)
+    else:
+        x, y = (found[name] for name in names)
     if len(x) != len(y) or len(y) == 0:
         raise ConfigError(f"data 'npz:{path}': {names[0]} has {len(x)} samples, {names[1]} {len(y)}")
     return x, y
+
+
+def _decoded(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: str) -> NDArray[np.uint8]:
+    """JPEG images of one size: uint8 [n, channels, height, width]. Raises ConfigError."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ConfigError(f"data 'npz:{path}': its JPEG images need Pillow: pip install pillow") from error
+    if octets.dtype != np.uint8 or octets.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.ndim != 1:
+        raise ConfigError(f"data 'npz:{path}': jpg_* must be bytes (uint8) in a row and off_* whole numbers")
+    blob, images = octets.tobytes(), []
+    for number, (start, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+        try:
+            image = np.asarray(Image.open(io.BytesIO(blob[start:end]), formats=("JPEG",)))
+        except OSError as error:
+            raise ConfigError(f"data 'npz:{path}': image {number} is no JPEG: {error}") from error
+        images.append(np.atleast_3d(image).transpose(2, 0, 1))
+        if images[-1].shape != images[0].shape:
+            shapes = [list(images[index].shape) for index in (0, -1)]
+            raise ConfigError(f"data 'npz:{path}': image {number} is {shapes[1]}, image 0 is {shapes[0]}")
+    return np.stack(images) if images else np.zeros((0, 1, 1, 1), np.uint8)
 
 
 READERS = {"digits": _read_digits, "npz": _read_npz}

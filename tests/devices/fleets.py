@@ -14,7 +14,7 @@ from torch import nn
 
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices import fleet
-from edgeflock.devices.emulation import EmulatedServer
+from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet import Prepared, Result, Row, prepare, run_fleet
 from edgeflock.devices.fleet_config import FleetFile, parse
 from edgeflock.server.engine import Push

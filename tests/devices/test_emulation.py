@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.emulation import Pace, Tally
+from edgeflock.devices.emulated_server import Tally
 from edgeflock.devices.fleet_config import PROFILES, DeviceClass, profile
+from edgeflock.devices.pace import Pace
 from edgeflock.shared.errors import BaseExpired, RunComplete
-from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Refusal, Update, Welcome
+from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Refusal, Samples, Update, Welcome
 from tests.devices.fleets import MIXED, ONE, Ran, fleet_of, run
 
 # Paces
@@ -319,3 +320,26 @@ def test_the_update_that_shows_the_divergence_is_tallied(tmp_path: Path) -> None
     ran = run(fleet_of(ONE, *DIVERGING), tmp_path / "run")
     assert ran.result.ended == "diverged"
     assert ran.result.classes["pi"].updates == ran.result.updates
+
+
+# Sharing
+
+SHARING = ("injection.alpha=1", "injection.beta=0.5", "devices.quick.shares=true", "fleet.labels=1")
+
+
+def test_shared_samples_reach_those_who_share_and_are_accounted(tmp_path: Path) -> None:
+    """Each step of the four quick devices shares 5 of its 10 samples, with the three others."""
+    ran = run(fleet_of(MIXED, *ROUNDS, *SHARING), tmp_path / "run")
+    quick, slow = ran.result.classes["quick"], ran.result.classes["slow"]
+    assert (slow.shared, slow.shared_bytes) == (0, 0)
+    assert quick.shared_bytes == ran.server.traffic.received[Samples] > quick.shared * 64
+    # Drawn in one round and sent in the next, they come along with its receipt.
+    batches = Counter(one.push.update.samples for one in ran.server.arrivals)
+    assert batches == {10: slow.updates + 2 * 4, 10 + 3 * 5: quick.updates - 2 * 4}
+    assert quick.shared == 5 * (quick.updates - 4), "what is drawn with the last update is not sent any more"
+
+
+def test_nothing_is_shared_unless_the_run_wants_it(tmp_path: Path) -> None:
+    ran = run(fleet_of(MIXED, *ROUNDS, "devices.quick.shares=true"), tmp_path / "run")
+    assert ran.server.traffic.received[Samples] == 0
+    assert {one.push.update.samples for one in ran.server.arrivals} == {10}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.shared.datasets import deal, load
+from edgeflock.shared.datasets import Dataset, deal, deal_by_label, load
 from edgeflock.shared.errors import ConfigError
 
 COUNT = 23
@@ -191,3 +191,30 @@ def test_a_file_that_is_no_archive_is_a_config_error(tmp_path: Path, kind: str) 
         path.write_bytes(b"")
     with pytest.raises(ConfigError, match=r"data 'npz:.*data\.npz"):
         load(f"npz:{path}", "train")
+
+
+class TestDealingByLabel:
+    def data(self, classes: int = 10, each: int = 12) -> Dataset:
+        y = np.tile(np.arange(classes), each)
+        return Dataset(np.arange(y.size, dtype=np.float32)[:, np.newaxis], y)
+
+    def test_one_label_each(self) -> None:
+        shares = deal_by_label(self.data(), 10, 1)
+        assert [set(share.y.tolist()) for share in shares] == [{label} for label in range(10)]
+        assert [len(share) for share in shares] == [12] * 10
+
+    def test_who_has_a_label_in_common_shares_it_evenly(self) -> None:
+        shares = deal_by_label(self.data(), 20, 3)
+        assert [set(share.y.tolist()) for share in shares[:4]] == [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {9, 0, 1}]
+        seen = np.concatenate([share.x[:, 0] for share in shares])
+        assert sorted(seen.tolist()) == list(range(120)), "each sample once"
+        assert {len(share) for share in shares} == {6}
+
+    def test_what_cannot_be_dealt(self) -> None:
+        with pytest.raises(ConfigError, match="fleet.labels = 11: the data have 10 classes"):
+            deal_by_label(self.data(), 2, 11)
+        with pytest.raises(ConfigError, match="class 0 has 1 samples for 2"):
+            deal_by_label(self.data(each=1), 20, 1)
+        targets = Dataset(np.zeros((4, 1), np.float32), np.zeros(4, np.float32))
+        with pytest.raises(ConfigError, match="targets, not classes"):
+            deal_by_label(targets, 2, 1)

@@ -1,0 +1,270 @@
+"""Data injection for non-IID data: devices train on some of each other's samples (ScaDLES, section IV).
+
+At each step a device shares with probability alpha, so that of D devices alpha D do in the mean, and then
+beta S of the S samples that it took, drawn without replacement. The server hands them to every other device
+that shares; nobody else gets any. Raw samples leave the device: run and owner must both want that.
+"""
+
+import math
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.backend import Backend
+from edgeflock.client.batcher import Batch, Batches
+from edgeflock.client.records import Broken, Tally
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.messages import Facts, Samples, Welcome
+
+KEPT_BYTES = 1 << 25
+"""The most that is kept of others' samples, as float32, and of what is to be sent; also of one record."""
+
+FAR = 1000.0
+"""A number so many times as large as the device's own, and as 1, is broken: its gradient would swamp all."""
+
+_HEAD = 64
+"""More bytes than a Samples record has around x and y."""
+
+
+class Injected:
+    """A device's own batches with others' samples behind them.
+
+    `take` draws what to share, and the next `ready` sends it. What arrives by `receive` waits for the next
+    `take`. `settle` and `take_back` concern the device's own samples only: others' do not come again.
+
+    `receive` may be called while another thread is in `take`.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        send: Callable[[Samples], Awaitable[None]],
+        random: np.random.Generator,
+        most: int,
+    ) -> None:
+        """At most `most` samples of others join a batch: the newest."""
+        self._batches = batches
+        self._send = send
+        self._random = random
+        self._most = most
+        self._alpha = self._beta = 0.0
+        self._frame_bytes = 0
+        self._backend: Backend | None = None
+        self._drawn = _Newest(most)
+        self._arrived = _Newest(most)
+        self._lock = threading.Lock()
+        """Around `_arrived`."""
+        self._classes: set[int] = set()
+        """That the model is known to have."""
+        self._reach_x = self._reach_y = 1.0
+        """The largest |x| and |y| of own samples, 1 at least."""
+        self._begun = False
+        self._tally = Tally()
+        self.shared = 0
+        """Samples drawn to be sent so far."""
+        self.received = 0
+        """Others' samples that joined a batch so far."""
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """Take part in the run of `welcome`, which `backend` trains. Nothing of another run is left."""
+        self._alpha, self._beta = welcome.alpha, welcome.beta
+        self._frame_bytes = welcome.frame_bytes
+        self._backend = backend
+        self._classes.clear()
+        self._begun = False
+        self._drawn.take()
+        with self._lock:
+            self._arrived.take()
+
+    async def ready(self, steps: int) -> None:
+        """Send what was drawn, then as Batches.ready."""
+        for samples in self._drawn.take():
+            await self._send(samples)
+        await self._batches.ready(steps)
+
+    def take(self, size: int) -> Batch:
+        """(x, y): own samples as Batches.take gives them, and behind them others'."""
+        own = self._batches.take(size)
+        self._learn(own)
+        self._draw(own)
+        if not self._begun:  # the first batch shows that model and own data fit
+            self._begun = True
+            return own
+        with self._lock:
+            records = self._arrived.take()
+        others = [batch for record in records if (batch := self._admitted(record, own)) is not None]
+        if not others:
+            return own
+        x = np.concatenate([x for x, _ in others])[-self._most :]
+        y = np.concatenate([y for _, y in others])[-self._most :]
+        self.received += len(y)
+        return np.concatenate((own[0], x)), np.concatenate((own[1], y))
+
+    def settle(self) -> None:
+        self._batches.settle()
+
+    def take_back(self) -> None:
+        self._batches.take_back()
+
+    def telemetry(self) -> Facts:
+        """That of the device's own data."""
+        return self._batches.telemetry()
+
+    def receive(self, samples: Samples) -> None:
+        """Keep what another device shared; the oldest goes if that is too much."""
+        with self._lock:
+            self._arrived.add(samples)
+
+    @property
+    def broken(self) -> int:
+        """Records of others that were dropped because they did not fit."""
+        return self._tally.total
+
+    def _learn(self, own: Batch) -> None:
+        x, y = own
+        self._reach_x = max(self._reach_x, _largest(x))
+        if _is_labels(y):
+            self._classes.update(np.unique(y).tolist())
+        else:
+            self._reach_y = max(self._reach_y, _largest(y))
+
+    def _draw(self, own: Batch) -> None:
+        """beta S(i), of a step that shares."""
+        if not self._alpha * self._beta or self._random.random() >= self._alpha:
+            return
+        x, y = own
+        # beta came as float32: a third of 3 is 1.
+        count = math.ceil(self._beta * len(y) * (1 - 1e-6))
+        chosen = self._random.choice(len(y), count, replace=False)
+        try:
+            samples = encode(x[chosen], y[chosen], self._frame_bytes)
+        except Broken as broken:
+            self._tally.add(broken.kind, broken.detail)
+            return
+        self._drawn.add(samples)
+        self.shared += samples.count
+
+    def _admitted(self, record: Samples, own: Batch) -> Batch | None:
+        """The samples of a record that can be trained on together with `own`; else None."""
+        try:
+            x, y = decode(record, own)
+            _check_range(x, "x", FAR * self._reach_x)
+            if record.labels:
+                self._try_new_classes(x, y)
+            else:
+                _check_range(y, "y", FAR * self._reach_y)
+        except Broken as broken:
+            self._tally.add(broken.kind, broken.detail)
+            return None
+        return x, y
+
+    def _try_new_classes(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> None:
+        """Nothing says how many classes a model has: the first samples of those that this device has not met
+        are tried on their own before they join a batch. Raises Broken.
+        """
+        assert self._backend is not None, "begin comes before take"
+        classes, first = np.unique(y, return_index=True)
+        new = ~np.isin(classes, list(self._classes))
+        if not new.any():
+            return
+        tried = np.unique(first[new] // (y.size // len(y)))
+        tried = np.concatenate((tried, tried))  # BatchNorm takes no single sample
+        try:
+            self._backend.gradient(np.zeros(self._backend.layout.size, np.float32), x[tried], y[tried])
+        except ConfigError as error:
+            raise Broken("of classes that the model does not have", str(error)) from error
+        self._classes.update(classes[new].tolist())
+
+
+class _Newest:
+    """Records up to KEPT_BYTES and as many as make up some number of samples: the oldest go first."""
+
+    def __init__(self, samples: int) -> None:
+        self._most = samples
+        self._records: deque[Samples] = deque()
+        self._count = 0
+        self._octets = 0
+
+    def add(self, record: Samples) -> None:
+        self._records.append(record)
+        self._count += record.count
+        self._octets += _expanded(record)
+        while len(self._records) > 1 and (
+            self._octets > KEPT_BYTES or self._count - self._records[0].count >= self._most
+        ):
+            oldest = self._records.popleft()
+            self._count -= oldest.count
+            self._octets -= _expanded(oldest)
+
+    def take(self) -> list[Samples]:
+        """All of them, oldest first; none is left."""
+        records = list(self._records)
+        self._records.clear()
+        self._count = self._octets = 0
+        return records
+
+
+def encode(x: NDArray[np.float32], y: NDArray[np.generic], frame_bytes: int) -> Samples:
+    """x float32 [n, ...] and y [n, ...] as a record of at most `frame_bytes`; what does not fit is left out.
+
+    Values that are all k / 255, as datasets.py scales images, take a byte each. Raises Broken if a label is
+    beyond int32 or not one sample fits.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        pixels = np.rint(x * np.float32(255))
+    small = bool(((pixels >= 0) & (pixels <= 255) & (pixels / np.float32(255) == x)).all())
+    labels = _is_labels(y)
+    sent_x = pixels.astype(np.uint8) if small else x.astype("<f4")
+    sent_y = y.astype("<i4" if labels else "<f4")
+    if labels and not (sent_y == y).all():
+        raise Broken("not to be sent", f"labels go from -2^31 to 2^31 - 1; here up to {np.abs(y).max()}")
+    each = (sent_x.nbytes + sent_y.nbytes) // len(y)
+    fitting = min((frame_bytes - _HEAD) // each, KEPT_BYTES // (x.nbytes // len(y) + sent_y.nbytes // len(y)))
+    if fitting < 1:
+        raise Broken("not to be sent", f"a sample of {each} bytes; a message has at most {frame_bytes}")
+    sent_x, sent_y = sent_x[:fitting], sent_y[:fitting]
+    return Samples(len(sent_y), small, sent_x.tobytes(), labels, sent_y.tobytes())
+
+
+def decode(record: Samples, own: Batch) -> Batch:
+    """The samples of `record` as x float32 [n, ...] and y [n, ...] int64 or float32, in shapes and kind of
+    target like `own`. Whether the numbers are finite is not looked at. Raises Broken.
+    """
+    like_x, like_y = (part.shape[1:] for part in own)
+    octets = record.count * math.prod(like_x) * (1 if record.octets else 4)
+    if record.count < 1 or (len(record.x), len(record.y)) != (octets, 4 * record.count * math.prod(like_y)):
+        detail = f"{record.count} samples in {len(record.x)} and {len(record.y)} bytes"
+        raise Broken("of another shape", f"{detail}; one has {list(like_x)} and {list(like_y)}")
+    if record.labels != _is_labels(own[1]):
+        raise Broken("of another target", f"labels are {record.labels}, here {not record.labels}")
+    if _expanded(record) > KEPT_BYTES:
+        raise Broken("too large", f"{_expanded(record)} bytes as float32; at most {KEPT_BYTES} are taken")
+    if record.octets:
+        x = np.frombuffer(record.x, np.uint8).astype(np.float32) / np.float32(255)
+    else:
+        x = np.frombuffer(record.x, "<f4").astype(np.float32)
+    y = np.frombuffer(record.y, "<i4" if record.labels else "<f4").astype(own[1].dtype)
+    return x.reshape(record.count, *like_x), y.reshape(record.count, *like_y)
+
+
+def _largest(numbers: NDArray[Any]) -> float:
+    return float(np.abs(numbers).max(initial=0, where=np.isfinite(numbers)))
+
+
+def _check_range(numbers: NDArray[Any], name: str, most: float) -> None:
+    """Raises Broken if one is NaN or beyond `most`."""
+    if not (np.abs(numbers) <= most).all():
+        raise Broken("out of range", f"{name} is not finite or beyond {most:g}, far from this device's own")
+
+
+def _expanded(record: Samples) -> int:
+    """Bytes, with x as float32."""
+    return len(record.x) * (4 if record.octets else 1) + len(record.y)
+
+
+def _is_labels(y: NDArray[np.generic]) -> bool:
+    return y.dtype.kind in "iu"

@@ -1,0 +1,218 @@
+"""The engine behind made-up links: what an emulated device sees of its server.
+
+What a device sends is encoded, counted, decoded, admitted and journaled as by a server. A message takes its
+latency, and its framed bytes over the rate of the link.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from edgeflock.client.transport import RunOver
+from edgeflock.devices.pace import Pace
+from edgeflock.server.coordination import Rounds
+from edgeflock.server.engine import Engine, Push
+from edgeflock.server.open_round import OpenRound
+from edgeflock.server.relay import Relay
+from edgeflock.server.traffic import Traffic
+from edgeflock.server.welcome import welcome
+from edgeflock.shared import sparse, wire
+from edgeflock.shared.config import Config
+from edgeflock.shared.errors import Refused, RunComplete
+from edgeflock.shared.messages import (
+    PROTOCOL,
+    Hello,
+    Model,
+    Pull,
+    Receipt,
+    Record,
+    Refusal,
+    Samples,
+    Stop,
+    Update,
+    Welcome,
+)
+
+Down = TypeVar("Down", Welcome, Model, Receipt, Refusal, Stop, Samples)
+
+
+class Crashed(Exception):
+    """The device has stopped for ever, and its data are lost."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a class of devices did."""
+
+    devices: int = 0
+    updates: int = 0
+    compressed: int = 0
+    """Updates that held a selection of the gradient, not all of it."""
+    refused: int = 0
+    crashed: int = 0
+    staleness: int = 0
+    """Sum over its updates of version - base."""
+    ingress: int = 0
+    egress: int = 0
+    shared: int = 0
+    """Samples that it gave to others, and"""
+    shared_bytes: int = 0
+    """the ingress of these; a part of `ingress`."""
+
+
+class EmulatedServer:
+    """The engine behind made-up links. `committed` is to be called after every receipt."""
+
+    def __init__(
+        self, config: Config, engine: Engine, committed: Callable[[], None], *, keep_frames: bool
+    ) -> None:
+        self.config = config
+        self.keep_frames = keep_frames
+        self.engine = engine
+        self.traffic = Traffic()
+        """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
+        self.committed = committed
+        self.relay = Relay(config.injection, config.limits.samples)
+        self._present: set[int] = set()
+        rounds = Rounds.of(config.coordination)
+        self._round = OpenRound(rounds, lambda: self._present, self._look) if rounds else None
+
+    async def push(self, push: Push) -> Receipt:
+        """The receipt of one update. Raises what it is refused for."""
+        (answer,) = self.engine.commit([push])
+        if isinstance(answer, Refused):
+            raise answer
+        return answer or await self._hold(push.device)
+
+    async def _hold(self, device: int) -> Receipt:
+        """As server/writer.py does."""
+        assert self._round is not None, "only rounds hold"
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._round.hold(device, answer)
+        self._look()
+        return await answer
+
+    def arrive(self, device: int, *, shares: bool) -> None:
+        self._present.add(device)
+        if shares:
+            self.relay.join(device)
+
+    def leave(self, device: int) -> None:
+        self._present.discard(device)
+        self.relay.leave(device)
+        self._look()
+
+    def _look(self) -> None:
+        """End the round if it is over."""
+        if self._round is None or not self._round.is_over:
+            return
+        held = self._round.end()
+        for push, receipt in self.engine.end_round():
+            if not held[push.device].done():  # its device may have left
+                held[push.device].set_result(receipt)
+
+
+class EmulatedLink:
+    """One device's connection; a Server to its worker."""
+
+    def __init__(
+        self,
+        server: EmulatedServer,
+        name: str,
+        pace: Pace,
+        crash: float,
+        tally: Tally,
+        random: np.random.Generator,
+        *,
+        shares: bool = False,
+    ) -> None:
+        self._server = server
+        self._hello = Hello(PROTOCOL, name, b"", {}, shares)
+        self._pace = pace
+        self._crash = crash
+        self._tally = tally
+        self._random = random
+        self._device = server.engine.device_id(name)
+        self._listener: Callable[[Samples], None] = lambda samples: None
+
+    async def join(self) -> Welcome:
+        await self._up(self._hello)
+        self._server.arrive(self._device, shares=self._hello.shares)
+        engine, config = self._server.engine, self._server.config
+        greeting = welcome("fleet", config, engine.layout, engine.version, engine.last_sequence(self._device))
+        as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
+        assert isinstance(as_received, Welcome)
+        return await self._down(as_received)
+
+    async def pull(self, base: int | None) -> Model:
+        await self._up(Pull(base))
+        model = self._server.engine.model(base)
+        await self._deliver()
+        return await self._down(model)
+
+    async def push(self, update: Update) -> Receipt:
+        record, frame = await self._up(update)
+        assert isinstance(record, Update)
+        server, tally = self._server, self._tally
+        behind = server.engine.version - record.base
+        kept = frame if server.keep_frames else b""
+        try:
+            receipt = await server.push(Push(self._device, asyncio.get_running_loop().time(), record, kept))
+        except RunComplete as complete:
+            raise RunOver((await self._down(Stop(str(complete)))).reason) from None
+        except Refused as refusal:
+            tally.refused += 1
+            await self._down(Refusal(refusal.code, str(refusal), record.sequence))
+            raise
+        tally.updates += 1
+        tally.compressed += record.index_mode != sparse.DENSE
+        tally.staleness += behind
+        server.committed()
+        if self._crash and self._random.random() < self._crash:
+            raise Crashed
+        await self._deliver()
+        return await self._down(receipt)
+
+    async def share(self, samples: Samples) -> None:
+        record, octets = await self._up(samples)
+        assert isinstance(record, Samples)
+        self._server.relay.share(self._device, record, octets)
+        self._tally.shared += record.count
+        self._tally.shared_bytes += wire.framed_size(len(octets), masked=True)
+
+    def listen(self, listener: Callable[[Samples], None]) -> None:
+        self._listener = listener
+
+    async def _deliver(self) -> None:
+        """What others have shared by now, before an answer."""
+        for _, octets in self._server.relay.take(self._device):
+            samples = wire.decode(octets)
+            assert isinstance(samples, Samples)
+            self._listener(await self._down(samples))
+
+    def leave(self) -> None:
+        self._server.leave(self._device)
+
+    def speak_as(self, layout: bytes) -> None:
+        self._hello = replace(self._hello, layout=layout)
+
+    async def _up(self, record: Record) -> tuple[Record, bytes]:
+        octets = wire.encode(record)
+        size = wire.framed_size(len(octets), masked=True)
+        await asyncio.sleep(self._pace.latency + size / self._pace.uplink)
+        self._server.traffic.received[type(record)] += size
+        self._server.traffic.total.ingress += size
+        self._tally.ingress += size
+        return wire.decode(octets), octets
+
+    async def _down(self, record: Down) -> Down:
+        """The record itself: a model is long to copy, and the wire keeps it exactly."""
+        size = wire.framed_size(wire.size(record), masked=False)
+        self._server.traffic.sent[type(record)] += size
+        self._server.traffic.total.egress += size
+        self._tally.egress += size
+        await asyncio.sleep(self._pace.latency + size / self._pace.downlink)
+        return record

@@ -1,0 +1,55 @@
+"""How fast an emulated device is."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgeflock.devices.fleet_config import DeviceClass, profile
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a class of devices is. Seconds and bytes per second; infinite rates take no time."""
+
+    step: float
+    spread: float
+    exponential: bool
+    uplink: float
+    downlink: float
+    latency: float
+    sample: float = 0.0
+    """More of the step for each of its samples."""
+
+    @classmethod
+    def of(cls, kind: DeviceClass, flops: int) -> "Pace":
+        """The pace of `kind` at a model whose step takes `flops` floating-point operations."""
+        made = profile(kind.profile) if kind.profile else None
+
+        def get(key: str, default: float) -> float:
+            own = getattr(kind, key)
+            value = own if own is not None else getattr(made, key) if made else default
+            return float(value)
+
+        if kind.step_ms is not None:
+            step_ms = kind.step_ms
+        else:
+            assert made is not None, "a class has a profile or a step time"
+            step_ms = made.overhead_ms + flops / made.gflops / 1e6
+        return cls(
+            step_ms / 1e3,
+            get("spread", 0.0),
+            kind.timing == "exponential",
+            get("uplink_mbps", math.inf) * 125e3,
+            get("downlink_mbps", math.inf) * 125e3,
+            get("latency_ms", 0.0) / 1e3,
+            kind.sample_ms / 1e3,
+        )
+
+    def draw(self, random: np.random.Generator, samples: float = 0.0) -> float:
+        """The time of one step on so many samples."""
+        mean = self.step + self.sample * samples
+        if self.exponential:
+            return float(random.exponential(mean))
+        variance = math.log1p(self.spread**2)
+        return float(random.lognormal(math.log(mean) - variance / 2, math.sqrt(variance)))
