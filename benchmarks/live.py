@@ -2,14 +2,14 @@
 
     python -m benchmarks.live [--data elec.npz | occupancy.npz] [--seconds 240] [--out docs/results]
 
-A Mosquitto broker, a server, three client processes with a topic each, and a publisher: real processes, real
-sockets. The publisher replays a recorded stream (replay.py), a seventh, two and four of it over the three topics,
-so that their rates differ as much. Before each turn it fetches the server's model and scores it on all of the
-turn, beside "no change": the label before, of the same device's stream, once more.
+A Mosquitto broker, a server, three client processes with a topic each, and a publisher: real processes,
+real sockets. The publisher replays a recorded stream (replay.py) over the topics, which get one, two and
+four sevenths of it at rates that differ as much. Before each turn it fetches the server's model and scores
+it on all of the turn, beside "no change": once more the label before, of the same device's stream.
 
-Devices add features of the recent past: where a sample stands among the last 16, and the last labels. A longer
-window would be cheating with elec: its label says whether the price is above its mean of 24 hours, and a window of
-48 half-hours finds that rule (98%), not the market.
+Devices add features of the recent past: where a sample stands among the last 16, and the last labels. A
+longer window would be cheating with elec: its label says whether the price is above its mean of 24 hours,
+and a window of 48 half-hours finds that rule (98%), not the market.
 """
 
 import argparse

@@ -152,7 +152,7 @@ def tables(report: Report) -> str:
         )
     lines += [
         "",
-        "| device | samples/s | published | trained | dropped | waiting | updates | batch | accuracy | no change |",
+        "| device | per s | published | trained | dropped | left | updates | batch | accuracy | no change |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for number, device in enumerate(report.devices):
@@ -163,9 +163,9 @@ def tables(report: Report) -> str:
         )
     lines += [
         "",
-        f"{report.data}: prequential accuracy {report.accuracy():.2%}, second half {report.accuracy(0.5):.2%}; "
-        f"no change {report.no_change():.2%} and {report.no_change(0.5):.2%}; of the stream in one piece "
-        f"{report.whole_no_change:.2%}; the commoner class {report.majority:.2%}",
+        f"{report.data}: accuracy {report.accuracy():.2%}, second half {report.accuracy(0.5):.2%}; "
+        f"no change {report.no_change():.2%}, second half {report.no_change(0.5):.2%}, of the stream in one "
+        f"piece {report.whole_no_change:.2%}; the commoner class {report.majority:.2%}",
     ]
     return "\n".join(lines)
 
@@ -181,16 +181,15 @@ def draw(report: Report, path: Path, caption: str) -> None:
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.0, 4.3))
     seconds, accuracy, unchanged = report.over_time(TOGETHER).T
-    left.plot(
-        seconds, 100 * accuracy, color=COLOURS[0], linewidth=1.6, label="model, before it saw the samples"
-    )
+    left.plot(seconds, 100 * accuracy, color=COLOURS[0], linewidth=1.6, label="model, on samples new to it")
     left.plot(seconds, 100 * unchanged, "--", color=COLOURS[1], linewidth=1.6, label="no change")
+    left.set_ylim(50, 100)
     together = sum(score.samples for turn in report.turns[:TOGETHER] for score in turn.scores)
     _dress(left, f"{report.data}: the last {together:,} samples", "accuracy (%)")
     batches = report.batches(2 * PARTS)
     times, sizes = [at for at, _ in batches], np.array([row for _, row in batches])
     for number, device in enumerate(report.devices):
-        label = f"{device.name}, {device.rate:.0f} samples/s"
+        label = f"{device.name}, {device.rate:.0f}/s"
         style: Sequence[str] = ("-", "--", ":")
         right.plot(
             times, sizes[:, number], style[number % 3], color=COLOURS[number], linewidth=1.6, label=label

@@ -1,9 +1,9 @@
 """A recorded stream for several devices at once, and how well its samples are predicted before they are sent.
 
-The recording is cut into turns. Of each turn every device gets a block of its own, whole and in time order, so
-that neighbours in a device's stream are neighbours in the recording, but for where a block begins. A turn is
-scored before any of it is published (prequential evaluation: A. P. Dawid, "Statistical theory: the
-prequential approach", 1984): no model has seen what it is scored on, nor anything later.
+The recording is cut into turns. Of each turn every device gets a block of its own, whole and in time order,
+so that neighbours in a device's stream are neighbours in the recording, but for where a block begins. All
+of a turn is scored before any of it is published (prequential evaluation: A. P. Dawid, "Statistical theory:
+the prequential approach", 1984): no model has seen what it is scored on, nor anything later.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ class Judge:
 async def publish(
     client: aiomqtt.Client, topics: Sequence[str], blocks: Sequence[Block], until: float, seconds: float
 ) -> None:
-    """The blocks' records, each block evenly over the `seconds` before the event loop's clock says `until`."""
+    """The blocks' records, each block evenly over the `seconds` up to `until` on the event loop's clock."""
     clock = asyncio.get_running_loop().time
     sent = [0] * len(blocks)
     while any(count < len(block.records) for count, block in zip(sent, blocks, strict=True)):
