@@ -33,8 +33,9 @@ _HEAD = 64
 class Injected:
     """A device's own batches with others' samples behind them.
 
-    `take` draws what to share, and the next `ready` sends it. What arrives by `receive` waits for the next
-    `take`. `settle` and `take_back` concern the device's own samples only: others' do not come again.
+    `take` draws what to share, and the next `ready` sends it. What `receive` was given is shared evenly by
+    the calls of `take` that the next `ready` is asked for. `settle` and `take_back` concern the device's own
+    samples only: others' do not come again.
 
     `receive` may be called while another thread is in `take`.
     """
@@ -46,7 +47,7 @@ class Injected:
         random: np.random.Generator,
         most: int,
     ) -> None:
-        """At most `most` samples of others join a batch: the newest."""
+        """At most `most` samples of others are kept: the newest."""
         self._batches = batches
         self._send = send
         self._random = random
@@ -63,9 +64,12 @@ class Injected:
         self._reach_x = self._reach_y = 1.0
         """The largest |x| and |y| of own samples, 1 at least."""
         self._begun = False
+        self._steps = 1
+        self._held: Batch | None = None
+        """Others' samples that join the batches of the steps to come."""
         self._tally = Tally()
         self.shared = 0
-        """Samples drawn to be sent so far."""
+        """Samples sent so far."""
         self.received = 0
         """Others' samples that joined a batch so far."""
 
@@ -76,14 +80,17 @@ class Injected:
         self._backend = backend
         self._classes.clear()
         self._begun = False
+        self._held = None
         self._drawn.take()
         with self._lock:
             self._arrived.take()
 
     async def ready(self, steps: int) -> None:
         """Send what was drawn, then as Batches.ready."""
+        self._steps = steps
         for samples in self._drawn.take():
             await self._send(samples)
+            self.shared += samples.count
         await self._batches.ready(steps)
 
     def take(self, size: int) -> Batch:
@@ -94,15 +101,12 @@ class Injected:
         if not self._begun:  # the first batch shows that model and own data fit
             self._begun = True
             return own
-        with self._lock:
-            records = self._arrived.take()
-        others = [batch for record in records if (batch := self._admitted(record, own)) is not None]
-        if not others:
-            return own
-        x = np.concatenate([x for x, _ in others])[-self._most :]
-        y = np.concatenate([y for _, y in others])[-self._most :]
-        self.received += len(y)
-        return np.concatenate((own[0], x)), np.concatenate((own[1], y))
+        x, y = self._others(own)
+        count = math.ceil(len(y) / self._steps)
+        self._steps = max(1, self._steps - 1)
+        self._held = (x[count:], y[count:]) if count < len(y) else None
+        self.received += count
+        return (np.concatenate((own[0], x[:count])), np.concatenate((own[1], y[:count]))) if count else own
 
     def settle(self) -> None:
         self._batches.settle()
@@ -123,6 +127,17 @@ class Injected:
     def broken(self) -> int:
         """Records of others that were dropped because they did not fit."""
         return self._tally.total
+
+    def _others(self, own: Batch) -> Batch:
+        """All of others' samples that fit to `own`, oldest first."""
+        with self._lock:
+            records = self._arrived.take()
+        x, y = self._held or (own[0][:0], own[1][:0])
+        arrived = [batch for record in records if (batch := self._admitted(record, own)) is not None]
+        if not arrived:
+            return x, y
+        x = np.concatenate((x, *(x for x, _ in arrived)))[-self._most :]
+        return x, np.concatenate((y, *(y for _, y in arrived)))[-self._most :]
 
     def _learn(self, own: Batch) -> None:
         x, y = own
@@ -146,7 +161,6 @@ class Injected:
             self._tally.add(broken.kind, broken.detail)
             return
         self._drawn.add(samples)
-        self.shared += samples.count
 
     def _admitted(self, record: Samples, own: Batch) -> Batch | None:
         """The samples of a record that can be trained on together with `own`; else None."""

@@ -17,6 +17,7 @@ import numpy as np
 from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches
 from edgeflock.client.data import batches_of, own_seed
+from edgeflock.client.health import Health, device_class
 from edgeflock.client.transport import Link
 from edgeflock.client.worker import Progress, Worker
 from edgeflock.shared.errors import ConfigError, Malformed
@@ -65,7 +66,8 @@ async def run_client(settings: "Client") -> Progress:
             Link(settings.server, settings.token, hello, Random()) as link,
         ):
             injected = _injected(settings, batches, link) if settings.share else None
-            progress = await Worker(link, build, injected or batches, compute).run()
+            health: Callable[[], Facts] = Health() if settings.health else dict
+            progress = await Worker(link, build, injected or batches, compute, health).run()
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
@@ -129,7 +131,9 @@ def _onnx(settings: "Client", welcome: Welcome, graph: bytes) -> Backend:
 
 
 def _facts(kind: Kind) -> Facts:
-    return {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
+    facts: Facts = {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
+    known = device_class()
+    return facts if known is None else {**facts, "class": known}
 
 
 def _engine(kind: Kind) -> str:

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches, StreamOver
+from edgeflock.client.encoding import Steps, encode_update, with_magnitudes
 from edgeflock.client.replica import Replica
 from edgeflock.client.transport import RunOver, RunReplaced
-from edgeflock.shared import sparse, values
+from edgeflock.shared import values
 from edgeflock.shared.adaptive import Norms, follow, will_do
 from edgeflock.shared.compression import select_largest
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, LayoutMismatch
 from edgeflock.shared.feedback import recall, remember
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model, Receipt, Update, Welcome
+from edgeflock.shared.messages import Facts, Model, Receipt, Update, Welcome
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,6 @@ _HOPELESS = 20
 
 _TELEMETRY_EVERY = 5.0
 """Seconds, at least, between updates that carry telemetry."""
-
-_SIGNS_ONLY = {values.CODINGS[name].mode for name in ("sign", "scale")}
-"""Value modes that tell no single magnitude."""
 
 
 class Server(Protocol):
@@ -48,19 +45,6 @@ class Server(Protocol):
 
 Compute = Callable[..., Awaitable[Any]]
 """compute(function, *arguments): its result, without holding up the event loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """What the steps on a few batches came to."""
-
-    loss: float
-    """Mean over the batches."""
-    gradient: NDArray[np.float32]
-    """Their gradients' sum: float32 [P]."""
-    statistics: NDArray[np.float32]
-    """The running statistics that they came to, the batches' mean: float32 [B]."""
-    samples: int
 
 
 @dataclass(slots=True)
@@ -82,12 +66,16 @@ class Worker:
         backend: Callable[[Welcome], Awaitable[Backend]],
         batches: Batches,
         compute: Compute = asyncio.to_thread,
+        health: Callable[[], Facts] = dict,
     ) -> None:
-        """`backend` builds the training engine for the run that a Welcome describes."""
+        """`backend` builds the training engine for the run that a Welcome describes. `health` tells how the
+        device does.
+        """
         self._server = server
         self._make_backend = backend
         self._batches = batches
         self._compute = compute
+        self._health = health
         self._memory: NDArray[np.float32] | None = None
         """What earlier updates left out (feedback.py), if the run asks for it."""
         self._under_way: tuple[NDArray[np.int64] | slice, NDArray[np.float32]] | None = None
@@ -160,7 +148,7 @@ class Worker:
         if welcome.threshold:
             self._norms = follow(self._norms, corrected, selected)
             if not will_do(self._norms, welcome.threshold):
-                where, welcome = None, _with_magnitudes(welcome)
+                where, welcome = None, with_magnitudes(welcome)
         if welcome.feedback:
             sent = slice(None) if where is None else where
             self._memory = remember(corrected, sent, welcome.feedback)
@@ -169,7 +157,9 @@ class Worker:
 
     def _with_telemetry(self, update: Update, now: float) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""
-        facts = self._batches.telemetry() if now >= self._telemetry_due else {}
+        if now < self._telemetry_due:
+            return update
+        facts = {**self._health(), **self._batches.telemetry()}
         if not facts:
             return update
         self._telemetry_due = now + _TELEMETRY_EVERY
@@ -211,71 +201,3 @@ class Worker:
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
             "the data are broken; lower coordination.learning_rate, scale the inputs"
         )
-
-
-def _with_magnitudes(welcome: Welcome) -> Welcome:
-    """For a gradient that goes whole because its selection loses too much: signs alone would lose more."""
-    if welcome.values not in _SIGNS_ONLY:
-        return welcome
-    return replace(welcome, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
-
-
-def encode_update(
-    steps: Steps,
-    gradient: NDArray[np.float32],
-    where: NDArray[np.int64] | None,
-    layout: Layout,
-    welcome: Welcome,
-    sequence: int,
-    base: int,
-) -> Update:
-    """`gradient` at the indices `where` (None: all of it), encoded as the run asks for.
-
-    `layout` is that of the P trained parameters. The running statistics follow the values.
-    """
-    kept = gradient if where is None else gradient[where]
-    if not np.isfinite(kept).all():  # single gradients were; what is remembered or summed may not be
-        raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")
-    index_mode, value_mode, indices, octets = _encode(kept, where, layout, welcome.indices, welcome.values)
-    return Update(
-        sequence=sequence,
-        base=base,
-        index_mode=index_mode,
-        value_mode=value_mode,
-        count=kept.size,
-        indices=indices,
-        values=octets + values.encode_statistics(steps.statistics),
-        loss=steps.loss,
-        samples=steps.samples,
-        pull=True,
-    )
-
-
-def _encode(
-    kept: NDArray[np.float32],
-    where: NDArray[np.int64] | None,
-    layout: Layout,
-    index_mode: int,
-    value_mode: int,
-) -> tuple[int, int, bytes, bytes]:
-    """(index mode, value mode, index stream, value stream).
-
-    What a grid cannot say, or not in fewer bytes, goes in Golomb's code and a sign bit for each value.
-    """
-    if index_mode == sparse.GRID:
-        plain = _encode(kept, where, layout, sparse.GOLOMB, values.CODINGS["sign"].mode)
-        if where is None:
-            return plain
-        # numba, where it is installed, takes half a second to import, and nothing else on a device needs it.
-        from edgeflock.shared import grid
-
-        signed = grid.encode(where, kept < 0, layout)
-        scales = values.encode(kept, layout.counts(where), "scale")
-        if signed is None or len(signed) + len(scales) > len(plain[2]) + len(plain[3]):
-            return plain
-        return sparse.GRID, value_mode, signed, scales
-    coding = next(coding for coding in values.CODINGS.values() if coding.mode == value_mode)
-    octets = coding.encode(kept, layout.counts(where))
-    if where is None:
-        return sparse.DENSE, value_mode, b"", octets
-    return index_mode, value_mode, sparse.encode(where, layout.size, index_mode), octets

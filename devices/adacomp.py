@@ -6,26 +6,14 @@ times). Where the paper says "learning rate divided by staleness", the rule is t
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.devices.sweep import Job
+from edgeflock.devices.reproduce import Experiment, Method
 from edgeflock.shared.presets import PRESETS
 
 CNN, MLP = "edgeflock.client.zoo:PaperCNN", "edgeflock.client.zoo:PaperMLP"
 DEVICES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A rule and what it sends. Settings are [section.key] of a fleet file."""
-
-    name: str
-    settings: dict[str, object]
-    rate: float
-    """The best learning rate of RATES that we found (docs/benchmarks.md)."""
 
 
 def _method(name: str, rule: str, select: float, rate: float) -> Method:
@@ -65,22 +53,6 @@ class Scale:
 
 FULL = Scale(250_000, 250_000, (0, 1, 2), 1000, averaged=True)
 QUICK = Scale(20_000, 5_000, (0,), 2500, averaged=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """One setting of one table or figure."""
-
-    part: str
-    name: str
-    method: Method
-    file: FleetFile
-
-    def jobs(self, out: Path, seeds: tuple[int, ...]) -> list[Job]:
-        """Its runs; equal settings, also of other experiments, share theirs."""
-        settings = self.file.model_dump_json(exclude={"client"})
-        folder = out / "runs" / sha256(settings.encode()).hexdigest()[:12]
-        return [Job(f"{self.part}: {self.name}", self.file, seed, folder) for seed in seeds]
 
 
 def grid(data: str, scale: Scale) -> Iterator[Experiment]:

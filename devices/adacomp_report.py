@@ -2,14 +2,12 @@
 
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgeflock.devices.curves import Panel, draw
 from edgeflock.devices.outcomes import percent
+from edgeflock.devices.reproduce import Measured, Results
 from edgeflock.devices.status import size
-
-if TYPE_CHECKING:
-    from edgeflock.devices.reproduce import Measured, Results
 
 PAPER: dict[str, dict[str, str]] = {
     "figure 3": {
@@ -36,8 +34,8 @@ PAPER: dict[str, dict[str, str]] = {
 """The paper's final accuracies: the mean over its runs of the highest accuracy of each."""
 
 
-def report(results: "Results", summary: dict[str, Any], out: Path) -> None:
-    """Write adacomp.md and the figures into `out`."""
+def report(results: Results, summary: dict[str, Any], out: Path) -> str:
+    """adacomp.md. Writes the figures into `out`."""
     record, figure_3 = results["record"], results["figure 3"]
     caption = f"{summary['command']}, {summary['date']}; mean and range over the seeds; {summary['machine']}"
     settings = [one.setting for one in figure_3]
@@ -78,10 +76,10 @@ def report(results: "Results", summary: dict[str, Any], out: Path) -> None:
         ),
         *(["![Figure 4](adacomp-figure4.png)", ""] if fleets else []),
     ]
-    (out / "adacomp.md").write_text("\n".join(lines))
+    return "\n".join(lines)
 
 
-def _figure_3(measured: "list[Measured]", summary: dict[str, Any]) -> list[str]:
+def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
     reduction = summary["reduction_at_97"]
     reached = (
         f"**{reduction:,.0f} times** less traffic than dense ASGD up to 97% ({summary['best_at_97']}; "
@@ -109,14 +107,14 @@ def _figure_3(measured: "list[Measured]", summary: dict[str, Any]) -> list[str]:
     return [*lines, "", "A dash: not every run came so far.", "", "![Figure 3](adacomp-figure3.png)", ""]
 
 
-def _reached(one: "Measured", accuracy: float, key: str) -> str:
+def _reached(one: Measured, accuracy: float, key: str) -> str:
     values = one.setting.reaching(accuracy, key)
     if not values:
         return "-"
     return size(round(fmean(values))) if key == "ingress" else f"{fmean(values):,.0f}"
 
 
-def _accuracies(title: str, part: str, measured: "list[Measured]") -> list[str]:
+def _accuracies(title: str, part: str, measured: list[Measured]) -> list[str]:
     lines = [f"## {title}", "", "| setting | seeds | final accuracy | paper |", "|---|--:|--:|--:|"]
     for one in measured:
         name, paper = one.experiment.name, PAPER[part].get(one.experiment.name, "-")

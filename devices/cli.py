@@ -141,16 +141,87 @@ def client(
 def status(
     url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
     token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on as the run does.")] = False,
+    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between, with --watch.")] = 2.0,
+    device: Annotated[str | None, typer.Option(help="One device, with its recent updates.")] = None,
     set_: Set = None,
     json: Json = False,
 ) -> None:
-    """Show how a server's run is doing."""
-    named = {"server": url, "token": token}
-    flags = [f"client.{key}={value}" for key, value in named.items() if value is not None]
-    settings = _settings(None, [*(set_ or []), *flags], False)
+    """Show how a server's run is doing: everything that `edgeflock top` shows."""
+    settings = _connection(url, token, set_)
+    from edgeflock.devices import status_feed
     from edgeflock.devices.status import show_status
 
-    show_status(settings.client.server, settings.client.token, as_json=json)
+    if device is not None:
+        status_feed.show_device(*settings, device, as_json=json)
+    elif watch:
+        status_feed.watch(*settings, interval, as_json=json)
+    else:
+        show_status(*settings, as_json=json)
+
+
+@app.command()
+def top(
+    urls: Annotated[
+        list[str] | None, typer.Argument(metavar="[URL]...", help="Servers, a tab each [client.server].")
+    ] = None,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(help="The run's secret, or the admin's [client.token]; again for each server."),
+    ] = None,
+    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between frames.")] = 1.0,
+    record: Annotated[Path | None, typer.Option(help="Keep the frames in this new file.")] = None,
+    replay: Annotated[
+        list[Path] | None, typer.Option(help="Show a recording, or a server's journal.sqlite, instead.")
+    ] = None,
+    speed: Annotated[float, typer.Option(min=0.01, help="Of a replay.")] = 1.0,
+    at: Annotated[str, typer.Option(help="Where a replay begins: 12:30, or 40%.")] = "",
+    web: Annotated[bool, typer.Option("--web", help="In a browser, on this machine only; no login.")] = False,
+    port: Annotated[int, typer.Option(help="Of --web.")] = 8471,
+    set_: Set = None,
+) -> None:
+    """Watch runs in the terminal; see docs/top.md."""
+    try:
+        import textual  # noqa: F401
+
+        from edgeflock.devices.top_command import Plan, serve_web, show
+    except ImportError as error:
+        _fail(f"the monitor needs {error.name}: pip install 'edgeflock[tui]'", EXIT_USAGE)
+
+    url, secret = _connection(None, None, set_)
+    plan = Plan(urls or [url], token or [secret], interval, record, replay or [], speed, at)
+    if web:
+        if len(plan.tokens) > 1 or record is not None:
+            _fail("--web takes one --token, and does not go with --record", EXIT_USAGE)
+        given = [f"--replay={path.absolute()}" for path in plan.replay] or list(plan.urls)
+        extra = [f"--interval={interval}", f"--speed={speed}", *([f"--at={at}"] if at else [])]
+        serve_web([*given, *extra], plan.tokens[0], "localhost", port)
+    else:
+        show(plan)
+
+
+@app.command()
+def plot(
+    source: Annotated[
+        str | None, typer.Argument(help="A server's URL [client.server], a recording or a journal.")
+    ] = None,
+    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .png or .svg.")] = Path("edgeflock.png"),
+    against: Annotated[str, typer.Option(help="time, updates or bytes.")] = "time",
+    seconds: Annotated[
+        float, typer.Option(min=0, help="How long to watch a live server: its rates are not kept.")
+    ] = 0.0,
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Draw the figures of `edgeflock top`'s overview."""
+    try:
+        from edgeflock.devices.plot_command import plot as draw
+    except ImportError as error:
+        _fail(f"figures need {error.name}: pip install 'edgeflock[demo]'", EXIT_USAGE)
+
+    url, secret = _connection(source, token, set_)
+    draw(url, secret, against, out, seconds, as_json=json)
 
 
 @app.command()
@@ -203,13 +274,19 @@ def fleet(
 
 @app.command()
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="adacomp.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of half a day.")] = False,
-    data: Annotated[str, typer.Option(help="npz:PATH of MNIST; default: $EDGEFLOCK_DATA/mnist.npz.")] = "",
-    updates: Annotated[int, typer.Option(min=0, help="Of each run; default: as the paper, or --quick.")] = 0,
-    seeds: Annotated[
-        int, typer.Option(min=0, help="Of each setting; default: as the paper, or --quick.")
+    paper: Annotated[str, typer.Argument(help="adacomp or scadles.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="adacomp: npz:PATH of MNIST, default $EDGEFLOCK_DATA/mnist.npz. scadles: the folder of "
+            "mnist.npz and cifar10_jpgblob.npz, default $EDGEFLOCK_DATA."
+        ),
+    ] = "",
+    updates: Annotated[
+        int, typer.Option(min=0, help="Of each run, adacomp only; default: as the paper, or --quick.")
     ] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="Of each setting; default: the full run's, or one.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
         "edgeflock-reproduce"
     ),
@@ -218,36 +295,20 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Reproduce a paper's tables and figures on emulated fleets."""
-    import os
-
-    from edgeflock.shared.errors import ConfigError
-
-    if paper != "adacomp":
-        raise ConfigError(f"reproduce {paper!r}: known is adacomp")
     try:
-        from edgeflock.devices.reproduce import reproduce_adacomp
+        from edgeflock.devices.reproduce_command import reproduce_paper
     except ImportError as error:
         _fail(f"fleets need {error.name}: pip install 'edgeflock[server,demo]'", EXIT_USAGE)
 
-    folder = os.environ.get("EDGEFLOCK_DATA", ".")
-    given = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
-    command = " ".join(
-        [
-            "edgeflock reproduce adacomp",
-            *(["--quick"] if quick else []),
-            *given,
-            *(["--grid"] if grid else []),
-        ]
-    )
-    reproduce_adacomp(
-        data or f"npz:{folder}/mnist.npz",
+    reproduce_paper(
+        paper,
+        data,
         out,
         quick=quick,
         updates=updates,
         seeds=seeds,
         grid=grid,
         finished=finished,
-        command=command,
         as_json=json,
     )
 
@@ -278,6 +339,14 @@ def config() -> None:
     from edgeflock.shared.config import describe
 
     print(describe())
+
+
+def _connection(url: str | None, token: str | None, overrides: list[str] | None) -> tuple[str, str]:
+    """(URL, token) of a server."""
+    named = {"server": url, "token": token}
+    flags = [f"client.{key}={value}" for key, value in named.items() if value is not None]
+    client = _settings(None, [*(overrides or []), *flags], False).client
+    return client.server, client.token
 
 
 def _settings(path: Path | None, overrides: list[str] | None, verbose: bool) -> "Config":

@@ -51,6 +51,8 @@ class Tally:
     updates: int = 0
     compressed: int = 0
     """Updates that held a selection of the gradient, not all of it."""
+    floats: int = 0
+    """Values of gradients that were sent."""
     refused: int = 0
     crashed: int = 0
     staleness: int = 0
@@ -169,6 +171,7 @@ class EmulatedLink:
             raise
         tally.updates += 1
         tally.compressed += record.index_mode != sparse.DENSE
+        tally.floats += record.count
         tally.staleness += behind
         server.committed()
         if self._crash and self._random.random() < self._crash:

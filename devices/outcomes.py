@@ -23,6 +23,26 @@ class Outcome:
         """The first evaluation that reached `accuracy`."""
         return next((row for row in self.rows if (row["accuracy"] or 0.0) >= accuracy), None)
 
+    def crossing(self, accuracy: float, key: str) -> float | None:
+        """`key` where `accuracy` was first reached, on a straight line between evaluations; None if never."""
+        before: dict[str, Any] | None = None
+        for row in self.rows:
+            if (row["accuracy"] or 0.0) >= accuracy:
+                if before is None:
+                    return float(row[key])
+                part = (accuracy - before["accuracy"]) / (row["accuracy"] - before["accuracy"])
+                return float(before[key] + part * (row[key] - before[key]))
+            before = row if row["accuracy"] is not None else before
+        return None
+
+    def at(self, key: str, value: float) -> float | None:
+        """The accuracy where `key` was `value`, on a straight line between evaluations; None if outside."""
+        for before, row in zip(self.rows, self.rows[1:], strict=False):
+            if before[key] <= value <= row[key] and None not in (before["accuracy"], row["accuracy"]):
+                part = (value - before[key]) / ((row[key] - before[key]) or 1)
+                return float(before["accuracy"] + part * (row["accuracy"] - before["accuracy"]))
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -39,6 +59,20 @@ class Setting:
         """`key` (updates, ingress, seconds) where each run first reached `accuracy`; None if one did not."""
         rows = [outcome.first(accuracy) for outcome in self.outcomes]
         return [row[key] for row in rows if row] if all(rows) else None
+
+    def crossing(self, accuracy: float, key: str) -> float | None:
+        """The runs' mean of Outcome.crossing; None if one never came so far."""
+        found = [outcome.crossing(accuracy, key) for outcome in self.outcomes]
+        return statistics.fmean(where for where in found if where is not None) if None not in found else None
+
+    def at(self, key: str, value: float) -> float | None:
+        """The runs' mean of Outcome.at; None if one has nothing there."""
+        found = [outcome.at(key, value) for outcome in self.outcomes]
+        return (
+            statistics.fmean(accuracy for accuracy in found if accuracy is not None)
+            if None not in found
+            else None
+        )
 
     @property
     def measure(self) -> str:

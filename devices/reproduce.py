@@ -1,26 +1,43 @@
-"""`edgeflock reproduce adacomp`: the paper's tables and figures, and the compression record."""
+"""`edgeflock reproduce`: a paper's evaluation as fleets. The papers are in adacomp*.py and scadles*.py."""
 
 import json
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from rich.console import Console
 
-from edgeflock.devices import adacomp
-from edgeflock.devices.adacomp import ASGD, RECORD, Experiment, Method
-from edgeflock.devices.adacomp_report import report
-from edgeflock.devices.machine import machine
+from edgeflock.devices.fleet_config import FleetFile
 from edgeflock.devices.outcomes import Setting
-from edgeflock.devices.sweep import outcome, sweep
-from edgeflock.shared import datasets
-from edgeflock.shared.errors import ConfigError
+from edgeflock.devices.sweep import Job, outcome, sweep
 
-ACCURACIES = (0.95, 0.97, 0.98)
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A rule and what it sends. Settings are [section.key] of a fleet file."""
+
+    name: str
+    settings: dict[str, object]
+    rate: float
+    """The best learning rate of a grid that we found (docs/benchmarks.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One setting of one table or figure."""
+
+    part: str
+    name: str
+    method: Method
+    file: FleetFile
+
+    def jobs(self, out: Path, seeds: tuple[int, ...]) -> list[Job]:
+        """Its runs; equal settings, also of other experiments, share theirs."""
+        settings = self.file.model_dump_json(exclude={"client"}, exclude_defaults=True)
+        folder = out / "runs" / sha256(settings.encode()).hexdigest()[:12]
+        return [Job(f"{self.part}: {self.name}", self.file, seed, folder) for seed in seeds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,112 +47,24 @@ class Measured:
     experiment: Experiment
     setting: Setting
 
-    def summary(self) -> dict[str, Any]:
-        best = self.setting.best()
-        reached: dict[str, Any] = {}
-        for accuracy in ACCURACIES:
-            updates, ingress = (self.setting.reaching(accuracy, key) for key in ("updates", "ingress"))
-            reached[f"{accuracy:.2f}"] = (
-                {"updates": fmean(updates), "ingress": fmean(ingress)} if updates and ingress else None
-            )
-        return {
-            "learning_rate": self.experiment.method.rate,
-            "seeds": [outcome.end["seed"] for outcome in self.setting.outcomes],
-            "final_accuracy": {"mean": fmean(best), "min": min(best), "max": max(best)},
-            "updates": self.experiment.file.run.updates,
-            "devices": self.experiment.file.fleet.devices,
-            "ended": [outcome.end["ended"] for outcome in self.setting.outcomes],
-            "at": reached,
-        }
-
 
 Results = dict[str, list[Measured]]
+"""part -> what was measured for it."""
 
 
-def reproduce_adacomp(
-    data: str,
+def measure(
+    experiments: Iterable[Experiment],
     out: Path,
-    *,
-    quick: bool,
-    updates: int,
-    seeds: int,
-    grid: bool,
+    seeds: tuple[int, ...],
     finished: bool,
-    command: str,
-    as_json: bool,
-) -> None:
-    """Run every experiment, and leave adacomp.json, .md and figures in `out`. Raises ConfigError.
-
-    With `grid` each method's learning rate is chosen anew. With `finished` nothing is run: what has been is
-    reported.
-    """
-    scale = adacomp.QUICK if quick else adacomp.FULL
-    if updates:
-        scale = replace(scale, updates=updates, classes_updates=updates)
-    if seeds:
-        scale = replace(scale, seeds=tuple(range(seeds)))
-    if scale.updates <= adacomp.DEVICES:
-        raise ConfigError(f"--updates {scale.updates} must be more than the {adacomp.DEVICES} devices")
-    samples = len(datasets.load(data, "train"))
-    narration = Console(stderr=True)
-    methods: tuple[Method, ...] = adacomp.FIGURE_3
-    if grid:
-        narration.print("Learning rates")
-        methods = best_rates(_measure(adacomp.grid(data, scale), out, scale.seeds[:1], finished))
-    ours = next(method for method in methods if method.name == adacomp.ADACOMP.name)
-    narration.print("The record, Figure 3, Table II, Figure 4")
-    parts = [
-        *adacomp.record(data, scale),
-        *adacomp.figure_3(data, scale, methods),
-        *adacomp.table_2(data, samples, scale, ours),
-        *adacomp.figure_4(data, samples, scale, ours),
-    ]
-    results: Results = {}
-    for measured in _measure(parts, out, scale.seeds, finished):
-        results.setdefault(measured.experiment.part, []).append(measured)
-    if not finished_enough(results):
-        raise ConfigError(f"--finished: in {out} no run has ended yet of {RECORD.name}, or of {ASGD.name}")
-    summary = summarise(results, data, command)
-    (out / "adacomp.json").write_text(json.dumps(summary, indent=1) + "\n")
-    report(results, summary, out)
-    if as_json:
-        print(json.dumps(summary))
-    else:
-        print((out / "adacomp.md").read_text())
-        narration.print(f"In {out}: adacomp.md, adacomp.json, and figures as PNG and SVG")
-
-
-def finished_enough(results: Results) -> bool:
-    """Whether there is a headline: a run of the record and one of dense ASGD."""
-    return {RECORD.name, ASGD.name} <= {m.experiment.name for part in results.values() for m in part}
-
-
-def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
-    """The methods of Figure 3, each at the rate of the grid that reached 97% first, or else came furthest."""
-
-    def merit(one: Measured) -> tuple[float, float]:
-        updates = one.setting.reaching(0.97, "updates")
-        return -fmean(updates) if updates else -math.inf, fmean(one.setting.best())
-
-    best: dict[str, Measured] = {}
-    for one in measured:
-        name = one.experiment.method.name.rpartition(" rate ")[0]
-        if name not in best or merit(one) > merit(best[name]):
-            best[name] = one
-    return tuple(
-        replace(method, rate=best[method.name].experiment.method.rate) if method.name in best else method
-        for method in adacomp.FIGURE_3
-    )
-
-
-def _measure(
-    experiments: Iterable[Experiment], out: Path, seeds: tuple[int, ...], finished: bool
+    first: Callable[[Experiment], bool] = lambda one: False,
 ) -> list[Measured]:
-    """Run what has not been run yet; or leave it at what has."""
+    """Run what has not been run yet; or, with `finished`, leave it at what has.
+
+    Every seed of whatever is `first`; then seed by seed, so that there is soon something of everything.
+    """
     listed = list(experiments)
-    # What the headline is made of first; then seed by seed, so that there is soon something of everything.
-    headline = [one for one in listed if one.method.name in (RECORD.name, ASGD.name)]
-    order = [(one, seed) for seed in seeds for one in headline] + [
+    order = [(one, seed) for seed in seeds for one in listed if first(one)] + [
         (one, seed) for seed in seeds for one in listed
     ]
     jobs = {job.path: job for one, seed in order for job in one.jobs(out, (seed,))}
@@ -149,23 +78,20 @@ def _measure(
     return results
 
 
-def summarise(results: Results, data: str, command: str) -> dict[str, Any]:
-    """What adacomp.json holds."""
-    parts = {
-        part.replace(" ", ""): {one.experiment.name: one.summary() for one in measured}
-        for part, measured in results.items()
-    }
-    dense = parts["figure3"][adacomp.ASGD.name]["at"]["0.97"]
-    rivals = {**parts["figure3"], **parts["record"]}
-    reaching = {name: one["at"]["0.97"]["ingress"] for name, one in rivals.items() if one["at"]["0.97"]}
-    winner = min(reaching, key=lambda name: reaching[name], default=None)
-    return {
-        "command": command,
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "data": data.rpartition("/")[2],
-        "final_accuracy": "the highest of a run's evaluations, as in the paper",
-        "reduction_at_97": dense["ingress"] / reaching[winner] if dense and winner else None,
-        "best_at_97": winner,
-        **parts,
-    }
+def by_part(measured: Iterable[Measured]) -> Results:
+    """`measured` under the parts that it belongs to, in order."""
+    results: Results = {}
+    for one in measured:
+        results.setdefault(one.experiment.part, []).append(one)
+    return results
+
+
+def publish(name: str, summary: dict[str, Any], markdown: str, out: Path, *, as_json: bool) -> None:
+    """Leave `name`.json and .md in `out`, beside the figures that are there, and print one of them."""
+    (out / f"{name}.json").write_text(json.dumps(summary, indent=1) + "\n")
+    (out / f"{name}.md").write_text(markdown)
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print(markdown)
+        Console(stderr=True).print(f"In {out}: {name}.md, {name}.json, and figures as PNG and SVG")

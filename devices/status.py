@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edgeflock.devices.status_feed import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
+from edgeflock.tui.feed_client import FeedClient
+from edgeflock.tui.state import State, summary
 
 
 async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
@@ -30,20 +33,22 @@ async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str)
 
 
 def show_status(server: str, token: str, *, as_json: bool) -> None:
-    """Print the state of the run at `server`."""
+    """Print the state of the run at `server`. As JSON also what the feed adds: events, rates, curves."""
 
-    async def get() -> Any:
+    async def get() -> tuple[Any, State | None]:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
-            return json.loads(await fetch(http, server, "/v1/status", token))
+            status = json.loads(await fetch(http, server, "/v1/status", token))
+        return status, await first_state(FeedClient(server, token)) if as_json else None
 
-    status = asyncio.run(get())
+    status, state = asyncio.run(get())
     if as_json:
-        print(json.dumps(status))
+        print(json.dumps(status | ({"feed": summary(state)} if state is not None else {})))
     else:
-        _print(Console(), status)
+        print_status(Console(), status)
 
 
-def _print(console: Console, status: dict[str, Any]) -> None:
+def print_status(console: Console, status: dict[str, Any]) -> None:
+    """Print what /v1/status says, for people."""
     evaluation = status["evaluation"] or {}
     target = f" of {status['updates_target']:,}" if status["updates_target"] else ""
     coordination, compression = status["coordination"], status["compression"]

@@ -1,4 +1,4 @@
-"""Operators' HTTP: what the run does, and its model."""
+"""Operators' HTTP: what the run does, and its model. Reading only: actions.py acts."""
 
 import hashlib
 import math
@@ -10,16 +10,17 @@ from typing import Any
 import safetensors.numpy
 from aiohttp import web
 
+from edgeflock.server.access import problem, role_of
 from edgeflock.server.evaluation import Evaluator
-from edgeflock.server.graphs import GraphStore
+from edgeflock.server.feed import document, settings
+from edgeflock.server.keys import EVALUATOR, GRAPHS, SERVICES, WATCHERS
 from edgeflock.server.registry import Device
 from edgeflock.server.session import Services
 from edgeflock.shared.errors import NotExportable
-from edgeflock.shared.messages import TAGS
+from edgeflock.shared.messages import TAGS, Samples
 
-SERVICES = web.AppKey("services", Services)
-EVALUATOR = web.AppKey("evaluator", Evaluator)
-GRAPHS = web.AppKey("graphs", GraphStore)
+FASTEST, USUAL, SLOWEST = 0.2, 1.0, 60.0
+"""Seconds between the frames of a feed."""
 
 routes = web.RouteTableDef()
 
@@ -28,6 +29,51 @@ routes = web.RouteTableDef()
 async def get_status(request: web.Request) -> web.Response:
     """The run, its traffic and its devices as JSON."""
     return web.json_response(status(request.app[SERVICES], request.app[EVALUATOR], time.time()))
+
+
+@routes.get("/livez")
+async def get_livez(request: web.Request) -> web.Response:
+    """Whether anybody is at home: without a token."""
+    return web.Response(text="ok\n")
+
+
+@routes.get("/readyz")
+async def get_readyz(request: web.Request) -> web.Response:
+    """Whether the server can take updates, and if not, why: without a token."""
+    reason = request.app[SERVICES].writer.trouble
+    return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
+
+
+@routes.get("/v1/feed")
+async def get_feed(request: web.Request) -> web.StreamResponse:
+    """The run as it goes, as a WebSocket: docs/operations.md."""
+    asked, watchers = request.query.get("interval", str(USUAL)), request.app[WATCHERS]
+    try:
+        interval = float(asked)
+    except ValueError:
+        interval = math.nan
+    if not FASTEST <= interval <= SLOWEST:
+        return problem(
+            400, "bad-interval", f"interval={asked!r:.40} must be {FASTEST:g} to {SLOWEST:g} seconds"
+        )
+    if watchers.full:
+        return problem(
+            429,
+            "too-many-watchers",
+            f"{watchers.limit} monitors follow this run already (limits.watchers); close one",
+        )
+    role = role_of(request)
+    assert role is not None, "it got past the door"
+    return await watchers.serve(request, role, interval)
+
+
+@routes.get("/v1/devices/{name}")
+async def get_device(request: web.Request) -> web.Response:
+    """A device and its recent updates as JSON."""
+    device = request.app[SERVICES].registry.devices.get(request.match_info["name"])
+    if device is None:
+        return problem(404, "unknown-device", f"this run has no device {request.match_info['name']!r:.200}")
+    return web.json_response(document(device))
 
 
 @routes.get("/v1/evaluations")
@@ -81,7 +127,7 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
     try:
         graph = await request.app[GRAPHS].get(request.match_info["kind"])
     except NotExportable as error:
-        return web.json_response({"code": "not-exportable", "detail": str(error)}, status=422)
+        return problem(422, "not-exportable", str(error))
     if _has(request, graph.digest):
         return web.Response(status=304, headers={"ETag": f'"{graph.digest}"'})
     response = _octets(graph.octets, 200, {"ETag": f'"{graph.digest}"'})
@@ -105,7 +151,7 @@ def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, An
         "parameters": engine.layout.parameters.size,
         "version": engine.version,
         "updates_target": config.run.updates,
-        "coordination": config.coordination.model_dump(),
+        "coordination": settings(services)["coordination"],
         "compression": config.compression.model_dump(),
         "evaluation": asdict(evaluator.history[-1]) if evaluator.history else None,
         "evaluation_failed": evaluator.failed_at is not None,
@@ -117,6 +163,12 @@ def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, An
                 "egress": services.traffic.sent[kind],
             }
             for kind in TAGS
+        },
+        "shared": {
+            "samples": services.relay.samples,
+            "dropped": services.relay.dropped,
+            "ingress": services.traffic.received[Samples],
+            "egress": services.traffic.sent[Samples],
         },
         "device_ingress": ingress,
         "cnc": _cnc(compressed, uncompressed),
@@ -139,11 +191,15 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "cnc": _cnc(device.compressed, device.uncompressed),
         "refused": device.refused,
         "samples": device.samples,
+        "shares": device.shares,
+        "shared": device.shared,
+        "received": device.received,
         "staleness": device.staleness,
         "loss": device.loss if math.isfinite(device.loss) else None,
         "ingress": ingress,
         "egress": egress,
         "last_seen": device.last_seen or None,
+        "paused_because": None if device.pause is None else device.pause.because,
         "idle_seconds": round(now - device.last_seen, 1) if device.last_seen else None,
     }
 

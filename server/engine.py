@@ -227,6 +227,27 @@ class Engine:
             self._journal.add_account(device, ingress, egress)
         self._journal.commit()
 
+    def checkpoint(self) -> int:
+        """Put a snapshot of the version into the journal, so that a restart replays nothing until here."""
+        self._snapshot()
+        self._journal.commit()
+        return self.version
+
+    def adjust(self, learning_rate: float, configured: float) -> int:
+        """Descend by `learning_rate` from the returned version on, in the open round too, while the settings
+        say `configured`.
+
+        A regime of its own begins with a snapshot: see recovery.py. Of the past nothing needs to be known
+        anew, since only the rate changes.
+        """
+        regime = replace(self.parameters.regime, learning_rate=learning_rate)
+        self._snapshot()
+        self._journal.add_regime(self.version, regime)
+        self._journal.add_adjustment(self.version, configured, learning_rate)
+        self._journal.commit()
+        self.parameters.regime = regime
+        return self.version
+
     def close(self) -> None:
         """Leave a snapshot behind, so that the next start replays nothing, and close the journal."""
         self._snapshot()

@@ -15,6 +15,7 @@ from edgeflock.server.journal import Evaluation
 from edgeflock.server.registry import Registry
 from edgeflock.server.traffic import Meter
 from edgeflock.server.writer import Writer
+from edgeflock.shared.feed import RunState
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,9 @@ class Evaluator:
         evaluate: Evaluate | None,
         every: float,
         history: list[Evaluation],
+        told: Callable[[Evaluation | None], None] = lambda evaluation: None,
     ) -> None:
+        """`told` gets each evaluation, None for one that failed."""
         self.history = history
         """Every evaluation so far, in order."""
         self.failed_at: int | None = None
@@ -48,6 +51,13 @@ class Evaluator:
         self._total = total
         self._evaluate = evaluate
         self._every = every
+        self._told = told
+
+    @property
+    def state(self) -> RunState:
+        if self.history and self.history[-1].loss is None:
+            return "diverged"
+        return "finished" if self.finished else "training"
 
     @property
     def finished(self) -> bool:
@@ -65,6 +75,7 @@ class Evaluator:
                 evaluation = await self._measure(thread)
                 if evaluation is not None:
                     self.history.append(evaluation)
+                    self._told(evaluation)
                 await self.record(evaluation)
                 # The last version of a run is evaluated right away.
                 last = self._engine.complete and evaluation is not None and not self.finished
@@ -90,6 +101,7 @@ class Evaluator:
         except Exception:  # a user's module may raise anything; training goes on without
             log.exception("the evaluation of version %d failed", version)
             self.failed_at = version
+            self._told(None)
             return None
         self.failed_at = None
         known = loss if math.isfinite(loss) else None

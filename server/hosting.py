@@ -5,11 +5,16 @@ import os
 import secrets
 import sqlite3
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server import trackers
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.evaluation import Evaluate
 from edgeflock.server.journal import Account, Evaluation, Journal
@@ -19,6 +24,7 @@ from edgeflock.server.recovery import recover
 from edgeflock.shared import datasets
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class HostedRun:
     accounts: list[Account]
     lock: IO[str] | None = None
     """Held open for as long as the run is hosted: nobody else may write its journal."""
+    admin_token: str = ""
+    """Empty: nobody may act."""
 
 
 def open_run(config: Config) -> HostedRun:
@@ -49,6 +57,7 @@ def open_run(config: Config) -> HostedRun:
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed)
     layout = flat.layout
     check_limits(config, layout)
+    trackers.check(config.run.trackers)
     evaluate = None
     if config.model.data:
         held_out = datasets.load(config.model.data, "test")
@@ -61,23 +70,7 @@ def open_run(config: Config) -> HostedRun:
             ) from error
 
     directory = Path(config.run.directory)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = _lock(directory)
-        journal = Journal(directory / "journal.sqlite")
-        known = journal.run()
-    except (OSError, sqlite3.Error) as error:
-        raise ConfigError(f"run.directory = {str(directory)!r} cannot hold a run: {error}") from error
-    if known is None:
-        run = secrets.token_hex(8)
-        journal.begin_run(run, config.model.module, layout, flat.theta(), time.time())
-    else:
-        run, model, journaled = known
-        if journaled.digest != layout.digest:
-            raise ConfigError(
-                f"{directory} holds a run of {model}, whose layout differs from "
-                f"model.module = {config.model.module!r}; choose another run.directory"
-            )
+    run, journal, lock = open_journal(directory, "run.directory", config.model.module, layout, flat.theta())
     regime = Regime.of(config.coordination)
     bounds = Bounds(
         config.run.updates,
@@ -87,11 +80,51 @@ def open_run(config: Config) -> HostedRun:
         config.limits.samples,
     )
     engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
-    token = "" if config.run.open else config.run.token or _kept_token(directory)
-    return HostedRun(run, token, engine, evaluate, journal.evaluations(), journal.accounts(), lock)
+    token = "" if config.run.open else config.run.token or _kept(directory, "token")
+    admin_token = config.run.admin_token or _kept(directory, "admin-token")
+    if admin_token == token:
+        engine.abandon()
+        if lock is not None:
+            lock.close()
+        raise ConfigError("run.admin_token is run.token, so that every device could act; choose another one")
+    history, accounts = journal.evaluations(), journal.accounts()
+    return HostedRun(run, token, engine, evaluate, history, accounts, lock, admin_token)
 
 
-def _lock(directory: Path) -> IO[str]:
+def open_journal(
+    directory: Path | None, setting: str, model: str, layout: Layout, theta: NDArray[np.float32]
+) -> tuple[str, Journal, IO[str] | None]:
+    """(run, journal, claim) of the run of `model` in the directory that `setting` names; a new one has theta.
+
+    The directory is this process's until the claim is closed. Without one all is in memory.
+    Raises ConfigError if the directory cannot hold a run, or holds one of another layout.
+    """
+    with ExitStack() as opened:
+        try:
+            lock = None
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
+                lock = opened.enter_context(_lock(directory, setting))
+            journal = Journal(Path(":memory:") if directory is None else directory / "journal.sqlite")
+            opened.callback(journal.abandon)
+            known = journal.run()
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(f"{setting} = {str(directory)!r} cannot hold a run: {error}") from error
+        if known is None:
+            run = secrets.token_hex(8)
+            journal.begin_run(run, model, layout, theta, time.time())
+        else:
+            run, begun, journaled = known
+            if journaled.digest != layout.digest:
+                raise ConfigError(
+                    f"{directory} holds a run of {begun}, whose layout differs from that of {model}; "
+                    f"choose another {setting}"
+                )
+        opened.pop_all()
+    return run, journal, lock
+
+
+def _lock(directory: Path, setting: str) -> IO[str]:
     """Claim the directory for this process; the claim ends with it, however it ends."""
     file = open(directory / "lock", "w")
     try:
@@ -99,18 +132,18 @@ def _lock(directory: Path) -> IO[str]:
     except BlockingIOError:
         file.close()
         raise ConfigError(
-            f"run.directory = {str(directory)!r}: another server hosts it; stop that one or choose another"
+            f"{setting} = {str(directory)!r}: another server hosts it; stop that one or choose another"
         ) from None
     return file
 
 
-def _kept_token(directory: Path) -> str:
-    """The secret in the run's directory, made up on first use and readable by its owner only."""
-    path = directory / "token"
+def _kept(directory: Path, name: str) -> str:
+    """A secret in the run's directory, made up on first use and readable by its owner only."""
+    path = directory / name
     kept = path.read_text().strip() if path.exists() else ""
     if not kept:
         # Whole or not at all: an empty secret would let everybody in.
-        kept, fresh = secrets.token_urlsafe(24), directory / f"token.{os.getpid()}"
+        kept, fresh = secrets.token_urlsafe(24), directory / f"{name}.{os.getpid()}"
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(kept + "\n")
             file.flush()

@@ -6,6 +6,7 @@
     regimes      how updates count, from a version on
     snapshots    theta and its average at a version: the first, and the newest two
     evaluations  loss and accuracy of a version, and the traffic until then
+    adjustments  the learning rates that operators chose while the run went on
 
 (device, sequence) is unique for ever. Writes gather in one transaction until `commit`, which returns only
 when they are on disk (WAL, synchronous = FULL). One caller at a time: see writer.py.
@@ -46,6 +47,13 @@ CREATE TABLE evaluations (
     ingress INTEGER NOT NULL, egress INTEGER NOT NULL
 );
 """
+
+_ADJUSTMENTS = """
+CREATE TABLE IF NOT EXISTS adjustments (
+    version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL
+)
+"""
+"""Made when the first operator chooses one: most runs never need it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,15 @@ class Journal:
 
     def add_regime(self, version: int, regime: Regime) -> None:
         self._write("INSERT INTO regimes VALUES (?, ?, ?, ?, ?, ?, ?)", version, *astuple(regime))
+
+    def add_adjustment(self, version: int, configured: float, chosen: float) -> None:
+        """From `version` on the learning rate is `chosen`, while the settings say `configured`."""
+        self._write(_ADJUSTMENTS)
+        self._write("INSERT INTO adjustments VALUES (?, ?, ?)", version, configured, chosen)
+
+    def forget_adjustments(self) -> None:
+        """The settings have changed since, and hold."""
+        self._write("DELETE FROM adjustments")
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         self._write("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?)", *astuple(evaluation))
@@ -234,6 +251,18 @@ class Journal:
         """[(from version, regime), ...] in order."""
         rows = self._db.execute("SELECT * FROM regimes ORDER BY rowid")
         return [(version, Regime(*rest)) for version, *rest in rows]
+
+    def adjustment(self) -> tuple[float, float] | None:
+        """(what the settings said then, the learning rate that was chosen last)."""
+        (tables,) = self._db.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'adjustments'"
+        ).fetchone()
+        if not tables:
+            return None
+        row = self._db.execute(
+            "SELECT configured, chosen FROM adjustments ORDER BY rowid DESC LIMIT 1"
+        ).fetchone()
+        return (float(row[0]), float(row[1])) if row else None
 
     def accounts(self) -> list[Account]:
         """What is known of every device."""

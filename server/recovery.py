@@ -1,6 +1,7 @@
 """From the journal back to the parameters, bit for bit."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from edgeflock.server.admission import Step, admit
 from edgeflock.server.journal import Journal
@@ -14,11 +15,13 @@ from edgeflock.shared.messages import Update
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     """The parameters as they were after the last journaled update, counting by `regime` from here on.
 
+    A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
     Replays what follows the newest snapshot under the regime that held then; a change of regime begins with
     a snapshot of its own, so that a replay from the newest snapshot never crosses one.
     """
     parameters = Parameters(*journal.snapshot(), layout.buffers)
     regimes = journal.regimes()
+    regime = _adjusted(regime, journal)
     if regimes:
         _adopt(parameters, regimes[-1][1], journal, layout)
         for _ in _replayed(parameters, _steps(journal, layout, parameters.version)):
@@ -29,6 +32,18 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
         journal.commit()
         _adopt(parameters, regime, journal, layout)
     return parameters
+
+
+def _adjusted(regime: Regime, journal: Journal) -> Regime:
+    """`regime`, with the learning rate that an operator chose since the settings said the same."""
+    configured, chosen = journal.adjustment() or (None, 0.0)
+    if configured is None:
+        return regime
+    if configured == regime.learning_rate:
+        return replace(regime, learning_rate=chosen)
+    journal.forget_adjustments()
+    journal.commit()
+    return regime
 
 
 def replay(journal: Journal, layout: Layout) -> Parameters:

@@ -1,19 +1,39 @@
 """The devices of a run, as the server knows them."""
 
 import asyncio
-import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from edgeflock.server.history import History
 from edgeflock.server.journal import Account
 from edgeflock.server.traffic import Meter
 from edgeflock.shared import sparse
-from edgeflock.shared.errors import TooManyDevices
+from edgeflock.shared.errors import Dropped, TooManyDevices
 from edgeflock.shared.messages import Facts, Update
 
 if TYPE_CHECKING:
     from edgeflock.server.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator wants a device to wait. Forgotten when the server stops."""
+
+    because: str
+    dropped: bool = False
+    """Whether it may not even be connected."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+_FOLLOW = 0.2
+"""How fast the usual interval between updates follows the last one."""
+
+_SILENT = 3.0
+"""A device is idle after so many times its usual interval,"""
+
+_LEAST_SILENCE, _UNKNOWN_INTERVAL = 3.0, 10.0
+"""but not before so many seconds; and what counts as its interval before it has one."""
 
 
 @dataclass(slots=True)
@@ -40,6 +60,12 @@ class Device:
     staleness: int = 0
     loss: float = 0.0
     samples: int = 0
+    batch: int = 0
+    """Samples of the last update."""
+    interval: float = 0.0
+    """Seconds between its updates, of late; 0 until there were two."""
+    last_update: float = 0.0
+    """Unix time."""
     shares: bool = False
     """Whether it said that its owner lets samples of it go to others. Since the server started:"""
     shared: int = 0
@@ -49,6 +75,12 @@ class Device:
     last_seen: float = 0.0
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier connections."""
+    pause: Pause | None = None
+    history: History | None = None
+    idle: bool = False
+    """What `is_idle` was when a watcher was last told."""
+    changed: int = 0
+    """When it last changed, by the hub's count (hub.py)."""
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -56,28 +88,41 @@ class Device:
         now = self.session.meter if self.session else Meter()
         return self.past.ingress + now.ingress, self.past.egress + now.egress
 
-    def count(self, update: Update, staleness: int) -> None:
-        """Take note of an accepted update."""
-        if update.sequence > self.sequence:
-            self.sequence = update.sequence
-            self.updates += 1
-            self.samples += update.samples
-            self.loss = update.loss
-            self.staleness = max(0, staleness)
-            if update.index_mode == sparse.DENSE:
-                self.uncompressed += 1
-            else:
-                self.compressed += 1
-            if update.facts is not None:
-                self.telemetry = update.facts
+    def is_idle(self, now: float) -> bool:
+        """Whether it is connected, but silent for much longer than usual."""
+        usual = self.interval or _UNKNOWN_INTERVAL
+        return self.session is not None and now - self.last_seen > max(_LEAST_SILENCE, _SILENT * usual)
+
+    def count(self, update: Update, staleness: int) -> bool:
+        """Take note of an accepted update, seen at `last_seen`; False if it is counted already."""
+        if update.sequence <= self.sequence:
+            return False
+        self.sequence = update.sequence
+        self.updates += 1
+        self.samples += update.samples
+        self.batch = update.samples
+        self.loss = update.loss
+        self.staleness = max(0, staleness)
+        if update.index_mode == sparse.DENSE:
+            self.uncompressed += 1
+        else:
+            self.compressed += 1
+        if update.facts is not None:
+            self.telemetry = update.facts
+        if self.last_update:
+            interval = self.last_seen - self.last_update
+            self.interval += (_FOLLOW if self.interval else 1.0) * (interval - self.interval)
+        self.last_update = self.last_seen
+        if self.history is not None:
+            self.history.add(self.last_seen, update.loss, self.staleness, self.traffic[0])
+        return True
 
 
 class Registry:
-    """Devices by name, and the secret that lets them in."""
+    """Devices by name."""
 
-    def __init__(self, token: str, limit: int, known: Iterable[Account] = ()) -> None:
-        """An empty token lets everybody in. `known` are the devices of the run's past."""
-        self._token = token.encode()
+    def __init__(self, limit: int, known: Iterable[Account] = ()) -> None:
+        """`known` are the devices of the run's past."""
         self._limit = limit
         self.devices: dict[str, Device] = {
             account.name: Device(
@@ -94,19 +139,20 @@ class Registry:
         return [(device.id, *device.traffic) for device in self.devices.values()]
 
     def present(self) -> set[int]:
-        """The devices that are connected."""
-        return {device.id for device in self.devices.values() if device.session is not None}
-
-    def authorised(self, header: str) -> bool:
-        """Whether an Authorization header carries the token."""
-        octets = header.encode("utf-8", "surrogateescape")  # a header may hold any byte
-        return not self._token or hmac.compare_digest(octets, b"Bearer " + self._token)
+        """The devices that are connected and not paused."""
+        return {d.id for d in self.devices.values() if d.session is not None and d.pause is None}
 
     def admit(self, name: str) -> Device:
-        """The device of this name. Raises TooManyDevices if it is new and there is no room for it."""
+        """The device of this name. Raises TooManyDevices if it is new and there is no room for it, Dropped if
+        an operator does not want it.
+        """
         device = self.devices.get(name)
         if device is None:
             if len(self.devices) >= self._limit:
                 raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
             device = self.devices[name] = Device(0, name)
+        if device.pause is not None and device.pause.dropped:
+            raise Dropped(f"an operator has dropped {name!r}: {device.pause.because}")
+        if device.history is None:
+            device.history = History.among(len(self.devices))
         return device

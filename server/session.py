@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.engine import Engine, Push
+from edgeflock.server.hub import Hub
 from edgeflock.server.registry import Device, Registry
 from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Meter, Traffic
@@ -16,6 +19,7 @@ from edgeflock.server.writer import Writer
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import (
+    Dropped,
     FrameTooLarge,
     LayoutMismatch,
     Malformed,
@@ -29,6 +33,7 @@ from edgeflock.shared.errors import (
 from edgeflock.shared.messages import (
     PROTOCOL,
     Hello,
+    Model,
     Pull,
     Receipt,
     Record,
@@ -38,11 +43,12 @@ from edgeflock.shared.messages import (
     Update,
 )
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 HEARTBEAT = 20.0
 """Seconds of silence after which the server pings; after half of it again without an answer it hangs up."""
-
 
 CLOSE_SECONDS = 4.0
 """How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""
@@ -62,6 +68,7 @@ class Services:
     registry: Registry
     traffic: Traffic
     relay: Relay
+    hub: Hub
 
 
 class Session:
@@ -95,6 +102,7 @@ class Session:
                 record, frame = self._received(message.type, message.data)
                 await self._answer(device, record, frame)
         except SessionRefused as refusal:
+            self._services.hub.refused(device, refusal)
             await self._close(4000 + refusal.status, refusal)
         except ConnectionError:
             pass  # the device is gone; it will be back
@@ -104,6 +112,7 @@ class Session:
                 device.session = None
                 self._services.relay.leave(device.id)
                 self._services.writer.look()
+                self._services.hub.note("left", device, "its session has ended")
             self._ended.set()
         return self._socket
 
@@ -111,6 +120,10 @@ class Session:
         """End this session for a newer one; return when nothing of it is in flight."""
         await self._close(4000 + Superseded.status, None, Superseded.code)
         await self._ended.wait()
+
+    async def drop(self, because: Dropped) -> None:
+        """End this session because an operator wants it."""
+        await self._close(4000 + because.status, because)
 
     async def leave(self) -> None:
         """End this session because the server stops; the device will try again."""
@@ -173,6 +186,7 @@ class Session:
         if device.shares:
             self._services.relay.join(device.id)
         await self._send(welcome(self._services.run, self._services.config, engine.layout, version, sequence))
+        self._services.hub.note("joined", device, f"at version {version:,}")
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
         services = self._services
@@ -180,8 +194,8 @@ class Session:
         if isinstance(record, Samples):
             self._share(device, record, frame)
         elif isinstance(record, Pull):
-            base = record.base
-            model = await services.writer.call(lambda: services.engine.model(base))
+            await self._resumed(device)
+            model = await self._model(record.base)
             await self._send_samples(device)
             await self._send(model)
         elif isinstance(record, Update):
@@ -193,41 +207,61 @@ class Session:
                 raise
             except Refused as refusal:
                 device.refused += 1
+                services.hub.refused(device, refusal)
                 await self._refuse(refusal, record.sequence)
             else:
                 together = services.config.coordination.mode == "rounds"
-                device.count(record, 0 if together else receipt.version - 1 - record.base)
+                services.hub.updated(device, record, 0 if together else receipt.version - 1 - record.base)
+                if await self._resumed(device) and record.pull:
+                    receipt = replace(receipt, model=await self._model(record.base))
                 await self._send_samples(device)
                 await self._send(receipt)
         else:
             raise UnexpectedRecord(f"a {type(record).__name__} has no place here")
 
     async def _push(self, device: Device, push: Push) -> Receipt:
-        """The receipt. A round may take long to end: meanwhile pings are answered, samples are taken, and
+        """The receipt. A round may take long to end."""
+        pushing = self._services.writer.push(push)
+        if self._services.config.coordination.mode == "async":
+            return await pushing
+        return await self._listening(pushing, device)
+
+    async def _resumed(self, device: Device) -> bool:
+        """Wait as long as an operator wants the device to; whether there was anything to wait for.
+
+        What it sent counts. It waits for the answer, as it would for that of a slow server.
+        """
+        waits = device.pause is not None
+        while (pause := device.pause) is not None:
+            await self._listening(pause.over.wait(), device)
+        return waits
+
+    async def _model(self, base: int | None) -> Model:
+        return await self._services.writer.call(lambda: self._services.engine.model(base))
+
+    async def _listening(self, awaited: Coroutine[Any, Any, T], device: Device) -> T:
+        """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
         leaving is noticed.
         """
-        services = self._services
-        if services.config.coordination.mode == "async":
-            return await services.writer.push(push)
-        pushing = asyncio.create_task(services.writer.push(push))
+        waiting = asyncio.create_task(awaited)
         try:
-            while not pushing.done():
-                await self._share_until(pushing, device)
-            return pushing.result()
+            while not waiting.done():
+                await self._share_until(waiting, device)
+            return waiting.result()
         finally:
-            pushing.cancel()
-            await asyncio.wait((pushing,))
+            waiting.cancel()
+            await asyncio.wait((waiting,))
 
-    async def _share_until(self, pushing: asyncio.Task[Receipt], device: Device) -> None:
-        """Take the samples that come next from the device, unless `pushing` is done before."""
+    async def _share_until(self, waiting: asyncio.Task[T], device: Device) -> None:
+        """Take the samples that come next from the device, unless `waiting` is done before."""
         listening = asyncio.create_task(self._socket.receive())
         try:
-            await asyncio.wait((pushing, listening), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
                 message = listening.result()
                 record, frame = self._received(message.type, message.data)
                 if not isinstance(record, Samples):
-                    raise UnexpectedRecord("an update is under way: wait for its receipt")
+                    raise UnexpectedRecord("a question is under way: wait for its answer")
                 self._share(device, record, frame)
         finally:
             listening.cancel()

@@ -35,10 +35,15 @@ class Writer:
     """Lets one caller at a time at the engine."""
 
     def __init__(
-        self, engine: Engine, rounds: Rounds | None = None, present: Callable[[], Set[int]] = frozenset
+        self,
+        engine: Engine,
+        rounds: Rounds | None = None,
+        present: Callable[[], Set[int]] = frozenset,
+        ended: Callable[[int], None] = lambda updates: None,
     ) -> None:
-        """`present` tells the devices that a round waits for."""
+        """`present` tells the devices that a round waits for, `ended` is told how many updates one had."""
         self._engine = engine
+        self._ended = ended
         self._round = OpenRound(rounds, present, self.look) if rounds else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
@@ -48,6 +53,14 @@ class Writer:
         self._committing: asyncio.Task[None] | None = None
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Gets the exception, if the journal or the engine fails: the server cannot go on."""
+        self._closing = False
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no update can be taken; None if they can."""
+        if self.failed.done():
+            return _STOPPING if not self.failed.cancelled() else "the server has stopped"
+        return "the server is stopping" if self._closing else None
 
     async def push(self, push: Push) -> Receipt:
         """The receipt for one update, durable. Raises the Refused that it met."""
@@ -92,6 +105,7 @@ class Writer:
 
     async def close(self) -> None:
         """Answer what waits, leave a snapshot and end the thread."""
+        self._closing = True
         while self._committing is not None:
             await self._committing
         for answer in self._waiting_for_the_round().values():  # nothing of it is journaled: it is sent again
@@ -146,6 +160,7 @@ class Writer:
         held = self._waiting_for_the_round()
         for push, receipt in receipts:
             self._settle(push.device, held[push.device], receipt)
+        self._ended(len(receipts))
 
     def _waiting_for_the_round(self) -> dict[int, asyncio.Future[Receipt]]:
         return self._round.end() if self._round else {}

@@ -16,7 +16,10 @@ class Run(Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8470
     token: str = Field("", description="shared secret; empty: the server makes one up")
-    open: bool = Field(False, description="let devices in without a token")
+    admin_token: str = Field(
+        "", description="secret of those who may act on the run; empty: the server makes one up"
+    )
+    open: bool = Field(False, description="let devices and viewers in without a token")
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
     batch: Annotated[int, Field(ge=1)] = Field(10, description="samples per step")
     local_steps: Annotated[int, Field(ge=1)] = Field(1, description="steps a device takes per update")
@@ -27,6 +30,17 @@ class Run(Section):
     evaluate_every: Annotated[float, Field(gt=0)] = Field(2.0, description="seconds")
     snapshot_every: Annotated[int, Field(ge=1)] = Field(1000, description="updates")
     keep_updates: bool = Field(True, description="keep update records that no restart needs")
+    trackers: list[Literal["jsonl", "tensorboard", "mlflow", "wandb"]] = Field(
+        [], description="that get every evaluation: jsonl, tensorboard, mlflow, wandb"
+    )
+
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _from_one_line(cls, trackers: object) -> object:
+        """The environment and --set have them behind each other, with commas."""
+        if not isinstance(trackers, str):
+            return trackers
+        return [name.strip() for name in trackers.split(",") if name.strip()]
 
 
 class Model(Section):
@@ -102,12 +116,16 @@ class Injection(Section):
 
 
 class Limits(Section):
-    """What the server takes from one device, at most."""
+    """What the server takes, from one device and in all."""
 
     frame_bytes: Annotated[int, Field(ge=1024)] = 1 << 26
     expansion_bytes: Annotated[int, Field(ge=1024)] = 1 << 28
     samples: Annotated[int, Field(ge=1)] = Field(1 << 16, description="of an update")
     devices: Annotated[int, Field(ge=1)] = 10_000
+    watchers: Annotated[int, Field(ge=0)] = Field(16, description="monitors that follow the run at a time")
+    device_series: Annotated[int, Field(ge=0)] = Field(
+        1000, description="devices that have metrics of their own"
+    )
     hello_seconds: Annotated[float, Field(gt=0)] = 10.0
 
 
@@ -132,6 +150,7 @@ class Client(Section):
         1 << 28, description="of a stream: the most that is buffered; the oldest is dropped"
     )
     share: bool = Field(False, description="let samples of this device go to others, through the server")
+    health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 
 

@@ -152,7 +152,9 @@ def _decoded(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: st
     try:
         from PIL import Image
     except ImportError as error:
-        raise ConfigError(f"data 'npz:{path}': its JPEG images need Pillow: pip install pillow") from error
+        raise ConfigError(
+            f"data 'npz:{path}': JPEG images need Pillow: pip install 'edgeflock[demo]'"
+        ) from error
     if octets.dtype != np.uint8 or octets.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.ndim != 1:
         raise ConfigError(f"data 'npz:{path}': jpg_* must be bytes (uint8) in a row and off_* whole numbers")
     blob, images = octets.tobytes(), []

@@ -26,6 +26,7 @@
             ├── FrameTooLarge
             ├── Unauthorized
             ├── Superseded             the same device connected again
+            ├── Dropped                an operator does not want this device
             ├── TooManyDevices
             └── Unavailable            the server stops or cannot write its journal
 
@@ -156,6 +157,11 @@ class Unauthorized(SessionRefused):
 class Superseded(SessionRefused):
     code = "superseded"
     status = 409
+
+
+class Dropped(SessionRefused):
+    code = "dropped"
+    status = 403
 
 
 class TooManyDevices(SessionRefused):

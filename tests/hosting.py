@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.api import SERVICES
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.journal import Journal
+from edgeflock.server.keys import SERVICES
 from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
 from edgeflock.server.session import Services
@@ -51,11 +51,16 @@ def initial_theta(size: int) -> NDArray[np.float32]:
 
 @asynccontextmanager
 async def hosting(
-    directory: Path, *settings: str, layout: Layout = LAYOUT, token: str = "", run: str = RUN
+    directory: Path,
+    *settings: str,
+    layout: Layout = LAYOUT,
+    token: str = "",
+    admin_token: str = "",
+    run: str = RUN,
 ) -> AsyncIterator[Hosted]:
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set.
 
-    An empty token lets everybody in.
+    An empty token lets everybody in, an empty admin_token nobody act.
     """
     # Nothing is to happen by the clock while a test looks.
     config = parse(overrides=["run.evaluate_every=3600", "model.data=", *settings])
@@ -74,6 +79,8 @@ async def hosting(
         limits.samples,
     )
     engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
-    app = create_app(config, HostedRun(run, token, engine, None, journal.evaluations(), journal.accounts()))
+    history, accounts = journal.evaluations(), journal.accounts()
+    hosted = HostedRun(run, token, engine, None, history, accounts, admin_token=admin_token)
+    app = create_app(config, hosted)
     async with listening(app, "127.0.0.1", 0) as port:
         yield Hosted(port, engine, journal, app[SERVICES])

@@ -83,6 +83,15 @@ def test_a_grid_is_coded_without_numba() -> None:
     )
 
 
+def test_flowers_clientapps_load_neither_torch_nor_the_server_for_the_mod() -> None:
+    loaded = modules_after("import edgeflock.client.flower")
+    assert not loaded & {"torch", "numba", "aiohttp", "pydantic.main", "sqlite3", "edgeflock.server"}
+
+
+def test_a_strategy_loads_no_torch() -> None:
+    assert not modules_after("import edgeflock.server.flower") & {"torch", "aiohttp", "edgeflock.client"}
+
+
 def test_version_loads_no_numpy() -> None:
     loaded = modules_after(
         "import sys; sys.argv = ['edgeflock', '--version']\n"

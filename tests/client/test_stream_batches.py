@@ -189,6 +189,13 @@ def test_facts() -> None:
         assert (facts.depth, facts.broken) == (50, 3)
         assert facts.drops == 1200 - 50
         assert 1.0 < facts.age <= 1.3
+        assert batches.telemetry() == {
+            "depth": 50,
+            "drops": 1150,
+            "age": facts.age,
+            "rate": facts.rate,
+            "broken": 3,
+        }
 
     streaming(lambda: steady(40), use, Truncation(seconds=1.15), tally)
 

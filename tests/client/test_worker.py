@@ -1,5 +1,6 @@
 """What a device does (AdaComp, Algorithm 1), against a server and a training engine made of lists."""
 
+import asyncio
 import math
 import struct
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batch, Shuffled, StreamOver
 from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.client.worker import Progress, Worker
+from edgeflock.devices.clock import run_virtually
 from edgeflock.shared import grid, sparse, values
 from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import (
@@ -477,6 +479,164 @@ async def test_a_bad_batch_is_not_remembered() -> None:
         {0: 14, 1: 13, 10: 4},
         {2: 6, 3: 5.5, 11: 1.5},
     ]
+
+
+# Adaptive compression
+
+PEAK = np.zeros(LAYOUT.size, np.float32)
+PEAK[[0, 1, 10]] = 10
+"""Of which the selection keeps everything; of falling(1) it keeps 381 of |g|^2 = 1015, and loses 0.62."""
+
+
+def adaptive(threshold: float, **settings: object) -> Welcome:
+    return replace(WELCOME, threshold=threshold, **settings)  # type: ignore[arg-type]
+
+
+def is_whole(update: Update) -> bool:
+    return update.index_mode == sparse.DENSE
+
+
+@pytest.mark.parametrize(("threshold", "whole"), [(1e-6, True), (0.62, True), (0.63, False), (1.0, False)])
+async def test_a_gradient_goes_whole_if_its_selection_loses_more_than_the_threshold(
+    threshold: float, whole: bool
+) -> None:
+    server = FakeServer([None, None], adaptive(threshold))
+    await worker(server, listed(*[falling(scale) for scale in (1, -3, 2)])).run()
+    assert [is_whole(update) for update in server.updates] == [whole] * 3
+    for update, scale in zip(server.updates, (1, -3, 2), strict=True):
+        if whole:
+            assert (update.count, update.indices) == (LAYOUT.size, b"")
+            assert update.values == falling(scale).tobytes()
+        else:
+            assert sent(update) == {0: 14 * scale, 1: 13 * scale, 10: 4 * scale}
+
+
+async def test_without_a_threshold_it_is_the_selection_whatever_it_loses() -> None:
+    updates = []
+    for threshold in (0.0, 1.0):
+        server = FakeServer([None, None], adaptive(threshold, feedback=0.5))
+        await worker(server, listed(falling(1), PEAK, falling(2))).run()
+        updates.append(server.updates)
+    assert updates[0] == updates[1]
+    assert not any(is_whole(update) for update in updates[0])
+
+
+async def test_the_threshold_is_held_against_averages() -> None:
+    """Of |g|^2 = 1015 634 are lost, of 300 nothing: k steps later 634 w of 300 + 715 w, where w = 0.9^k."""
+    server = FakeServer([None] * 4, adaptive(0.55))
+    await worker(server, listed(falling(1), *[PEAK] * 4)).run()
+    assert [is_whole(update) for update in server.updates] == [True, True, True, True, False]
+
+
+async def test_the_averages_begin_anew_with_a_run() -> None:
+    server = FakeServer([None, RunReplaced("another run")], adaptive(0.55))
+    await worker(server, listed(falling(1), PEAK, PEAK)).run()
+    assert [is_whole(update) for update in server.updates] == [True, True, False]
+
+
+async def test_what_went_whole_leaves_nothing_to_remember() -> None:
+    server = FakeServer([None, None], adaptive(0.5, feedback=0.5))
+    await worker(server, listed(falling(1), falling(2), falling(0))).run()
+    first, second, third = (update.values for update in server.updates)
+    assert first == falling(1).tobytes()
+    assert second == falling(2).tobytes()
+    assert not any(third)
+
+
+async def test_what_was_left_out_before_goes_along_when_all_of_it_goes() -> None:
+    """Of the first, 11 at three entries and 1 at all others, the selection loses little."""
+    server = FakeServer([None], adaptive(0.5, feedback=0.5))
+    small = PEAK + np.float32(1)
+    await worker(server, listed(small, 100 * falling(1))).run()
+    first, second = server.updates
+    assert sent(first) == {0: 11, 1: 11, 10: 11}
+    expected = 100 * falling(1) + np.float32(0.5)
+    expected[[0, 1, 10]] -= np.float32(0.5)
+    assert second.values == expected.tobytes()
+
+
+async def test_what_went_whole_in_vain_is_remembered_again() -> None:
+    server = FakeServer([BaseExpired("pull again")], adaptive(0.5, feedback=0.5))
+    await worker(server, listed(falling(1), falling(0))).run()
+    first, again = server.updates
+    assert first.values == falling(1).tobytes()
+    assert again.values == falling(0.5).tobytes()
+
+
+@pytest.mark.parametrize("coding", values.CODINGS)
+async def test_all_of_it_is_sent_with_its_magnitudes(coding: str) -> None:
+    """As the run's values are coded, but for signs, which lose as much as a selection does."""
+    indices = sparse.GRID if coding == "scale" else sparse.GOLOMB
+    server = FakeServer([], adaptive(0.3, indices=indices, values=values.CODINGS[coding].mode))
+    await worker(server, FakeBackend()).run()
+    (update,) = server.updates
+    assert is_whole(update)
+    expected = "codebook4" if coding in ("sign", "scale") else coding
+    assert update.value_mode == values.CODINGS[expected].mode
+    delta = values.decode(update.values, LAYOUT.counts(None), update.value_mode)
+    assert delta.tolist() == pytest.approx(gradient_at(theta_at(3)).tolist(), rel=0.2)
+
+
+# Telemetry
+
+
+class Instrumented(Shuffled):
+    """Stored data that tell how often they were asked, as a stream tells how it does."""
+
+    def __init__(self) -> None:
+        super().__init__(Dataset(np.zeros((9, 1), np.float32), np.arange(9)), np.random.default_rng(0))
+        self.asked = 0
+
+    def telemetry(self) -> Facts:
+        self.asked += 1
+        return {"asked": self.asked}
+
+
+class SlowServer(FakeServer):
+    """Each push takes two seconds."""
+
+    async def push(self, update: Update) -> Receipt:
+        await asyncio.sleep(2)
+        return await super().push(update)
+
+
+def told(server: FakeServer, batches: Shuffled, health: Callable[[], Facts] = dict) -> list[Facts | None]:
+    """The facts of each update, of a worker in virtual time."""
+
+    async def make(_: Welcome) -> Backend:
+        return FakeBackend()
+
+    async def at_once(function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    run_virtually(Worker(server, make, batches, at_once, health).run())
+    return [update.facts for update in server.updates]
+
+
+def test_telemetry_goes_with_the_first_update_and_then_every_five_seconds() -> None:
+    """At 0, 2, 4, ... seconds: due at 0, at 5 and so at 6, and at 11 and so at 12."""
+    facts = told(SlowServer([None] * 7), Instrumented())
+    assert facts == [{"asked": 1}, None, None, {"asked": 2}, None, None, {"asked": 3}, None]
+
+
+def test_another_run_is_told_at_once() -> None:
+    facts = told(SlowServer([None, RunReplaced("another run"), None]), Instrumented())
+    assert facts == [{"asked": 1}, None, {"asked": 2}, None]
+
+
+def test_the_device_s_health_goes_with_it() -> None:
+    readings = iter(range(10))
+
+    def health() -> Facts:
+        return {"temperature": 60 + next(readings)}
+
+    facts = told(SlowServer([None] * 3), Instrumented(), health)
+    assert facts == [{"temperature": 60, "asked": 1}, None, None, {"temperature": 61, "asked": 2}]
+
+
+def test_stored_data_have_nothing_to_tell() -> None:
+    data = Shuffled(Dataset(np.zeros((9, 1), np.float32), np.arange(9)), np.random.default_rng(0))
+    assert told(SlowServer([None] * 5), data) == [None] * 6
 
 
 async def test_the_run_s_balance_shares_the_selection() -> None:

@@ -13,10 +13,12 @@ from edgeflock.shared.torch_module import FlatModule
 MODELS: dict[str, tuple[tuple[int, ...], int, int, int]] = {
     "DigitsCNN": ((1, 8, 8), 10, 38_282, 0),
     "PaperMLP": ((1, 28, 28), 10, 118_282, 0),
+    "DigitsLinear": ((1, 8, 8), 10, 650, 0),
     "TabularMLP": ((16,), 2, 610, 0),
     "SpeechCNN": ((1, 64, 40), 10, 333_194, 0),
     "PaperCNN": ((1, 28, 28), 10, 211_690, 0),
     "SvhnCNN": ((3, 32, 32), 10, 40_450, 0),
+    "SvhnBN": ((3, 32, 32), 10, 40_500, 50),
     "ResNetGN": ((3, 32, 32), 10, 78_042, 0),
     "ResNetBN": ((3, 32, 32), 10, 78_042, 672),
     "LSTMTagger": ((20, 32), 17, 26_193, 0),

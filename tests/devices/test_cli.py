@@ -46,6 +46,14 @@ WRONG = {
         ["--set", "compression.select=1", "--set", "limits.frame_bytes=2048"],
         ["limits.frame_bytes", "2048", "38282", "raise it"],
     ),
+    "frame too small for a whole gradient": (
+        ["--set", "compression.threshold=0.5", "--set", "limits.frame_bytes=100000"],
+        ["limits.frame_bytes", "100000", "38282", "threshold = 0.5", "raise it"],
+    ),
+    "more samples than an update may have": (
+        ["--set", "run.local_steps=7000"],
+        ["limits.samples = 65536", "run.local_steps = 7000", "run.batch = 10", "70000", "raise it"],
+    ),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 from edgeflock.devices.emulated_server import Tally
 from edgeflock.devices.fleet_config import PROFILES, DeviceClass, profile
 from edgeflock.devices.pace import Pace
+from edgeflock.shared import sparse
 from edgeflock.shared.errors import BaseExpired, RunComplete
 from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Refusal, Samples, Update, Welcome
 from tests.devices.fleets import MIXED, ONE, Ran, fleet_of, run
@@ -191,6 +192,15 @@ def test_tallies_say_what_happened(tmp_path: Path) -> None:
     assert {kind: tally.devices for kind, tally in ran.result.classes.items()} == {"quick": 4, "slow": 2}
     assert server.traffic.received.keys() == {Hello, Pull, Update}
     assert server.traffic.sent.keys() == {Welcome, Model, Receipt, Refusal}
+
+
+def test_tallies_say_how_much_was_compressed(tmp_path: Path) -> None:
+    """Only what was accepted counts."""
+    ran = run(fleet_of(MIXED, "compression.threshold=0.5", "coordination.window=2"), tmp_path / "run")
+    modes = Counter(push.update.index_mode for push, _ in ran.server.accepted)
+    assert modes.keys() == {sparse.DENSE, sparse.GOLOMB}
+    assert sum(tally.compressed for tally in ran.result.classes.values()) == modes[sparse.GOLOMB]
+    assert sum(tally.refused for tally in ran.result.classes.values()) > 0
 
 
 def test_updates_from_beyond_the_window_are_refused_counted_and_survived(tmp_path: Path) -> None:

@@ -196,9 +196,10 @@ def test_whatever_the_fleet_interrupted_is_the_same(changes: tuple[str, ...], di
     assert resumed.gradients < whole.gradients
 
 
-def test_with_error_feedback_it_begins_again(directory: Path) -> None:
-    """What devices remember is in no journal: everything is computed anew, so that it comes to the same."""
-    file = fleet_of(MIXED, "compression.feedback=0.9")
+@pytest.mark.parametrize("setting", ["compression.feedback=0.9", "compression.threshold=0.4"])
+def test_where_devices_remember_it_begins_again(setting: str, directory: Path) -> None:
+    """What they remember is in no journal: everything is computed anew, so that it comes to the same."""
+    file = fleet_of(MIXED, setting)
     whole = run(file, directory)
     run(file, directory, cut=20)
     assert not directory.exists()

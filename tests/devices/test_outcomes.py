@@ -44,6 +44,27 @@ def test_an_accuracy_that_one_run_did_not_reach_has_no_mean() -> None:
     assert Setting("two", [outcome(0.9), outcome(0.8)]).reaching(0.85, "updates") is None
 
 
+def test_a_crossing_lies_on_the_line_between_evaluations() -> None:
+    run = outcome(0.25, None, 0.75, 0.5, 0.8)
+    assert run.crossing(0.5, "updates") == 20
+    assert run.crossing(0.625, "seconds") == 12.5
+    assert run.crossing(0.2, "updates") == 10, "before the first evaluation nothing is known"
+    assert run.crossing(0.81, "updates") is None
+    two = Setting("two", [outcome(0.25, 0.75), outcome(0.0, 0.5, step=4)])
+    assert two.crossing(0.5, "updates") == (15 + 8) / 2
+    assert two.crossing(0.6, "updates") is None
+
+
+def test_the_accuracy_at_a_moment_between_evaluations() -> None:
+    run = outcome(0.25, 0.75, None, 0.5)
+    assert run.at("updates", 15) == 0.5
+    assert run.at("ingress", 20_000) == 0.75
+    assert run.at("updates", 25) is None
+    assert run.at("updates", 9) is None
+    assert run.at("updates", 41) is None
+    assert Setting("two", [run, outcome(0.5, 1.0)]).at("updates", 15) == 0.625
+
+
 def test_a_series_is_as_long_as_the_shortest_run() -> None:
     setting = Setting("two", [outcome(0.25, 0.5, 0.75), outcome(0.5, None, step=20)])
     assert setting.series("updates") == [(15, [0.25, 0.5]), (30, [0.5, 0])]

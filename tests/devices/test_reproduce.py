@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from edgeflock.devices import adacomp, reproduce
-from edgeflock.devices.adacomp import FULL, QUICK, Experiment, Scale
+from edgeflock.devices.adacomp import FULL, QUICK, Scale
 from edgeflock.devices.adacomp_report import PAPER, report
+from edgeflock.devices.adacomp_results import best_rates, reproduce_adacomp, summarise
 from edgeflock.devices.fleet_config import FleetFile, headcount
 from edgeflock.devices.outcomes import Outcome, Setting
-from edgeflock.devices.reproduce import Measured, Results, best_rates, reproduce_adacomp, summarise
+from edgeflock.devices.reproduce import Experiment, Measured, Results
 from edgeflock.devices.sweep import Job
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.presets import PRESETS
@@ -50,7 +51,7 @@ def test_what_all_experiments_share(scale: Scale) -> None:
         assert file.run.local_steps == 1
         assert (file.model.data, file.fleet.data) == (DATA, DATA)
         assert {kind.timing for kind in file.devices.values()} == {"exponential"}
-        assert not any(kind.session_s or kind.rate or kind.profile for kind in file.devices.values())
+        assert not any(kind.session_s or kind.rate != "0" or kind.profile for kind in file.devices.values())
         assert 1 <= file.fleet.evaluate_every <= file.run.updates
         assert file.coordination.learning_rate == experiment.method.rate
         # A worker pushes once in 200 updates on average; ten times as long is beyond chance.
@@ -300,8 +301,7 @@ def row_of(markdown: str, name: str) -> list[str]:
 
 def test_the_report(tmp_path: Path) -> None:
     results = results_of(DENSE, SMALL)
-    report(results, summary_of(results), tmp_path)
-    markdown = (tmp_path / "adacomp.md").read_text()
+    markdown = report(results, summary_of(results), tmp_path)
     assert "**1,000 times** less traffic than dense ASGD up to 97% (record" in markdown
     assert row_of(markdown, "ASGD") == [
         "2",
@@ -340,8 +340,7 @@ def test_the_report(tmp_path: Path) -> None:
 
 def test_the_report_without_a_reduction(tmp_path: Path) -> None:
     results = results_of(SHORT, SMALL)
-    report(results, summary_of(results), tmp_path)
-    markdown = (tmp_path / "adacomp.md").read_text()
+    markdown = report(results, summary_of(results), tmp_path)
     assert "Dense ASGD did not reach 97% in every run, so there is no ratio at 97%." in markdown
     assert "times** less" not in markdown
 
@@ -525,12 +524,14 @@ def test_finished_before_the_record(tmp_path: Path, mnist: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["hogwild"], ["'hogwild'", "known is adacomp"]),
+        (["hogwild"], ["'hogwild'", "known are adacomp and scadles"]),
         (["adacomp"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--finished"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--quick", "--data", "npz:nowhere.npz"], ["npz:nowhere.npz", "there is no such file"]),
         (["adacomp", "--data", "mnist"], ["data 'mnist'", "npz:"]),
         (["adacomp", "--updates", "7"], ["--updates 7"]),
+        (["scadles", "--updates", "7"], ["--updates 7", "--quick"]),
+        (["scadles"], ["cifar10_jpgblob.npz", "there is no such file"]),
         (["adacomp", "--seeds", "-1"], ["--seeds"]),
         ([], ["PAPER"]),
     ],
@@ -541,6 +542,8 @@ def test_finished_before_the_record(tmp_path: Path, mnist: str) -> None:
         "no such data",
         "no URI",
         "too short",
+        "no updates there",
+        "no folder of data",
         "seeds",
         "no paper",
     ],

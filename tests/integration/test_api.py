@@ -1,13 +1,22 @@
 """The operators' HTTP: model, status, evaluations, and who may see them."""
 
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import numpy as np
+import pytest
+from rich.console import Console
 from safetensors.numpy import load
 
+from edgeflock.devices.status import print_status
+from edgeflock.shared import sparse
+from edgeflock.shared.errors import BaseInFuture
 from edgeflock.shared.layout import Layout
-from tests.hosting import LAYOUT, hosting
+from edgeflock.shared.messages import Facts, Update
+from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.test_reconnect import link, update
 
 
@@ -88,6 +97,83 @@ async def test_status_tells_what_happened(tmp_path: Path) -> None:
             status["device_ingress"] == device_status["ingress"] > status["records"]["Update"]["ingress"] > 0
         )
         assert status["records"]["Receipt"]["egress"] > 0
+
+
+async def fetch_status(hosted: Hosted) -> Any:
+    url = f"http://127.0.0.1:{hosted.port}/v1/status"
+    async with aiohttp.ClientSession() as http, http.get(url) as response:
+        return await response.json()
+
+
+def printed(status: dict[str, Any]) -> dict[str, list[str]]:
+    """The table that `edgeflock status` shows: its header and its rows by their first cells."""
+    console = Console(file=StringIO(), width=200)
+    print_status(console, status)
+    assert isinstance(console.file, StringIO)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    return {line[0]: line for line in lines if line}
+
+
+async def test_status_tells_how_much_was_compressed(tmp_path: Path) -> None:
+    """Of one device three updates of four, of another none: not what was refused or sent twice."""
+
+    def whole(sequence: int, base: int) -> Update:
+        values = np.ones(LAYOUT.size, "<f4").tobytes()
+        sent = replace(update(sequence, base), index_mode=sparse.DENSE, count=LAYOUT.size)
+        return replace(sent, indices=b"", values=values)
+
+    async with hosting(tmp_path) as hosted:
+        async with link(hosted.port, name="pi-1") as one, link(hosted.port, name="pi-2") as two:
+            await one.join()
+            await two.join()
+            status = await fetch_status(hosted)
+            assert [device["cnc"] for device in (status, *status["devices"])] == [None] * 3
+            for number in (1, 2, 3):
+                await one.push(update(number, 0))
+            assert (await fetch_status(hosted))["cnc"] == 1
+            assert "cnc" not in printed(await fetch_status(hosted))["device"]
+            await one.push(whole(4, 0))
+            await one.push(whole(4, 0))
+            with pytest.raises(BaseInFuture):
+                await one.push(whole(5, 99))
+            await two.push(whole(1, 0))
+        status = await fetch_status(hosted)
+    assert status["cnc"] == 3 / 5
+    assert [
+        (device["compressed"], device["uncompressed"], device["cnc"]) for device in status["devices"]
+    ] == [(3, 1, 3 / 4), (0, 1, 0)]
+    table = printed(status)
+    assert table["60.0%"] == "60.0% of the updates were compressed (CNC ratio)".split()
+    assert table["device"][-1] == "cnc"
+    assert (table["pi-1"][-1], table["pi-2"][-1]) == ("0.75", "0.00")
+
+
+async def test_status_tells_what_devices_told_last(tmp_path: Path) -> None:
+    """Until they come anew: they may have other data then."""
+    stream: Facts = {"rate": 149.96, "depth": 12345, "drops": 7, "age": 0.25, "broken": 0, "mood": "\x1b[31m"}
+    async with hosting(tmp_path) as hosted:
+        async with link(hosted.port, name="pi-1") as one, link(hosted.port, name="pi-2") as two:
+            await one.join()
+            await two.join()
+            await two.push(update(1, 0))
+            assert printed(await fetch_status(hosted))["device"][-1] == "idle"
+            await one.push(replace(update(1, 0), facts={"rate": 1.0, "temperature": 61.5}))
+            await one.push(replace(update(2, 0), facts=stream))
+            await one.push(update(3, 0))
+            status = await fetch_status(hosted)
+            told, nothing = (device["telemetry"] for device in status["devices"])
+            assert told.pop("mood") == stream.pop("mood")
+            assert told == pytest.approx(stream)
+            assert nothing == {}
+            table = printed(status)
+            assert table["device"][-4:] == ["rate", "depth", "drops", "age"]
+            assert table["pi-1"][-5:] == ["150.0/s", "12,345", "7", "0.2", "s"]
+            assert table["pi-2"][-4:] == ["-"] * 4
+            await two.push(replace(update(2, 0), facts={"rate": "fast"}))
+            assert printed(await fetch_status(hosted))["pi-2"][-4:] == ["-"] * 4
+        async with link(hosted.port, name="pi-1") as one:
+            await one.join()
+            assert (await fetch_status(hosted))["devices"][0]["telemetry"] == {}
 
 
 async def test_a_restarted_server_remembers_its_devices(tmp_path: Path) -> None:

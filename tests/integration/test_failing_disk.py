@@ -21,9 +21,9 @@ async def give_up(seconds: float) -> None:
     raise GaveUp
 
 
-def impatient(port: int, name: str) -> Link:
+def impatient(port: int, name: str, token: str = "") -> Link:
     hello = Hello(PROTOCOL, name, LAYOUT.digest, {})
-    return Link(f"http://127.0.0.1:{port}", "", hello, Random(0), give_up)
+    return Link(f"http://127.0.0.1:{port}", token, hello, Random(0), give_up)
 
 
 async def test_nothing_leaves_that_is_not_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

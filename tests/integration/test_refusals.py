@@ -132,6 +132,11 @@ UPDATES: dict[str, dict[str, bytes]] = {
         "raw": update(count=200, indices=u32(*range(200)), values=f32(*[1] * 200)),
         "announced only": golomb(STREAM, 2**63 - 1),
     },
+    "bad-samples": {
+        "none": update(samples=0),
+        "one too many": update(samples=65537),
+        "as many as there can be": update(samples=2**63 - 1),
+    },
     "bad-sequence": {"skipped before": update(sequence=3), "zero": update(sequence=0)},
 }
 
@@ -174,6 +179,8 @@ SESSIONS: dict[str, dict[str, bytes]] = {
         "loss text": update(loss="0.5"),
         "samples negative": update(samples=-10),
         "pull 0": update(pull=0),
+        "33 facts": pack([*msgpack.unpackb(update()), {str(n): n for n in range(33)}]),
+        "a fact of 101 characters": pack([*msgpack.unpackb(update()), {"story": "x" * 101}]),
         "pull negative base": pack([PULL, -1]),
         "extension type": update(sequence=msgpack.ExtType(5, b"6")),
         "invalid UTF-8": b"\x92\x08\xa2\xff\xfe",
@@ -203,9 +210,12 @@ HELLOS: dict[str, dict[str, bytes]] = {
         "a fact that is NaN": hello(facts={"temperature": NAN}),
         "a fact without a name": hello(facts={7: 1}),
         "65 facts": hello(facts={str(n): n for n in range(65)}),
+        "33 facts": hello(facts={str(n): n for n in range(33)}),
+        "a fact of 101 characters": hello(facts={"story": "x" * 101}),
+        "a fact's name of 101 characters": hello(facts={"x" * 101: 1}),
         "not msgpack": b"\xc1",
     },
-    "frame-too-large": {"a long Hello": hello(facts={"story": "x" * 5000})},
+    "frame-too-large": {"a long Hello": hello(facts={f"story {n}": "\N{SNOWMAN}" * 100 for n in range(20)})},
     "too-many-devices": {"one more": hello()},
 }
 
@@ -314,7 +324,7 @@ async def test_wrong_token(token: str | None, tmp_path: Path, caplog: pytest.Log
 
 
 def test_every_code_has_a_row() -> None:
-    elsewhere = {"run-complete", "superseded", "unauthorized", "unavailable"}
+    elsewhere = {"dropped", "run-complete", "superseded", "unauthorized", "unavailable"}
     codes = {code for code, kind in REFUSALS.items() if not kind.__subclasses__()}
     assert UPDATES.keys() | SESSIONS.keys() | HELLOS.keys() == codes - elsewhere
     closing = [kind.status for kind in REFUSALS.values() if issubclass(kind, SessionRefused)]

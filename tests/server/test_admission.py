@@ -69,6 +69,8 @@ BAD: dict[str, tuple[Update, type[Refused]]] = {
     "a grid and a byte": (replace(SIGNED, indices=SIGNED.indices + b"\0"), errors.IndexMalformed),
     "a grid of fewer entries": (replace(SIGNED, count=1), errors.IndexMalformed),
     "a scale too many": (replace(SIGNED, values=b"\xc0\xc0"), errors.WrongDtype),
+    "no samples": (replace(GOOD, samples=0), errors.BadSamples),
+    "absurdly many samples": (replace(GOOD, samples=(1 << 16) + 1), errors.BadSamples),
     "sequence of zero": (replace(GOOD, sequence=0), errors.BadSequence),
 }
 
@@ -110,6 +112,22 @@ def test_a_grid_and_scales_are_values_with_signs(run: Watched) -> None:
     run.check()
     run.journal.close()
     run.slow.assert_equals(recovered(run.directory, REGIME))
+
+
+def test_samples_are_bounded_when_they_come_not_when_they_are_replayed(tmp_path: Path) -> None:
+    """A run may go on with a lower bound than some of its updates came under."""
+    journal, engine = open_engine(tmp_path, bounds=Bounds(samples=1000))
+    device = engine.device_id("one")
+    answers = engine.commit(
+        [push(device, replace(GOOD, sequence=n, base=0, samples=n)) for n in (1, 1000, 1001)]
+    )
+    assert kinds(answers) == [Receipt, Receipt, errors.BadSamples]
+    theta = engine.theta()[1].tobytes()
+    journal.close()
+    _, again = open_engine(tmp_path, bounds=Bounds(samples=10))
+    assert again.theta()[1].tobytes() == theta
+    answers = again.commit([push(device, replace(GOOD, sequence=2000, base=0, samples=11))])
+    assert kinds(answers) == [errors.BadSamples]
 
 
 def test_expansion_is_bounded_by_entries(tmp_path: Path) -> None:

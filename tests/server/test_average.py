@@ -16,10 +16,10 @@ from safetensors.numpy import load
 from edgeflock.client.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.server.admission import Step
-from edgeflock.server.api import EVALUATOR
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine import Bounds
 from edgeflock.server.hosting import open_run
+from edgeflock.server.keys import EVALUATOR
 from edgeflock.server.parameters import Parameters, Regime
 from edgeflock.server.recovery import replay
 from edgeflock.server.weighting import RULES

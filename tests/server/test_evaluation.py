@@ -26,10 +26,11 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
         return float(theta[0]), 0.5
 
     history: list[Evaluation] = []
+    told: list[Evaluation | None] = []
     async with hosting(tmp_path, "run.updates=1") as hosted, link(hosted.port) as device:
         services = hosted.services
         evaluator = Evaluator(
-            hosted.engine, services.writer, services.registry, Meter(), evaluate, 0.001, history
+            hosted.engine, services.writer, services.registry, Meter(), evaluate, 0.001, history, told.append
         )
         running = asyncio.create_task(evaluator.run())
         while "somebody's own" not in caplog.text:
@@ -42,6 +43,8 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
             await asyncio.sleep(0)
         assert not before
         assert evaluator.failed_at is None
+        assert evaluator.state == "finished"
+        assert told == [None, *history]
         assert [(seen.version, seen.loss) for seen in history] == [(1, float(hosted.engine.theta()[1][0]))]
         running.cancel()
         with suppress(asyncio.CancelledError):

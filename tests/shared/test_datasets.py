@@ -1,6 +1,10 @@
 """Stored data by URI: read, scaled, shared out."""
 
+import builtins
+import io
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +169,69 @@ def test_data_that_are_not_split_train_only(tmp_path: Path) -> None:
         load(f"npz:{path}", "train")
     np.savez(path, x=x, y=y, x_train=x[:3], y_train=y[:3])
     assert len(load(f"npz:{path}", "train")) == 3, "the split counts, if there is one"
+
+
+def jpegs(path: Path, *images: bytes) -> str:
+    """An archive with these files in a row, as training and test data; labels 0, 1, ..."""
+    ends = np.cumsum([0, *map(len, images)])
+    parts: dict[str, Any] = {"jpg": np.frombuffer(b"".join(images), np.uint8), "off": ends, "y": np.arange(len(images))}
+    np.savez(path, **{f"{name}_{split}": part for name, part in parts.items() for split in ("train", "test")})
+    return f"npz:{path}"
+
+
+def jpeg(*colour: int, size: tuple[int, int] = (16, 8)) -> bytes:
+    image = pytest.importorskip("PIL.Image")
+    out = io.BytesIO()
+    image.new("RGB" if len(colour) == 3 else "L", size, colour if len(colour) == 3 else colour[0]).save(
+        out, "JPEG", quality=95
+    )
+    return out.getvalue()
+
+
+def test_images_may_be_jpeg(tmp_path: Path) -> None:
+    """Channels, rows, columns, from 0 to 1; each image its own bytes."""
+    uri = jpegs(tmp_path / "colour.npz", jpeg(255, 0, 0), jpeg(0, 0, 255), jpeg(255, 255, 255))
+    for split in ("train", "test"):
+        data = load(uri, split)
+        assert data.x.shape == (3, 3, 8, 16)
+        assert data.x.dtype == np.float32
+        assert data.y.tolist() == [0, 1, 2]
+        found = data.x.mean(axis=(2, 3))
+        assert np.abs(found - [[1, 0, 0], [0, 0, 1], [1, 1, 1]]).max() < 0.03
+    assert load(jpegs(tmp_path / "grey.npz", jpeg(51)), "train").x.shape == (1, 1, 8, 16)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (b"no image at all", "image 1 is no JPEG"),
+        (b"", "image 1 is no JPEG"),
+        ("cut short", "image 1 is no JPEG"),
+        ("larger", r"image 1 is \[3, 8, 24\], image 0 is \[3, 8, 16\]"),
+    ],
+    ids=["other bytes", "nothing", "cut short", "larger"],
+)
+def test_jpeg_images_that_are_none_are_named(second: bytes | str, message: str, tmp_path: Path) -> None:
+    made = {"cut short": jpeg(1, 2, 3)[:-20], "larger": jpeg(1, 2, 3, size=(24, 8))}
+    other = made[second] if isinstance(second, str) else second
+    uri = jpegs(tmp_path / "data.npz", jpeg(1, 2, 3), other)
+    with pytest.raises(ConfigError, match=f"{uri}.*{message}"):
+        load(uri, "train")
+
+
+def test_jpeg_images_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = jpegs(tmp_path / "data.npz", jpeg(1, 2, 3))
+    real = builtins.__import__
+
+    def without_pillow(name: str, *rest: Any) -> Any:
+        if name == "PIL":
+            raise ImportError("No module named 'PIL'", name="PIL")
+        return real(name, *rest)
+
+    monkeypatch.delitem(sys.modules, "PIL", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without_pillow)
+    with pytest.raises(ConfigError, match="need Pillow: pip install 'edgeflock"):
+        load(uri, "train")
 
 
 @pytest.mark.parametrize(("samples", "targets"), [(3, 2), (0, 0)])

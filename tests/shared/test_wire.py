@@ -17,6 +17,7 @@ from edgeflock.shared.messages import (
     Receipt,
     Record,
     Refusal,
+    Samples,
     Stop,
     Update,
     Welcome,
@@ -41,7 +42,7 @@ models = st.builds(
     octets,
 )
 records: st.SearchStrategy[Record] = st.one_of(
-    st.builds(Hello, whole_numbers, texts, octets, facts),
+    st.builds(Hello, whole_numbers, texts, octets, facts, st.booleans()),
     st.builds(
         Welcome,
         protocol=whole_numbers,
@@ -56,10 +57,13 @@ records: st.SearchStrategy[Record] = st.one_of(
         local_rate=single,
         select=single,
         balance=single,
+        threshold=single,
         feedback=single,
         indices=whole_numbers,
         values=whole_numbers,
         frame_bytes=whole_numbers,
+        alpha=single,
+        beta=single,
     ),
     st.builds(Pull, whole_numbers | st.none()),
     models,
@@ -75,10 +79,12 @@ records: st.SearchStrategy[Record] = st.one_of(
         loss=single,
         samples=whole_numbers,
         pull=st.booleans(),
+        facts=facts | st.none(),
     ),
     st.builds(Receipt, whole_numbers, whole_numbers, models | st.none()),
     st.builds(Refusal, texts, texts, whole_numbers | st.none()),
     st.builds(Stop, texts),
+    st.builds(Samples, count=whole_numbers, octets=st.booleans(), x=octets, labels=st.booleans(), y=octets),
 )
 
 
@@ -88,7 +94,8 @@ def test_every_record_comes_back(record: Record) -> None:
 
 
 def test_every_record_has_a_tag_of_its_own() -> None:
-    assert TAGS == {Hello: 1, Welcome: 2, Pull: 3, Model: 4, Update: 5, Receipt: 6, Refusal: 7, Stop: 8}
+    assert list(TAGS) == [Hello, Welcome, Pull, Model, Update, Receipt, Refusal, Stop, Samples]
+    assert list(TAGS.values()) == list(range(1, 10))
 
 
 def test_an_update_byte_by_byte() -> None:
@@ -201,6 +208,9 @@ def test_a_field_nested_too_deep_is_refused(tag: int, depth: int) -> None:
         ([1, 1, "a", b"", {"a": float("inf")}], "Hello.facts must map names"),
         ([1, 1, "a", b"", {"a": float("nan")}], "Hello.facts must map names"),
         ([1, 1, "a", b"", []], "Hello.facts must map names"),
+        ([1, 1, "a", b"", {str(n): n for n in range(33)}], "Hello.facts has at most 32 entries"),
+        ([1, 1, "a", b"", {"a" * 101: 1}], "Hello.facts has at most .* of at most 100 characters"),
+        ([1, 1, "a", b"", {"a": "b" * 101}], "Hello.facts has at most .* of at most 100 characters"),
         ([6, 1, 1, [3, None]], "Receipt.model must be a Model or nil"),
         ([6, 1, 1, 5], "Receipt.model must be a Model or nil"),
         ([6, 1, 1, []], "Receipt.model must be a Model or nil"),
@@ -221,7 +231,7 @@ def test_the_refusal_says_what_is_wrong(array: object, message: str) -> None:
         wire.decode(msgpack.packb(array))
 
 
-@pytest.mark.parametrize("tag", [-1, 0, 9, 1 << 40])
+@pytest.mark.parametrize("tag", [-1, 0, 10, 1 << 40])
 def test_an_unknown_record(tag: int) -> None:
     with pytest.raises(UnknownRecord, match=f"record type {tag} is unknown"):
         wire.decode(msgpack.packb([tag, 1]))

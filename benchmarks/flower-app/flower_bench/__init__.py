@@ -1,0 +1,1 @@
+"""The jobs that benchmarks/flower.py measures."""

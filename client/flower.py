@@ -1,0 +1,139 @@
+"""A mod for Flower ClientApps: what training came to leaves as one small compressed blob.
+
+    app = ClientApp(mods=[compress])
+
+The app itself stays as it is: it gets the model and returns the trained arrays. The mod sends instead what
+has changed, as the run of an Edgeflock strategy asks for: the largest entries, coded as a device's update is.
+What it leaves out it keeps in the node's context, for the next update. Under any other strategy, and for
+anything but training, it does nothing.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from numpy.typing import NDArray
+
+from edgeflock.client.encoding import Steps, encode_update, with_magnitudes
+from edgeflock.shared import wire
+from edgeflock.shared.adaptive import Norms, follow, will_do
+from edgeflock.shared.compression import select_largest
+from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.feedback import recall, remember
+from edgeflock.shared.flower import CONFIG_KEY, STYPE, flatten
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Update, Welcome
+
+_ARRAYS, _FACTS = "edgeflock.arrays", "edgeflock.facts"
+"""Where in the node's context is kept what the last update was selected from."""
+
+
+def compress(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
+    """The mod. Raises LayoutMismatch if the app returns other arrays than it got, Diverged if NaN."""
+    welcome = _welcome(message)
+    if welcome is None:
+        return call_next(message, context)
+    layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the wire does not look into it
+    sent = _flat(message.content, layout)
+    reply = call_next(message, context)
+    if reply.has_error():
+        return reply
+    returned = _flat(reply.content, layout)
+    parameters = layout.parameters.size
+    gradient, statistics = sent[:parameters] - returned[:parameters], returned[parameters:]
+    if not np.isfinite(gradient).all():
+        raise Diverged("training came to NaN or infinity; lower its learning rate or check the data")
+    update = _encode(gradient, statistics, layout.parameters, welcome, context.state)
+    octets = wire.encode(update)
+    (name,) = reply.content.array_records
+    reply.content[name] = ArrayRecord({"update": Array("uint8", (len(octets),), STYPE, octets)})
+    return reply
+
+
+def _welcome(message: Message) -> Welcome | None:
+    """What the run asks for; None if it is not one of ours, or the message no training."""
+    for config in message.content.config_records.values():
+        if isinstance(octets := config.get(CONFIG_KEY), bytes):
+            welcome = wire.decode(octets)
+            assert isinstance(welcome, Welcome), "the strategy sends nothing else there"
+            return welcome
+    return None
+
+
+def _flat(content: RecordDict, layout: Layout) -> NDArray[np.float32]:
+    """float32 [P + B]: the arrays of the message's only ArrayRecord."""
+    if len(content.array_records) != 1:
+        raise ConfigError(f"the mod wants one ArrayRecord in a message, not {len(content.array_records)}")
+    (record,) = content.array_records.values()
+    return flatten({name: array.numpy() for name, array in record.items()}, layout)
+
+
+def _encode(
+    gradient: NDArray[np.float32],
+    statistics: NDArray[np.float32],
+    layout: Layout,
+    welcome: Welcome,
+    state: RecordDict,
+) -> Update:
+    """Select and encode, as client/worker.py does; what it needs of the last time is in `state`.
+
+    Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
+    """
+    where: NDArray[np.int64] | None = None
+    corrected, norms = gradient, None
+    terms = welcome
+    if welcome.select < 1:
+        memory, norms = _last(state, welcome, layout)
+        corrected = recall(memory, gradient)
+        where = select_largest(corrected, layout, welcome.select, welcome.balance)
+        if welcome.threshold:
+            norms = follow(norms, corrected, where)
+            if not will_do(norms, welcome.threshold):
+                where, terms = None, with_magnitudes(welcome)
+    steps = Steps(math.nan, gradient, statistics, 1)
+    number = welcome.sequence + 1
+    update = encode_update(steps, corrected, where, layout, terms, number, welcome.version)
+    _keep(state, welcome, corrected, where, norms)
+    return replace(update, pull=False)
+
+
+def _keep(
+    state: RecordDict,
+    welcome: Welcome,
+    corrected: NDArray[np.float32],
+    where: NDArray[np.int64] | None,
+    norms: Norms | None,
+) -> None:
+    """Whether the update arrives shows only next time: keep what it was selected from, and what was sent."""
+    facts = ConfigRecord({"run": welcome.run, "sequence": welcome.sequence + 1, "whole": where is None})
+    if norms is not None:
+        facts["norms"] = [norms.whole, norms.kept]
+    arrays = ArrayRecord()
+    if welcome.select < 1 and welcome.feedback:
+        arrays["corrected"] = Array(corrected)
+        arrays["sent"] = Array(np.zeros(0, np.int64) if where is None else where)
+    state[_ARRAYS], state[_FACTS] = arrays, facts
+
+
+def _last(
+    state: RecordDict, welcome: Welcome, layout: Layout
+) -> tuple[NDArray[np.float32] | None, Norms | None]:
+    """(what earlier updates left out, the norms): of this run, or nothing."""
+    facts, arrays = state.get(_FACTS), state.get(_ARRAYS)
+    if not isinstance(facts, ConfigRecord) or facts["run"] != welcome.run:
+        return None, None
+    averages = facts.get("norms")
+    norms = Norms(*(float(n) for n in averages)) if isinstance(averages, list) else None
+    if not isinstance(arrays, ArrayRecord) or "corrected" not in arrays:
+        return None, norms
+    corrected = np.asarray(arrays["corrected"].numpy(), np.float32)
+    if corrected.size != layout.size:
+        return None, norms
+    sent: NDArray[np.int64] | slice = np.asarray(arrays["sent"].numpy(), np.int64)
+    if welcome.sequence < int(str(facts["sequence"])):  # the run has not accepted it
+        sent = np.zeros(0, np.int64)
+    elif facts["whole"]:
+        sent = slice(None)
+    return remember(corrected, sent, welcome.feedback), norms

@@ -1,0 +1,206 @@
+"""How a device does: load, memory, temperature, battery, supply; and what kind of machine it is.
+
+On Linux all of it is read from /proc and /sys, a few files of a line each: below a millisecond, and no memory
+worth a name. Elsewhere psutil tells what it knows.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from edgeflock.shared.messages import Facts
+
+ROOT = Path("/")
+
+_PLAUSIBLE = (-40.0, 150.0)
+"""Degrees Celsius: sensors that are off say 0 K, or nothing at all."""
+
+_PROCESSORS = ("cpu", "gpu", "soc", "pkg")
+"""In the names of thermal zones that matter. Others, of chargers or radios, count if there is none."""
+
+_UNDER_VOLTAGE = 1
+"""Bit of the Raspberry Pi firmware's get_throttled: the supply is too weak right now."""
+
+_CLASSES = (
+    ("raspberry pi zero 2", "raspberry-pi-zero-2w"),
+    ("raspberry pi zero", "raspberry-pi-zero"),
+    *(
+        (f"raspberry pi {kind}{n}", f"raspberry-pi-{n}")
+        for n in (5, 4, 3, 2)
+        for kind in ("", "compute module ")
+    ),
+    ("orin", "jetson-orin"),
+    ("xavier", "jetson-xavier"),
+    ("jetson nano", "jetson-nano"),
+)
+"""What stands in a device tree's model -> class."""
+
+_LAPTOPS = {"8", "9", "10", "14", "31", "32"}
+"""Chassis types of the System Management BIOS: portable, laptop, notebook, sub notebook, convertible, ..."""
+
+Throttled = Callable[[], str | None]
+"""What `vcgencmd get_throttled` prints, if there is one."""
+
+
+class Health:
+    """Each call tells how the device does now. Where its sensors are, is looked for once."""
+
+    def __init__(self, root: Path = ROOT, throttled: Throttled | None = None) -> None:
+        """`root` is where proc and sys are."""
+        self._stat, self._memory = root / "proc/stat", root / "proc/meminfo"
+        self._zones = thermal_zones(root)
+        self._batteries = batteries(root)
+        self._alarm = next(
+            (hwmon / "in0_lcrit_alarm" for hwmon in _named(root, "class/hwmon/hwmon*", "rpi_volt")), None
+        )
+        self._throttled = throttled or _vcgencmd()
+        self._busy, self._total = cpu_times(_read(self._stat))
+
+    def __call__(self) -> Facts:
+        if not self._stat.exists():
+            return from_psutil()
+        told: dict[str, float | int | None] = {
+            "cpu": self._load(),
+            "ram": memory_used(_read(self._memory)),
+            "temperature": hottest(map(_read, self._zones)),
+            "battery": charge(map(_read, self._batteries)),
+            "undervoltage": self._undervoltage(),
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    def _load(self) -> float | None:
+        """Percent of all cores since the call before."""
+        busy, total = cpu_times(_read(self._stat))
+        passed, worked = total - self._total, busy - self._busy
+        self._busy, self._total = busy, total
+        return round(100 * worked / passed, 1) if passed > 0 else None
+
+    def _undervoltage(self) -> int | None:
+        if self._alarm is not None:
+            return _whole(_read(self._alarm))
+        return undervolted(self._throttled() if self._throttled is not None else None)
+
+
+def device_class(root: Path = ROOT) -> str | None:
+    """raspberry-pi-4, jetson-nano, laptop, ...; None if it is none of those known."""
+    model = (_read(root / "proc/device-tree/model") or "").lower()
+    for part, name in _CLASSES:
+        if part in model:
+            return name
+    return "laptop" if _read(root / "sys/class/dmi/id/chassis_type") in _LAPTOPS else None
+
+
+def cpu_times(stat: str | None) -> tuple[int, int]:
+    """(busy, all) ticks of all cores, from /proc/stat; (0, 0) if there is none."""
+    words = (stat or "").split("\n", 1)[0].split()
+    if len(words) < 6 or words[0] != "cpu":
+        return 0, 0
+    # user nice system idle iowait irq softirq steal; what follows, of guests, is in user and nice already.
+    ticks = [int(word) for word in words[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def memory_used(meminfo: str | None) -> int | None:
+    """MiB that programs could not have any more, from /proc/meminfo."""
+    kibibytes = {}
+    for line in (meminfo or "").splitlines():
+        name, _, rest = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            kibibytes[name] = int(rest.split()[0])
+    if len(kibibytes) < 2:
+        return None
+    return (kibibytes["MemTotal"] - kibibytes["MemAvailable"]) // 1024
+
+
+def thermal_zones(root: Path) -> list[Path]:
+    """The files of the temperatures that count."""
+    zones = sorted((root / "sys/class/thermal").glob("thermal_zone*"))
+    # A Jetson's PMIC always says 100.
+    zones = [zone for zone in zones if "pmic" not in (_read(zone / "type") or "").lower()]
+    processors = [
+        zone for zone in zones if any(part in (_read(zone / "type") or "").lower() for part in _PROCESSORS)
+    ]
+    found = [zone / "temp" for zone in processors or zones]
+    if not found:  # some laptops' processors are no thermal zone
+        for name in ("k10temp", "coretemp"):
+            found += [hwmon / "temp1_input" for hwmon in _named(root, "class/hwmon/hwmon*", name)]
+    return found
+
+
+def hottest(millidegrees: Iterable[str | None]) -> float | None:
+    """Degrees Celsius."""
+    low, high = _PLAUSIBLE
+    degrees = (number / 1000 for text in millidegrees if (number := _whole(text)) is not None)
+    return max((round(d, 1) for d in degrees if low < d < high), default=None)
+
+
+def batteries(root: Path) -> list[Path]:
+    """The files of the charges of what the device itself runs on; those of mice are none."""
+    return [
+        supply / "capacity"
+        for supply in sorted((root / "sys/class/power_supply").glob("*"))
+        if _read(supply / "type") == "Battery" and _read(supply / "scope") != "Device"
+    ]
+
+
+def charge(percent: Iterable[str | None]) -> int | None:
+    """Percent, of the emptiest."""
+    return min((number for text in percent if (number := _whole(text)) is not None), default=None)
+
+
+def undervolted(throttled: str | None) -> int | None:
+    """1 or 0 from e.g. throttled=0x50005."""
+    try:
+        return int((throttled or "").strip().removeprefix("throttled="), 16) & _UNDER_VOLTAGE
+    except ValueError:
+        return None
+
+
+def from_psutil() -> Facts:
+    """Where there is no /proc."""
+    import psutil
+
+    told: Facts = {
+        "cpu": psutil.cpu_percent(),
+        "ram": (psutil.virtual_memory().total - psutil.virtual_memory().available) >> 20,
+    }
+    with suppress(AttributeError, NotImplementedError, OSError):  # as the platform has it
+        battery = psutil.sensors_battery()
+        if battery is not None:
+            told["battery"] = round(battery.percent)
+    return told
+
+
+def _vcgencmd() -> Throttled | None:
+    path = shutil.which("vcgencmd")
+    if path is None:
+        return None
+
+    def run() -> str | None:
+        try:
+            return subprocess.run([path, "get_throttled"], capture_output=True, text=True, timeout=1).stdout
+        except (OSError, subprocess.SubprocessError):
+            return None
+
+    return run
+
+
+def _named(root: Path, pattern: str, name: str) -> list[Path]:
+    return [path for path in sorted((root / "sys").glob(pattern)) if _read(path / "name") == name]
+
+
+def _read(path: Path) -> str | None:
+    """None if there is no such file, or if its driver will not say."""
+    try:
+        return path.read_text(errors="replace").strip(" \t\n\0")
+    except OSError:
+        return None
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text or "")
+    except ValueError:
+        return None

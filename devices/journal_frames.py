@@ -1,0 +1,273 @@
+"""A server's journal as the frames of a feed: the run as if somebody had watched it from the start.
+
+What a journal does not keep, the frames do not have: telemetry, egress of a device, who was connected when. A
+device counts as training while its updates come, and as away 60 seconds after the last one.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from edgeflock.server.journal import SCHEMA
+from edgeflock.shared import sparse
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.feed import (
+    BINS,
+    Delta,
+    Evaluation,
+    Event,
+    Frame,
+    Overview,
+    Row,
+    Run,
+    Snapshot,
+    finite,
+    staleness_bin,
+)
+from edgeflock.shared.layout import Layout
+
+MOST_FRAMES = 2000
+AWAY = 60.0
+"""Seconds without an update after which a device is no longer counted as connected."""
+_RATE_SECONDS = 10.0
+_SMOOTHING = 0.05
+"""Weight of an update's loss in the average."""
+_FRAMING = 8
+"""Bytes of an update's WebSocket frame: header and mask (RFC 6455, section 5.2)."""
+
+
+@dataclass(slots=True)
+class _Device:
+    id: int
+    name: str
+    updates: int = 0
+    samples: int = 0
+    compressed: int = 0
+    ingress: int = 0
+    loss: float | None = None
+    staleness: int | None = None
+    batch: int | None = None
+    last_seen: float = 0.0
+    away: bool = False
+
+    def row(self) -> Row:
+        unknown = (None,) * 6
+        return Row(
+            self.id,
+            self.name,
+            "away" if self.away else "training",
+            *(None, None, None),
+            self.batch,
+            *(None, None),
+            self.last_seen,
+            self.staleness,
+            self.loss,
+            self.updates,
+            0,
+            self.ingress,
+            0,
+            self.samples,
+            self.compressed,
+            *unknown[:4],
+            None,
+            None,
+        )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The run as a whole, so far."""
+
+    size: int
+    version: int = 0
+    ingress: int = 0
+    egress: int = 0
+    compressed: int = 0
+    loss: float | None = None
+    bins: list[int] = field(default_factory=lambda: [0] * BINS)
+    recent: deque[tuple[float, int, int]] = field(default_factory=deque)
+    """(time, updates, ingress) of the frames of the last ten seconds."""
+
+    def overview(self, now: float, devices: dict[int, _Device], over: bool) -> Overview:
+        self.recent.append((now, self.version, self.ingress))
+        while len(self.recent) > 2 and self.recent[1][0] <= now - _RATE_SECONDS:
+            self.recent.popleft()
+        began, version, ingress = self.recent[0]
+        seconds = max(now - began, 1e-9)
+        known = len(self.recent) > 1
+        dense = 4 * self.size * self.version
+        return Overview(
+            version=self.version,
+            updates_per_s=(self.version - version) / seconds if known else 0.0,
+            ingress=self.ingress,
+            egress=self.egress,
+            ingress_rate=(self.ingress - ingress) / seconds if known else 0.0,
+            egress_rate=0.0,
+            dense_bytes=dense,
+            reduction=round(dense / self.ingress, 1) if self.ingress else None,
+            staleness=list(self.bins),
+            devices=len(devices),
+            connected=sum(not device.away for device in devices.values()),
+            cnc=self.compressed / self.version if self.version else None,
+            loss=self.loss,
+            evaluation_failed=False,
+            state="finished" if over else "training",
+            shared_samples=0,
+        )
+
+
+def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
+    """At most about `most` frames, a second or more apart. Raises ConfigError if `path` is no journal.
+
+    The journal is only read; its server may be running.
+    """
+    try:
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            yield from _frames(db, path, most)
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path} cannot be read as a run's journal: {error}") from error
+
+
+def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    if schema != SCHEMA:
+        raise ConfigError(f"{path} has journal schema {schema}; this version reads {SCHEMA}")
+    identity, model, packed = db.execute("SELECT run, model, layout FROM meta").fetchone()
+    layout = Layout.of(msgpack.unpackb(packed))
+    first, last, total = db.execute("SELECT min(time), max(time), max(version) FROM updates").fetchone()
+    if total is None:
+        raise ConfigError(f"{path} holds no update yet")
+    evaluations = deque(
+        Evaluation(version, time, finite(loss), finite(accuracy), ingress, egress)
+        for version, time, loss, accuracy, ingress, egress in db.execute(
+            "SELECT * FROM evaluations ORDER BY rowid"
+        )
+    )
+    began = min([first, *(evaluation.time for evaluation in evaluations)])
+    every = max(1.0, (max(last, *(e.time for e in evaluations), began) - began) / most)
+    names = dict(db.execute("SELECT id, name FROM devices"))
+    regimes = _regimes(db)
+    devices: dict[int, _Device] = {}
+    tally = _Tally(layout.size)
+    run = Run(identity, model, layout.parameters.size, layout.size, 0, _config(regimes))
+    yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, False), (), ())
+
+    now = began
+    changed: dict[int, _Device] = {}
+    events: list[Event] = []
+
+    def frame(over: bool = False) -> Delta:
+        for device in devices.values():
+            if not device.away and now - device.last_seen > AWAY:
+                device.away = True
+                changed[device.id] = device
+                events.append(Event(now, "left", device.name, f"no update for {AWAY:.0f} s"))
+        evaluated = []
+        while evaluations and (over or evaluations[0].time <= now):
+            evaluated.append(evaluations.popleft())
+            tally.ingress = max(tally.ingress, evaluated[-1].ingress)
+            tally.egress = evaluated[-1].egress
+        made = Delta(
+            now,
+            tally.overview(now, devices, over),
+            tuple(device.row() for device in changed.values()),
+            tuple(evaluated),
+            tuple(events),
+            0,
+        )
+        changed.clear()
+        events.clear()
+        return made
+
+    rows = db.execute(
+        "SELECT version, device, time, loss, samples, substr(frame, 1, 64), length(frame) "
+        "FROM updates ORDER BY version"
+    )
+    for version, number, time, loss, samples, head, length in rows:
+        while time > now + every:
+            now += every
+            yield frame()
+        device = devices.get(number)
+        if device is None:
+            device = devices[number] = _Device(number, names[number])
+            events.append(Event(time, "joined", device.name, "its first update"))
+        elif device.away:
+            device.away = False
+            events.append(Event(time, "joined", device.name, "updates again"))
+        if version - 1 in regimes and version > 1:
+            events.append(Event(time, "config", None, regimes[version - 1]))
+        _count(tally, device, version, time, finite(loss), samples, head, length or 0)
+        changed[number] = device
+    now = max(last, *(e.time for e in evaluations), now) if evaluations else max(last, now)
+    yield frame(over=True)
+
+
+def _count(
+    tally: _Tally,
+    device: _Device,
+    version: int,
+    time: float,
+    loss: float | None,
+    samples: int,
+    head: bytes | None,
+    length: int,
+) -> None:
+    tally.version = version
+    octets = length + _FRAMING if length else 0
+    tally.ingress += octets
+    device.ingress += octets
+    device.updates += 1
+    device.samples += samples
+    device.batch, device.last_seen = samples, time
+    if loss is not None:
+        device.loss = loss
+        tally.loss = loss if tally.loss is None else tally.loss + _SMOOTHING * (loss - tally.loss)
+    if head:
+        base, mode = _base(head)
+        device.staleness = max(0, version - 1 - base)
+        tally.bins[staleness_bin(device.staleness)] += 1
+        if mode != sparse.DENSE:
+            device.compressed += 1
+            tally.compressed += 1
+
+
+def _base(head: bytes) -> tuple[int, int]:
+    """(base, index mode) of an Update, from the first bytes of [tag, sequence, base, mode, ...]."""
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(head)
+    unpacker.read_array_header()
+    _, _, base, mode = (unpacker.unpack() for _ in range(4))
+    return int(base), int(mode)
+
+
+def _regimes(db: sqlite3.Connection) -> dict[int, str]:
+    """Version -> what changed about how updates count."""
+    cursor = db.execute("SELECT * FROM regimes ORDER BY rowid")
+    columns = [column[0] for column in cursor.description]
+    rows = [dict(zip(columns, row, strict=True)) for row in cursor]
+    changes = (
+        {rows[0]["version"]: ", ".join(f"{k} {v}" for k, v in rows[0].items() if k != "version")}
+        if rows
+        else {}
+    )
+    for before, after in pairwise(rows):
+        changes[after["version"]] = ", ".join(
+            f"{key.replace('_', ' ')} {before[key]} -> {value}"
+            for key, value in after.items()
+            if key != "version" and value != before[key]
+        )
+    return changes
+
+
+def _config(regimes: dict[int, str]) -> dict[str, Any]:
+    """All that the journal knows of the settings."""
+    return {"regimes": {f"from version {version}": text for version, text in regimes.items()}}

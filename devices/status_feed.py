@@ -1,0 +1,79 @@
+"""`edgeflock status` from the feed that `edgeflock top` reads: what its screen shows, as text or JSON."""
+
+import asyncio
+import json
+import shutil
+from contextlib import suppress
+from typing import Any
+
+from rich.console import Console
+
+from edgeflock.shared import feed
+from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.feed import COLUMNS
+from edgeflock.tui import fleet
+from edgeflock.tui.feed_client import FeedClient
+from edgeflock.tui.lines import Line, text_of
+from edgeflock.tui.page_device import device_page
+from edgeflock.tui.page_events import event_line
+from edgeflock.tui.page_fleet import Window, fleet_page
+from edgeflock.tui.page_header import Freshness, Link, header
+from edgeflock.tui.page_overview import overview_numbers
+from edgeflock.tui.state import State, reduce, summary
+
+_EVENTS = 5
+
+
+async def first_state(client: FeedClient) -> State | None:
+    """The state after the first frame; None if the server has no feed."""
+    with suppress(EdgeflockError):
+        async for octets in client.frames():
+            return reduce(None, feed.decode(octets))
+    return None
+
+
+def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
+    """Print the run's state every `interval` seconds, until the server ends or somebody interrupts."""
+
+    async def follow() -> None:
+        console, state = Console(), None
+        async for octets in FeedClient(server, token, interval).frames():
+            state = reduce(state, feed.decode(octets))
+            if as_json:
+                print(json.dumps(summary(state)), flush=True)
+            else:
+                if console.is_terminal:
+                    console.clear()
+                print(text_of(block(state, server, shutil.get_terminal_size((100, 24)).columns)), flush=True)
+                print()
+
+    asyncio.run(follow())
+
+
+def block(state: State, server: str, width: int) -> list[Line]:
+    """The screen's header, numbers, whole table and newest events, below each other."""
+    rows = fleet.select(state, fleet.View(), {})
+    table = fleet_page(
+        state, rows, fleet.told(rows, {}), fleet.View(), {}, Window(cursor=-1), None, width, len(rows) + 2
+    )
+    events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
+    top = header(state, Link("live"), Freshness(0.0), server, width)
+    return [top, *overview_numbers(state, width), [], *table, *([[], *events] if events else [])]
+
+
+def show_device(server: str, token: str, name: str, *, as_json: bool) -> None:
+    """Print a device and its recent updates."""
+
+    async def get() -> tuple[feed.Row, tuple[feed.Point, ...], State | None]:
+        client = FeedClient(server, token)
+        return (*await client.device(name), await first_state(client))
+
+    row, points, state = asyncio.run(get())
+    if as_json:
+        device: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+        print(json.dumps({"device": device, "history": [point._asdict() for point in points]}))
+    elif state is None:
+        raise EdgeflockError(f"{server} has no feed; try --json")
+    else:
+        width, height = shutil.get_terminal_size((100, 40))
+        print(text_of(device_page(state, row, points, {}, width, height)))

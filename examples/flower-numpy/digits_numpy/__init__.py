@@ -1,0 +1,1 @@
+"""Softmax regression on handwritten digits."""

@@ -1,0 +1,1 @@
+"""A small CNN on handwritten digits."""

@@ -1,0 +1,48 @@
+"""What has happened lately, in bounded space: whoever reads too late learns how much was dropped."""
+
+from collections import deque
+from itertools import islice
+
+from edgeflock.shared.feed import Event, Kind
+
+MOST = 1000
+"""Events that are kept."""
+
+_LONGEST = 300
+"""Characters of a text, some of which devices choose."""
+
+_A_SECOND = 5
+"""Events of each kind that devices may cause a second: a crowd of them must not crowd out the rest."""
+
+_BY_DEVICES: frozenset[Kind] = frozenset(("joined", "left", "refused", "round"))
+
+
+class Events:
+    """Numbered from 0; the newest ones are there."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many there have been."""
+        self._kept: deque[Event] = deque(maxlen=MOST)
+        self._second: dict[Kind, tuple[int, int, int]] = {}
+        """kind -> (second, events in it, events since that were left out)."""
+
+    def add(self, time: float, kind: Kind, device: str | None, text: str) -> None:
+        """One event, or one more that is left out."""
+        left_out = 0
+        if kind in _BY_DEVICES:
+            second, events, left_out = self._second.get(kind, (0, 0, 0))
+            if second != int(time):
+                events = 0
+            if events >= _A_SECOND:
+                self._second[kind] = second, events, left_out + 1
+                return
+            self._second[kind] = int(time), events + 1, 0
+        text = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
+        self._kept.append(Event(time, kind, device, f"{text} (and {left_out:,} more)" if left_out else text))
+        self.count += 1
+
+    def since(self, number: int) -> tuple[tuple[Event, ...], int]:
+        """(the events from `number` on that are kept, how many of them are not)."""
+        oldest = self.count - len(self._kept)
+        return tuple(islice(self._kept, max(0, number - oldest), None)), max(0, oldest - number)

@@ -1,0 +1,54 @@
+"""Federated evaluation beside training: nodes evaluate a round's model while others go on."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flwr.app import Message
+
+_MOST = 2
+"""Evaluations under way at a node, at most: a node that trains meanwhile is always a round behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    round: int
+    node: int
+    at: float
+
+
+@dataclass(slots=True)
+class Evaluations:
+    """What is under way. Times are seconds of any one clock."""
+
+    asked: dict[str, _Asked] = field(default_factory=dict)
+    """Message id -> an evaluation that has not been answered."""
+    _replies: dict[int, list[Message]] = field(default_factory=dict)
+
+    def ask(self, message: str, server_round: int, node: int, now: float) -> None:
+        self.asked[message] = _Asked(server_round, node, now)
+        self._replies.setdefault(server_round, [])
+
+    def behind(self) -> set[int]:
+        """The nodes that have not answered for the last two models: they are not asked for one more."""
+        waiting = Counter(asked.node for asked in self.asked.values())
+        return {node for node, models in waiting.items() if models >= _MOST}
+
+    def take(self, replies: Iterable[Message]) -> None:
+        """Note replies, errors among them; those to other messages are passed over."""
+        for reply in replies:
+            asked = self.asked.pop(reply.metadata.reply_to_message_id, None)
+            if asked is not None:
+                self._replies[asked.round].append(reply)
+
+    def expire(self, now: float, timeout: float) -> int:
+        """Give up what is under way for longer than `timeout`: how many that were."""
+        late = [message for message, asked in self.asked.items() if now - asked.at >= timeout]
+        for message in late:
+            del self.asked[message]
+        return len(late)
+
+    def over(self) -> list[tuple[int, list[Message]]]:
+        """The rounds that all answers, or none more, have come for, with these; each is given once."""
+        open_rounds = {asked.round for asked in self.asked.values()}
+        return [(r, self._replies.pop(r)) for r in sorted(self._replies.keys() - open_rounds)]

@@ -1,0 +1,102 @@
+"""Who of a Flower run's nodes is asked, answers, fails, and may be asked again. No flwr, no clock."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LONGEST_REST = 60.0
+"""Seconds that a node that keeps failing is left alone, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a node was sent: the model at version `base`, whose update will be number `sequence`."""
+
+    base: int
+    sequence: int
+    theta: NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Node:
+    """One node. Flower numbers it; a SuperNode that starts anew is another one."""
+
+    device: int
+    """Its number in the journal."""
+    failures: int = 0
+    """Since its last good answer."""
+    rests_until: float = -math.inf
+    asked_at: float = -math.inf
+    ingress: int = 0
+    """Bytes of its replies, and"""
+    egress: int = 0
+    """of what it was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A training message under way."""
+
+    node: int
+    sent: Sent
+    at: float
+
+
+@dataclass(slots=True)
+class Nodes:
+    """All nodes of a run. Times are seconds of any one clock."""
+
+    online: frozenset[int] = frozenset()
+    known: dict[int, Node] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    """Message id -> what is under way: one message a node."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """What came of the messages: "applied", the code of a refusal, or how the node failed."""
+    failures: int = 0
+    """In a row, of all nodes."""
+
+    def idle(self, now: float, share: float) -> list[int]:
+        """Whom to ask, the longest unasked first, so that `share` of those online are busy (one at least)."""
+        busy = {asked.node for asked in self.asked.values()}
+        free = max(1, int(share * len(self.online))) - len(busy & self.online)
+        ready = [n for n in self.online - busy if n not in self.known or self.known[n].rests_until <= now]
+        return sorted(ready, key=lambda n: (self._last_asked(n), n))[: max(0, free)]
+
+    def _last_asked(self, node: int) -> float:
+        return self.known[node].asked_at if node in self.known else -math.inf
+
+    def ask(self, message: str, asked: Asked) -> None:
+        self.asked[message] = asked
+        self.known[asked.node].asked_at = asked.at
+
+    def devices(self) -> set[int]:
+        """The devices whose answers are under way."""
+        return {self.known[asked.node].device for asked in self.asked.values()}
+
+    def expire(self, now: float, timeout: float) -> list[Asked]:
+        """Give up what is under way for longer than `timeout`."""
+        late = {message: asked for message, asked in self.asked.items() if now - asked.at >= timeout}
+        for message, asked in late.items():
+            del self.asked[message]
+            self.failed(asked.node, "timed-out", now)
+        return list(late.values())
+
+    def succeeded(self, node: int) -> None:
+        self.outcomes["applied"] += 1
+        self.known[node].failures = self.failures = 0
+
+    def failed(self, node: int, outcome: str, now: float) -> None:
+        """Leave it alone for 0, 1, 2, 4, ... seconds: whatever is wrong with it may be wrong for long."""
+        self.outcomes[outcome] += 1
+        self.failures += 1
+        known = self.known[node]
+        known.rests_until = now + min(_LONGEST_REST, (1 << min(known.failures, 30)) // 2)
+        known.failures += 1
+
+    def traffic(self) -> Iterable[tuple[int, int, int]]:
+        """(device, ingress, egress) of each."""
+        return [(node.device, node.ingress, node.egress) for node in self.known.values()]

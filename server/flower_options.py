@@ -1,0 +1,92 @@
+"""The options of the Flower strategies: the native server's names, and those of Flower's FedAvg."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from flwr.app import MetricRecord, RecordDict
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+from pydantic import ValidationError
+
+from edgeflock.shared.config import Config
+from edgeflock.shared.errors import ConfigError
+
+Aggregate = Callable[[list[RecordDict], str], MetricRecord]
+
+
+class Options(TypedDict, total=False):
+    """What both strategies take."""
+
+    checkpoint: str | Path
+    statistics: Iterable[str]
+    select: float
+    balance: float
+    feedback: float
+    threshold: float
+    indices: str
+    values: str
+    samples: int
+    snapshot_every: int
+    keep_updates: bool
+    fraction_train: float
+    fraction_evaluate: float
+    min_available_nodes: int
+    weighted_by_key: str
+    arrayrecord_key: str
+    configrecord_key: str
+    train_metrics_aggr_fn: Aggregate
+    evaluate_metrics_aggr_fn: Aggregate
+    poll: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The same with their defaults."""
+
+    checkpoint: str | Path = ""
+    """A directory; empty: none."""
+    statistics: Iterable[str] = ("running_mean", "running_var")
+    """What arrays with running statistics are called: the last parts of their names. As in PyTorch."""
+    select: float = 0.1
+    balance: float = 1.0
+    feedback: float = 0.5
+    threshold: float = 0.0
+    indices: str = "golomb"
+    values: str = "codebook4"
+    samples: int = 1 << 32
+    snapshot_every: int = 100
+    keep_updates: bool = False
+    fraction_train: float = 1.0
+    fraction_evaluate: float = 1.0
+    min_available_nodes: int = 2
+    weighted_by_key: str = "num-examples"
+    arrayrecord_key: str = "arrays"
+    configrecord_key: str = "config"
+    train_metrics_aggr_fn: Aggregate = aggregate_metricrecords
+    evaluate_metrics_aggr_fn: Aggregate = aggregate_metricrecords
+    poll: float = 0.2
+    """Seconds between two looks for replies."""
+
+    def __post_init__(self) -> None:
+        for name in ("fraction_train", "fraction_evaluate"):
+            fraction = getattr(self, name)
+            if not 0 <= fraction <= 1:
+                raise ConfigError(f"{name} = {fraction!r}: it must be from 0 to 1")
+
+    def config(self, **coordination: Any) -> Config:
+        """The native server's configuration. Raises ConfigError if an option has a value it cannot have."""
+        compression = ("select", "balance", "feedback", "threshold", "indices", "values")
+        sections = {
+            "coordination": coordination,
+            "compression": {name: getattr(self, name) for name in compression},
+            "limits": {"samples": self.samples},
+            "run": {"snapshot_every": self.snapshot_every, "keep_updates": self.keep_updates},
+            "model": {"module": "a Flower app's model", "data": ""},
+        }
+        try:
+            return Config.model_validate(sections)
+        except ValidationError as invalid:
+            raise ConfigError(
+                "; ".join(f"{e['loc'][-1]} = {e['input']!r}: {e['msg']}" for e in invalid.errors())
+            ) from invalid

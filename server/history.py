@@ -1,0 +1,49 @@
+"""What a device's recent updates were like, in bounded space."""
+
+import struct
+
+from edgeflock.shared.feed import Point, finite
+
+_POINT = struct.Struct("<dfIQ")
+"""Time, loss, staleness, bytes."""
+
+LONG, SHORT = 200, 64
+"""Points that are kept of each device, of a small fleet and of a large one."""
+
+SMALL_FLEET, LARGE_FLEET = 1_000, 10_000
+"""Devices. Of more none is kept: 64 points of 10,000 devices take 15 MB."""
+
+
+class History:
+    """The newest points. Adding one allocates nothing."""
+
+    __slots__ = ("_added", "_points")
+
+    def __init__(self, size: int) -> None:
+        self._points = bytearray(size * _POINT.size)
+        self._added = 0
+
+    @classmethod
+    def among(cls, devices: int) -> "History | None":
+        """One of a device in a fleet of so many."""
+        if devices > LARGE_FLEET:
+            return None
+        return cls(LONG if devices <= SMALL_FLEET else SHORT)
+
+    def add(self, time: float, loss: float, staleness: int, octets: int) -> None:
+        """One update: Unix time, loss of the batch, tau, bytes received from the device until then."""
+        at = self._added * _POINT.size % len(self._points)
+        try:
+            _POINT.pack_into(self._points, at, time, loss, min(staleness, 0xFFFFFFFF), octets)
+        except OverflowError:  # a loss that no float32 holds
+            _POINT.pack_into(self._points, at, time, float("inf"), min(staleness, 0xFFFFFFFF), octets)
+        self._added += 1
+
+    def points(self) -> list[Point]:
+        """Oldest first."""
+        size = len(self._points) // _POINT.size
+        points = []
+        for number in range(max(0, self._added - size), self._added):
+            time, loss, tau, octets = _POINT.unpack_from(self._points, number % size * _POINT.size)
+            points.append(Point(time, finite(loss), tau, octets))
+        return points

@@ -1,0 +1,170 @@
+"""Experiment trackers: the server writes every evaluation to those that run.trackers names.
+
+    jsonl         evaluations.jsonl in the run's directory, a line each
+    tensorboard   an event file in its folder tensorboard
+    mlflow        MLFLOW_TRACKING_URI, or its mlflow.db
+    wandb         Weights & Biases, or whatever WANDB_BASE_URL and WANDB_MODE say
+
+A tracker is opened by the first evaluation. One that fails is told of and left alone: training goes on.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from edgeflock.server.journal import Evaluation
+from edgeflock.shared.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """The run as a tracker knows it."""
+
+    run: str
+    directory: Path
+    settings: dict[str, str | int | float | bool]
+    """section.key -> value, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A tracker at work."""
+
+    write: Callable[[Evaluation], object]
+    close: Callable[[], object]
+
+
+def metrics(evaluation: Evaluation) -> dict[str, float]:
+    """What trackers that know numbers only get of an evaluation. The version is the step."""
+    numbers = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
+    traffic = {"ingress": evaluation.ingress, "egress": evaluation.egress}
+    return {name: value for name, value in numbers.items() if value is not None} | traffic
+
+
+def open_jsonl(tracked: Tracked) -> Open:
+    file = open(tracked.directory / "evaluations.jsonl", "a")
+
+    def write(evaluation: Evaluation) -> None:
+        file.write(json.dumps({"run": tracked.run, **asdict(evaluation)}) + "\n")
+        file.flush()
+
+    return Open(write, file.close)
+
+
+def open_tensorboard(tracked: Tracked) -> Open:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(str(tracked.directory / "tensorboard"))
+
+    def write(evaluation: Evaluation) -> None:
+        for name, value in metrics(evaluation).items():
+            writer.add_scalar(name, value, evaluation.version, evaluation.time)
+        writer.flush()
+
+    return Open(write, writer.close)
+
+
+def open_mlflow(tracked: Tracked) -> Open:
+    """A server that starts again goes on with the MLflow run that it began."""
+    import mlflow
+
+    database = f"sqlite:///{tracked.directory.absolute() / 'mlflow.db'}"
+    mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or database)
+    kept = tracked.directory / "mlflow-run"
+    if kept.exists():
+        mlflow.start_run(run_id=kept.read_text().strip())
+    else:
+        mlflow.set_experiment("edgeflock")
+        begun = mlflow.start_run(run_name=tracked.run)
+        mlflow.log_params(tracked.settings)
+        kept.write_text(begun.info.run_id + "\n")
+
+    def write(evaluation: Evaluation) -> None:
+        at = int(evaluation.time * 1000)
+        mlflow.log_metrics(metrics(evaluation), step=evaluation.version, timestamp=at)
+
+    return Open(write, mlflow.end_run)
+
+
+def open_wandb(tracked: Tracked) -> Open:
+    import wandb
+
+    run = wandb.init(
+        project="edgeflock", id=tracked.run, resume="allow", dir=tracked.directory, config=tracked.settings
+    )
+    return Open(lambda evaluation: run.log(metrics(evaluation), step=evaluation.version), run.finish)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    open: Callable[[Tracked], Open]
+    needs: str
+    """A module."""
+
+
+KINDS = {
+    "jsonl": _Kind(open_jsonl, "json"),
+    "tensorboard": _Kind(open_tensorboard, "tensorboard"),
+    "mlflow": _Kind(open_mlflow, "mlflow"),
+    "wandb": _Kind(open_wandb, "wandb"),
+}
+
+
+def check(names: Iterable[str]) -> None:
+    """Raises ConfigError if one of them is not installed."""
+    for name in names:
+        if find_spec(KINDS[name].needs) is None:
+            raise ConfigError(
+                f"run.trackers names {name!r}, which is not installed: pip install {KINDS[name].needs}, or "
+                "'edgeflock[trackers]' for all"
+            )
+
+
+class Trackers:
+    """Writes evaluations in a thread of its own, in order."""
+
+    def __init__(self, names: Iterable[str], tracked: Tracked, failed: Callable[[str], None]) -> None:
+        """`failed` gets a text for operators, in any thread."""
+        self._names = list(dict.fromkeys(names))
+        self._tracked = tracked
+        self._failed = failed
+        self._open: dict[str, Open] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-trackers")
+
+    def write(self, evaluation: Evaluation) -> None:
+        """Have it written, some time soon."""
+        if self._names:
+            self._thread.submit(self._write, evaluation)
+
+    def close(self) -> None:
+        """Write what waits, and end. May block."""
+        if self._names:
+            self._thread.submit(self._close)
+        self._thread.shutdown()
+
+    def _write(self, evaluation: Evaluation) -> None:
+        for name in list(self._names):
+            self._try(name, lambda tracker: tracker.write(evaluation))
+
+    def _close(self) -> None:
+        for name in list(self._open):
+            self._try(name, lambda tracker: tracker.close())
+
+    def _try(self, name: str, use: Callable[[Open], Any]) -> None:
+        try:
+            if name not in self._open:
+                self._open[name] = KINDS[name].open(self._tracked)
+            use(self._open[name])
+        except Exception as error:  # of whatever library, server or disk
+            log.exception("the tracker %s failed and is given up", name)
+            self._names.remove(name)
+            self._open.pop(name, None)
+            self._failed(f"the tracker {name} failed and is given up: {error or type(error).__name__}")

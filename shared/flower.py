@@ -1,0 +1,62 @@
+"""What a Flower strategy and a ClientApp's mod must agree on. numpy only: no flwr.
+
+A Flower message carries named arrays; here a model is one flat vector. Floating-point arrays are trained, in
+the order of their record; those that hold running statistics (by their names) come last, as a Layout wants.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import LayoutMismatch
+from edgeflock.shared.layout import Layout
+
+CONFIG_KEY = "edgeflock"
+"""Where a training message's ConfigRecord says, as a Welcome record, what to send and how."""
+
+STYPE = "edgeflock.update.v1"
+"""The serialisation type of an Array whose data are an Update record instead of numbers."""
+
+
+REMAINS = "edgeflock/remains"
+"""A buffer that may come after running statistics: it begins at 1, and every update reports 0. What is left
+of it is how much of the statistics' first values is still in them."""
+
+
+def layout_of(
+    shapes: Iterable[tuple[str, Sequence[int]]], statistics: Iterable[str], *, remains: bool
+) -> Layout:
+    """The layout of named arrays. Those whose last part of the name is one of `statistics` are buffers.
+
+    If there are any, REMAINS comes last if asked for. Raises ConfigError if there is nothing to train.
+    """
+    endings = frozenset(statistics)
+    tensors: list[tuple[str, Sequence[int], bool]] = [
+        (name, shape, name.rpartition(".")[2] in endings) for name, shape in shapes
+    ]
+    if remains and any(buffer for _, _, buffer in tensors):
+        tensors.append((REMAINS, (1,), True))
+    return Layout.of(sorted(tensors, key=itemgetter(2)))
+
+
+def flatten(arrays: Mapping[str, NDArray[np.generic]], layout: Layout) -> NDArray[np.float32]:
+    """float32 [P + B]: the arrays that `layout` names, one after the other, and 0 for REMAINS.
+
+    Raises LayoutMismatch if one is missing or has another shape.
+    """
+    flat = np.zeros(layout.size, np.float32)
+    for tensor in layout.tensors:
+        if tensor.name == REMAINS:
+            continue
+        array = arrays.get(tensor.name)
+        if array is None:
+            raise LayoutMismatch(f"array {tensor.name!r} is missing; send back every array of the model")
+        if array.shape != tensor.shape:
+            raise LayoutMismatch(
+                f"array {tensor.name!r} has shape {list(array.shape)} instead of {list(tensor.shape)}"
+            )
+        with np.errstate(over="ignore"):  # what overflows is not finite, and refused as such
+            flat[tensor.start : tensor.stop] = array.reshape(-1)
+    return flat

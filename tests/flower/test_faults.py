@@ -1,0 +1,265 @@
+"""Nodes that vanish, are late, fail or answer nonsense: counted, and survived."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from edgeflock.server.flower import AsyncAdaComp, ScaDLES
+from edgeflock.shared.errors import ConfigError
+from tests.flower.apps import PLAIN, Change, Numbers, app, numbers, plus, record
+from tests.flower.grid import FakeGrid
+
+
+def shot(change: Change, bad: Change, when: int = 2) -> Change:
+    """`change`, but the time number `when` it is `bad`."""
+    calls = 0
+
+    def train(model: dict[str, Numbers]) -> dict[str, Numbers]:
+        nonlocal calls
+        calls += 1
+        return (bad if calls == when else change)(model)
+
+    return train
+
+
+def fails(model: dict[str, Numbers]) -> dict[str, Numbers]:
+    raise ZeroDivisionError("no data")
+
+
+FAULTS: dict[str, tuple[Change, str]] = {
+    "an exception": (fails, "error-reply"),
+    "NaN": (lambda m: m | {"w": np.full(4, np.nan, np.float32)}, "non-finite"),
+    "infinity once in single precision": (lambda m: m | {"w": np.full(4, 1e300)}, "non-finite"),
+    "another shape": (lambda m: m | {"w": np.zeros(5, np.float32)}, "layout-mismatch"),
+    "a transposed shape": (lambda m: m | {"b": np.zeros((1, 2), np.float32)}, "layout-mismatch"),
+    "a missing array": (lambda m: {"w": m["w"]}, "layout-mismatch"),
+    "text": (lambda m: m | {"w": np.array(["a", "b", "c", "d"])}, "layout-mismatch"),
+}
+
+
+@pytest.mark.parametrize("kind", [AsyncAdaComp, ScaDLES])
+@pytest.mark.parametrize(("bad", "outcome"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_bad_reply_is_counted_and_changes_nothing(
+    grid: FakeGrid, kind: type[AsyncAdaComp] | type[ScaDLES], bad: Change, outcome: str
+) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(shot(plus(1), bad)))
+    strategy = kind(fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=4)
+    assert strategy.outcomes[outcome] == 1
+    assert sum(strategy.outcomes.values()) == strategy.outcomes["applied"] + 1
+    w = numbers(result.arrays)["w"]
+    assert np.isfinite(w).all()
+    assert w[0] >= 4
+
+
+def reply_with(content: Callable[[Message], RecordDict]) -> ClientApp:
+    """An app that answers its second training message like this."""
+    client, calls = app(plus(1)), 0
+
+    def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
+        nonlocal calls
+        calls += 1
+        return Message(content(message), reply_to=message) if calls == 2 else call_next(message, context)
+
+    wrapped = ClientApp(mods=[mod])
+    wrapped.train()(client._registered_funcs["train.default"])
+    return wrapped
+
+
+GOOD = RecordDict({"a": record(PLAIN), "m": MetricRecord({"num-examples": 1})})
+
+
+def blob(octets: bytes) -> RecordDict:
+    arrays = ArrayRecord({"update": Array("uint8", (len(octets),), "edgeflock.update.v1", octets)})
+    return RecordDict({"a": arrays, "m": MetricRecord({"num-examples": 1})})
+
+
+def damaged(data: bytes, stype: str = "numpy.ndarray") -> RecordDict:
+    arrays = ArrayRecord({"w": Array("float32", (4,), stype, data), "b": Array(PLAIN["b"])})
+    return RecordDict({"a": arrays, "m": MetricRecord({"num-examples": 1})})
+
+
+HUGE = Array(np.zeros(4, np.float32)).data.replace(b"(4,)", b"(9999999999999,)")
+
+
+def counted(examples: float) -> RecordDict:
+    return RecordDict({"a": record(PLAIN), "m": MetricRecord({"num-examples": examples})})
+
+
+REPLIES: dict[str, tuple[RecordDict, str]] = {
+    "nothing": (RecordDict(), "malformed"),
+    "two models": (RecordDict({"a": record(PLAIN), "b": record(PLAIN)}), "malformed"),
+    "no number of samples": (RecordDict({"a": record(PLAIN)}), "bad-samples"),
+    "no samples": (counted(0), "bad-samples"),
+    "NaN samples": (counted(np.nan), "bad-samples"),
+    "too many": (counted(1 << 40), "bad-samples"),
+    "no numpy": (damaged(b"\x00\x01\x02"), "malformed"),
+    "a pickle": (damaged(b"\x80\x04N."), "malformed"),
+    "an array cut short": (damaged(Array(PLAIN["w"]).data[:-3]), "malformed"),
+    "an array that says it is huge": (damaged(HUGE), "malformed"),
+    "another serialisation": (damaged(b"", "torch.save"), "malformed"),
+    "an empty blob": (blob(b""), "malformed"),
+    "a blob of another record": (blob(bytes.fromhex("9203c0")), "malformed"),
+    "an update of another time": (
+        blob(bytes.fromhex("9b05070000000690c400c400ca3f0000000ac2").replace(b"\x90", b"")), "bad-sequence"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "outcome"), REPLIES.values(), ids=REPLIES.keys())
+def test_a_strange_reply_is_counted_and_changes_nothing(
+    grid: FakeGrid, content: RecordDict, outcome: str
+) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, reply_with(lambda _: content))
+    strategy = ScaDLES(fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=3)
+    assert strategy.outcomes == {"applied": 5, outcome: 1}
+    np.testing.assert_allclose(numbers(result.arrays)["w"], 3, rtol=1e-6)
+
+
+def test_a_node_that_vanishes_is_done_without(grid: FakeGrid) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1)), seconds=4)
+    grid.clock.at(2, lambda: grid.remove(2))
+    strategy = AsyncAdaComp(updates_per_round=6, fraction_evaluate=0.0)
+    strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert strategy.outcomes == {"applied": 6, "vanished": 1}
+
+
+def test_a_round_does_not_wait_for_a_node_that_vanished(grid: FakeGrid) -> None:
+    for node in (1, 2, 3):
+        grid.add(node, app(plus(node)), seconds=node)
+    grid.clock.at(2.5, lambda: grid.remove(3))
+    strategy = ScaDLES(fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert strategy.outcomes == {"applied": 2, "vanished": 1}
+    np.testing.assert_array_equal(numbers(result.arrays)["w"], 1.5)
+
+
+def test_a_node_that_comes_late_takes_part(grid: FakeGrid) -> None:
+    grid.add(1, app(plus(1)))
+    grid.clock.at(3, lambda: grid.add(2, app(plus(100))))
+    strategy = AsyncAdaComp(updates_per_round=12, min_available_nodes=1, fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert numbers(result.arrays)["w"][0] > 100
+
+
+def test_training_waits_until_enough_nodes_are_there(grid: FakeGrid) -> None:
+    grid.clock.at(5, lambda: grid.add(1, app(plus(1))))
+    grid.clock.at(9, lambda: grid.add(2, app(plus(1))))
+    ScaDLES(fraction_evaluate=0.0).start(grid, record(PLAIN), num_rounds=1)
+    assert [time for time, _, _ in grid.log] == [9, 9]
+
+
+def test_a_node_that_times_out_is_asked_anew(grid: FakeGrid) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(100)), seconds=50)
+    strategy = AsyncAdaComp(updates_per_round=10, fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=1, timeout=4)
+    assert strategy.outcomes == {"applied": 10, "timed-out": 2}
+    np.testing.assert_allclose(numbers(result.arrays)["w"], 10, rtol=1e-6)
+
+
+@pytest.mark.parametrize("answer", [[], [None]], ids=["in simulations", "deployed"])
+def test_a_message_that_flower_does_not_take_is_sent_again(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch, answer: list[None]
+) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1)))
+    push, refused = grid.push_messages, [2, 2]
+
+    def push_or_not(messages: Iterable[Message]) -> Iterable[str | None]:
+        (message,) = messages
+        if message.metadata.dst_node_id in refused:
+            refused.pop()
+            return answer
+        return push([message])
+
+    monkeypatch.setattr(grid, "push_messages", push_or_not)
+    strategy = AsyncAdaComp(updates_per_round=8, fraction_evaluate=0.0)
+    strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert strategy.outcomes == {"applied": 8, "unsent": 2}
+
+
+def test_a_reply_that_comes_twice_counts_once(grid: FakeGrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1)))
+    pull = grid.pull_messages
+    monkeypatch.setattr(grid, "pull_messages", lambda ids: [reply for reply in pull(ids) for _ in range(2)])
+    strategy = AsyncAdaComp(rule="none", updates_per_round=6, fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert strategy.outcomes == {"applied": 6}
+    np.testing.assert_array_equal(numbers(result.arrays)["w"], 6)
+
+
+def test_an_update_from_beyond_the_window_is_refused(grid: FakeGrid) -> None:
+    grid.add(1, app(plus(1)), seconds=1)
+    grid.add(2, app(plus(100)), seconds=5.5)
+    strategy = AsyncAdaComp(window=4, updates_per_round=9, fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert strategy.outcomes == {"applied": 9, "base-expired": 1}
+    np.testing.assert_allclose(numbers(result.arrays)["w"], 9, rtol=1e-6)
+
+
+def test_a_quorum_leaves_the_slow_behind(grid: FakeGrid) -> None:
+    for node in (1, 2, 3):
+        grid.add(node, app(plus(node)), seconds=1 if node < 3 else 2.5)
+    strategy = ScaDLES(quorum=2, fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=3)
+    np.testing.assert_array_equal(numbers(result.arrays)["w"], 4.5)
+    assert strategy.outcomes == {"applied": 6, "base-expired": 1}
+
+
+def test_a_deadline_ends_a_round(grid: FakeGrid) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(100)), seconds=1000)
+    ScaDLES(deadline=10, fraction_evaluate=0.0).start(grid, record(PLAIN), num_rounds=1)
+    assert 10 < grid.clock.now < 13
+
+
+def test_an_evaluation_that_never_ends_holds_up_nothing(grid: FakeGrid) -> None:
+    """The slow node evaluates round 1 for ever: it is not asked again, and at the end is waited for no longer
+    than the timeout."""
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1)), seconds=200)
+    strategy = AsyncAdaComp(updates_per_round=3)
+    result = strategy.start(grid, record(PLAIN), num_rounds=4, timeout=100)
+    assert len(result.train_metrics_clientapp) == 4
+    assert [kind for _, node, kind in grid.log if node == 2].count("evaluate") == 2
+    assert 2 in result.evaluate_metrics_clientapp
+
+
+def test_a_run_in_which_nothing_works_says_so(grid: FakeGrid) -> None:
+    grid.add(1, app(fails))
+    grid.add(2, app(fails))
+    with pytest.raises(ConfigError, match=r"20 failures in a row.*error-reply"):
+        AsyncAdaComp().start(grid, record(PLAIN), num_rounds=1)
+    assert grid.clock.now > 60, "failing nodes are left alone longer each time"
+
+
+@pytest.mark.parametrize(
+    "options", [{"rule": "adacom"}, {"select": 0}, {"values": "scale"}, {"fraction_train": 2}]
+)
+def test_an_option_that_cannot_be_names_itself(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        AsyncAdaComp(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"w": np.zeros(3, np.complex64)}, "complex64"),
+        ({"w": np.full(3, np.nan, np.float32)}, "NaN"),
+        ({"n": np.zeros(3, np.int64)}, "no parameters"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_is_refused(
+    grid: FakeGrid, model: dict[str, Numbers], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        AsyncAdaComp().start(grid, record(model))

@@ -1,0 +1,261 @@
+"""The feed over real sockets: what a watcher sees, and what one costs that does not read."""
+
+import asyncio
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import WSMsgType, WSServerHandshakeError
+
+from edgeflock.server.events import MOST
+from edgeflock.shared.errors import Refused
+from edgeflock.shared.feed import Delta, Event, Frame, Snapshot, decode, device_history, encode
+from edgeflock.shared.messages import Facts
+from tests.hosting import LAYOUT, Hosted, hosting
+from tests.integration.foreign_client import BINARY, Device
+from tests.integration.operator import ADMIN, Frames, operating
+from tests.integration.test_reconnect import link, update
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def until_told(frames: Frames, device: str, **wanted: object) -> Delta:
+    """The first delta by which a device is as wanted."""
+    while True:
+        frame = await frames.next()
+        assert isinstance(frame, Delta)
+        for row in frame.devices:
+            if row.name == device and all(getattr(row, key) == value for key, value in wanted.items()):
+                return frame
+
+
+async def test_a_snapshot_and_then_what_changes(tmp_path: Path) -> None:
+    async with hosting(tmp_path, token="run", admin_token=ADMIN) as hosted:
+        async with link(hosted.port, "early", "run") as early, operating(hosted.port, "run") as viewer:
+            await early.join()
+            await early.push(replace(update(1, 0), facts={"rate": 12.5, "depth": 3, "undervoltage": 1}))
+            async with viewer.feed() as frames, link(hosted.port, "late", "run") as late:
+                snapshot = await frames.next()
+                assert isinstance(snapshot, Snapshot)
+                assert (snapshot.role, snapshot.run.parameters) == ("viewer", LAYOUT.size)
+                (row,) = snapshot.devices
+                assert (row.name, row.state, row.updates, row.staleness) == ("early", "training", 1, 0)
+                assert (row.rate, row.depth, row.undervoltage, row.cpu) == (12.5, 3, True, None)
+                assert [event.kind for event in snapshot.events] == ["joined"]
+                await late.join()
+                await late.push(update(1, 0))
+                delta = await until_told(frames, "late", updates=1)
+                assert [row.name for row in delta.devices] == ["late"], "nothing else has changed"
+                assert (delta.overview.version, delta.overview.connected) == (2, 2)
+                assert delta.overview.staleness[:2] == [1, 1]
+                assert delta.overview.dense_bytes == 2 * 4 * LAYOUT.size
+                assert not (await frames.next()).devices
+            history = hosted.services.registry.devices["early"].traffic[0]
+            status, text = await viewer.get("/v1/devices/early")
+            assert status == 200
+            row, (point,) = device_history(json.loads(text))
+            assert (row.name, point.loss, point.staleness) == ("early", 0.5, 0)
+            assert 0 < point.bytes <= history
+            assert (await viewer.get("/v1/devices/nobody"))[0] == 404
+
+
+async def test_a_device_that_lies_about_itself_does_not_break_the_feed(tmp_path: Path) -> None:
+    lies: Facts = {
+        "rate": "fast",
+        "depth": 0.5,
+        "drops": -1,
+        "cpu": 1 << 63,
+        "temperature": "hot",
+        "undervoltage": 0.1,
+    }
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device, operating(hosted.port, "") as viewer:
+        await device.join()
+        await device.push(replace(update(1, 0), facts=lies, loss=float("nan")))
+        async with viewer.feed() as frames:
+            snapshot = await frames.next()
+            assert isinstance(snapshot, Snapshot)
+            (row,) = snapshot.devices
+            assert (row.rate, row.depth, row.temperature, row.undervoltage, row.loss) == (None,) * 5
+            assert (row.drops, row.cpu) == (-1, 1 << 63)
+
+
+async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:
+    async with hosting(tmp_path, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
+        async with admin.feed() as frames:
+            first = await frames.next()
+            assert isinstance(first, Snapshot)
+            assert first.role == "admin"
+            assert first.run.config["coordination"]["learning_rate"] == 0.1
+            assert not {"token", "admin_token"} & first.run.config["run"].keys()
+            await admin.post("/v1/learning_rate", {"value": 0.5})
+            second = await frames.next()
+            assert isinstance(second, Snapshot)
+            assert second.run.config["coordination"]["learning_rate"] == 0.5
+            assert [event.kind for event in second.events] == ["config"]
+            assert isinstance(await frames.next(), Delta)
+
+
+async def test_a_silent_device_is_told_to_be_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeflock.server.registry._LEAST_SILENCE", 0.01)
+    monkeypatch.setattr("edgeflock.server.registry._UNKNOWN_INTERVAL", 0.01)
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device, operating(hosted.port, "") as viewer:
+        await device.join()
+        async with viewer.feed() as frames:
+            await frames.next()
+            await until_told(frames, "pi", state="idle")
+
+
+async def stuck(port: int) -> Device:
+    """A watcher whose socket takes almost nothing until it is read."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=sock, limit=1024)
+    writer.write(
+        b"GET /v1/feed?interval=0.2 HTTP/1.1\r\nHost: server\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+    return Device(reader, writer)
+
+
+def crowd(hosted: Hosted, count: int) -> None:
+    """Devices of long names, so that frames are large."""
+    for number in range(count):
+        device = hosted.services.registry.admit(f"{number:0200d}")
+        device.id = 1000 + number
+        hosted.services.hub.changed(device)
+
+
+async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Frame] = []
+
+    def counted(frame: Frame) -> bytes:
+        made.append(frame)
+        return encode(frame)
+
+    monkeypatch.setattr("edgeflock.server.watchers.encode", counted)
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        crowd(hosted, 5_000)
+        watcher = await stuck(hosted.port)
+        before = -1
+        while len(made) > before:  # until no buffer on the way takes more
+            before = len(made)
+            crowd(hosted, 5_000)
+            await asyncio.sleep(0.8)
+        egress = hosted.services.traffic.total.egress
+        for sequence in range(1, 101):
+            assert (await device.push(update(sequence, sequence - 1))).version == sequence
+            hosted.services.hub.note("config", None, f"event {sequence}")
+        for number in range(MOST):
+            hosted.services.hub.note("config", None, f"flood {number}")
+        await asyncio.sleep(1.0)  # five frames' time
+        assert len(made) == before, "no frame is made while one waits"
+        sent = hosted.services.registry.devices["pi"].traffic[1]
+        assert hosted.services.traffic.total.egress - egress < sent
+
+        frames: list[Frame] = []
+        while len(frames) <= before:
+            opcode, payload = await watcher.receive()
+            assert opcode == BINARY
+            frames.append(decode(payload))
+        assert isinstance(frames[0], Snapshot)
+        last = frames[-1]
+        assert isinstance(last, Delta)
+        assert len(frames) == before + 1
+        row = last.devices[0]
+        assert len(last.devices) == 5_001
+        assert (row.name, row.updates, last.overview.version) == ("pi", 100, 100)
+        assert len(last.events) == MOST
+        assert last.missed_events == 100, "the events that 1,000 later ones have displaced"
+        watcher.writer.close()
+        await watcher.writer.wait_closed()
+
+
+async def test_a_reader_that_is_stuck_for_long_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeflock.server.watchers.HEARTBEAT", 0.5)
+    async with hosting(tmp_path) as hosted:
+        crowd(hosted, 9_000)
+        watcher = await stuck(hosted.port)
+        while not hosted.services.hub.watched:
+            await asyncio.sleep(0.01)
+        while hosted.services.hub.watched:
+            crowd(hosted, 9_000)
+            await asyncio.sleep(0.1)
+        there = [
+            connection.raddr for connection in psutil.Process().net_connections("tcp4") if connection.raddr
+        ]
+        assert watcher.writer.get_extra_info("sockname") not in there, "nothing is kept for it"
+        watcher.writer.close()
+
+
+async def test_watchers_are_limited_and_leave_room_when_they_go(tmp_path: Path) -> None:
+    async with hosting(tmp_path, "limits.watchers=2") as hosted, operating(hosted.port, "") as viewer:
+        async with viewer.feed(), viewer.feed():
+            status, text = await viewer.get("/v1/feed")
+            assert status == 429
+            assert "limits.watchers" in text
+        while hosted.services.hub.watched:
+            await asyncio.sleep(0.01)
+        async with viewer.feed() as frames:
+            assert isinstance(await frames.next(), Snapshot)
+
+
+@pytest.mark.parametrize("interval", ["0.1", "61", "nan", "soon", ""])
+async def test_an_interval_that_cannot_be(tmp_path: Path, interval: str) -> None:
+    async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer:
+        assert (await viewer.get(f"/v1/feed?interval={interval}"))[0] == 400
+
+
+async def test_a_watcher_has_nothing_to_say(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer:
+        async with viewer.feed() as frames:
+            await frames.next()
+            await frames.socket.send_str("hello")
+            while (message := await frames.socket.receive()).type is WSMsgType.BINARY:
+                pass
+            assert (message.type, message.data) == (WSMsgType.CLOSE, 1003)
+        while hosted.services.hub.watched:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_stops_says_so(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted:
+        admin = operating(hosted.port, "")
+        viewer = await admin.__aenter__()
+        feed = viewer.feed(interval=60)
+        frames = await feed.__aenter__()
+        await frames.next()
+    message = await frames.socket.receive()
+    assert (message.type, message.data) == (WSMsgType.CLOSE, 1001)
+    await feed.__aexit__(None, None, None)
+    await admin.__aexit__(None, None, None)
+
+
+async def test_refusals_are_told(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        with pytest.raises(Refused):
+            await device.push(update(1, 9))
+        events, _ = hosted.services.hub.events.since(0)
+        assert any(
+            isinstance(event, Event) and event.kind == "refused" and "base-in-future" in event.text
+            for event in events
+        )
+        assert hosted.services.hub.tally.refusals == {"base-in-future": 1}
+
+
+async def test_the_feed_needs_the_token(tmp_path: Path) -> None:
+    async with hosting(tmp_path, token="run") as hosted, operating(hosted.port, "wrong") as stranger:
+        with pytest.raises(WSServerHandshakeError, match="401"):
+            async with stranger.feed():
+                pass

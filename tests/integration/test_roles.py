@@ -1,0 +1,79 @@
+"""Who may look and who may act, and where the secrets lie."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.hosting import open_run
+from edgeflock.server.roles import Roles
+from edgeflock.shared.config import parse
+from edgeflock.shared.errors import ConfigError
+from tests.hosting import hosting
+from tests.integration.operator import ADMIN, operating
+from tests.integration.test_reconnect import link
+
+READING = ("/v1/status", "/v1/evaluations", "/metrics", "/v1/devices/pi")
+ACTING: tuple[tuple[str, dict[str, float] | None], ...] = (
+    ("/v1/devices/pi/pause", {}),
+    ("/v1/devices/pi/resume", {}),
+    ("/v1/devices/pi/drop", {}),
+    ("/v1/learning_rate", {"value": 0.5}),
+    ("/v1/checkpoint", None),
+)
+
+
+@pytest.mark.parametrize("token", ["run", ""], ids=["closed", "open"])
+async def test_viewers_look_and_admins_act(tmp_path: Path, token: str) -> None:
+    async with hosting(tmp_path, token=token, admin_token=ADMIN) as hosted:
+        async with link(hosted.port, token=token) as device:
+            await device.join()
+        async with operating(hosted.port, token) as viewer, operating(hosted.port) as admin:
+            for path in READING:
+                assert (await viewer.get(path))[0] == 200
+                assert (await admin.get(path))[0] == 200
+            for path, body in ACTING:
+                status, answer = await viewer.post(path, body)
+                assert (status, answer["code"]) == (403, "forbidden")
+            assert hosted.services.registry.devices["pi"].pause is None
+            assert hosted.engine.parameters.regime.learning_rate == 0.1
+            for path, body in ACTING:
+                assert (await admin.post(path, body))[0] == 200
+
+
+async def test_strangers_do_neither(tmp_path: Path) -> None:
+    async with hosting(tmp_path, token="run", admin_token=ADMIN) as hosted:
+        async with operating(hosted.port, ADMIN[:-1]) as stranger, operating(hosted.port, "") as nobody:
+            for one in (stranger, nobody):
+                for path in (*READING, "/v1/feed", "/nothing"):
+                    assert (await one.get(path))[0] == 401
+                for path, body in ACTING:
+                    assert (await one.post(path, body))[0] == 401
+                assert (await one.get("/livez"))[0] == (await one.get("/readyz"))[0] == 200
+
+
+def test_without_an_admin_token_nobody_is_an_admin() -> None:
+    roles = Roles("", "")
+    assert {roles.of(header) for header in ("", "Bearer ", "Bearer x")} == {"viewer"}
+    assert Roles("run", "").of("Bearer ") is None
+
+
+def test_the_admin_token_is_made_up_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    config = parse(overrides=[f"run.directory={tmp_path}", "run.open=true", "model.data="])
+    opened = open_run(config)
+    kept = tmp_path / "admin-token"
+    assert kept.read_text() == opened.admin_token + "\n"
+    assert len(opened.admin_token) > 20
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert opened.token == ""
+    opened.engine.close()
+    assert opened.lock is not None
+    opened.lock.close()
+    again = open_run(config)
+    assert again.admin_token == opened.admin_token
+    again.engine.close()
+    assert again.lock is not None
+    again.lock.close()
+    same = parse(overrides=[f"run.directory={tmp_path}", "run.token=x", "run.admin_token=x", "model.data="])
+    with pytest.raises(ConfigError, match="run.admin_token is run.token"):
+        open_run(same)

@@ -1,0 +1,85 @@
+"""The rule of adaptive compression against its formula, in exact fractions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from edgeflock.shared.adaptive import WEIGHT, Norms, follow, will_do
+
+
+def vector(*entries: float) -> NDArray[np.float32]:
+    return np.array(entries, np.float32)
+
+
+def at(*indices: int) -> NDArray[np.int64]:
+    return np.array(indices, np.int64)
+
+
+def test_the_first_gradient_begins_the_averages() -> None:
+    assert follow(None, vector(3, 0, -4), at(2)) == Norms(25, 16)
+
+
+def test_each_next_one_moves_them_by_its_weight() -> None:
+    """From 100 and 80 by a tenth of the way to 200 and 60."""
+    norms = follow(Norms(100, 80), vector(10, -10, 0), at(1))
+    assert norms == follow(Norms(100, 80), vector(0, 10, 10), at(2))
+    assert (norms.whole, norms.kept) == (100 + WEIGHT * 100, 80 + WEIGHT * 20)
+
+
+@pytest.mark.parametrize(("delta", "enough"), [(0.2, False), (0.2499, False), (0.25, True), (0.5, True)])
+def test_a_selection_will_do_up_to_the_threshold(delta: float, enough: bool) -> None:
+    """Of 4 it keeps 3: it loses a quarter."""
+    assert will_do(Norms(4, 3), delta) is enough
+
+
+def test_averages_are_compared_not_gradients() -> None:
+    """One gradient that loses all of a little does not change what a hundred times larger ones say."""
+    norms = follow(None, vector(10, 1), at(0))
+    norms = follow(norms, vector(1, 0), at(1))
+    assert will_do(norms, 0.02)
+    assert not will_do(follow(None, vector(1, 0), at(1)), 0.02)
+
+
+gradients = st.lists(st.lists(st.integers(-999, 999), min_size=3, max_size=3), min_size=1, max_size=30)
+
+
+@given(gradients, st.floats(0.01, 0.99))
+def test_the_rule_is_the_paper_s(steps: list[list[int]], delta: float) -> None:
+    """| |g|^2 - |Topk(g)|^2 | / |g|^2 <= delta, of averages whose last k steps weigh w (1 - w)^k."""
+    norms, w = None, Fraction(WEIGHT)
+    whole = kept = Fraction(0)
+    for step in steps:
+        top = max(range(3), key=lambda k: abs(step[k]))
+        norms = follow(norms, vector(*step), at(top))
+        first = step is steps[0]
+        whole = sum(x * x for x in step) * (1 if first else w) + whole * (1 - w)
+        kept = step[top] ** 2 * (1 if first else w) + kept * (1 - w)
+    assert norms is not None
+    assert norms.whole == pytest.approx(float(whole), rel=1e-9)
+    assert norms.kept == pytest.approx(float(kept), rel=1e-9)
+    lost = abs(whole - kept) / whole if whole else Fraction(0)
+    if abs(lost - Fraction(delta)) > 1e-9:
+        assert will_do(norms, delta) is (lost <= Fraction(delta))
+
+
+@given(gradients)
+def test_at_one_it_always_does(steps: list[list[int]]) -> None:
+    norms = None
+    for step in steps:
+        norms = follow(norms, vector(*step), at(0))
+        assert will_do(norms, 1.0)
+
+
+def test_a_gradient_of_zeros_needs_no_more_than_its_selection() -> None:
+    assert will_do(follow(None, np.zeros(4, np.float32), at(0)), 1e-6)
+
+
+def test_large_entries_do_not_overflow() -> None:
+    norms = follow(None, vector(3e38, 3e38), at(0))
+    assert norms.whole == pytest.approx(2 * norms.kept)
+    assert will_do(norms, 0.51)
+    assert not will_do(norms, 0.49)

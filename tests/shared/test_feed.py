@@ -1,0 +1,138 @@
+"""What watchers are told: what is written comes back, and what is not known is refused."""
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeflock.shared import feed
+from edgeflock.shared.errors import Malformed
+from edgeflock.shared.feed import BINS, COLUMNS, Delta, Evaluation, Event, Overview, Point, Row, Run, Snapshot
+
+counts = st.integers(0, 1 << 40)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(max_size=12)
+rows = st.builds(
+    Row,
+    counts,
+    texts,
+    st.sampled_from(get_args(feed.State)),
+    *(st.none() | strategy for strategy in (texts, texts, numbers, counts, counts, counts, numbers)),
+    *(st.none() | strategy for strategy in (counts, numbers)),
+    *[counts] * 6,
+    *[st.none() | numbers] * 4,
+    st.none() | st.booleans(),
+    st.none() | texts,
+)
+evaluations = st.builds(Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts)
+events = st.builds(Event, numbers, st.sampled_from(get_args(feed.Kind)), st.none() | texts, texts)
+overviews = st.builds(
+    Overview,
+    version=counts,
+    staleness=st.lists(counts, min_size=BINS, max_size=BINS),
+    state=st.sampled_from(get_args(feed.RunState)),
+    reduction=st.none() | numbers,
+    loss=st.none() | numbers,
+    cnc=st.none() | numbers,
+    **{name: numbers for name in ("updates_per_s", "ingress_rate", "egress_rate")},
+    **{name: counts for name in ("ingress", "egress", "dense_bytes", "devices", "connected")},
+    shared_samples=counts,
+    evaluation_failed=st.booleans(),
+)
+settings = st.dictionaries(texts, st.dictionaries(texts, texts | counts | st.booleans() | st.none()))
+snapshots = st.builds(
+    Snapshot,
+    numbers,
+    st.builds(Run, texts, texts, counts, counts, counts, settings),
+    st.sampled_from(get_args(feed.Role)),
+    *(st.lists(each, max_size=3).map(tuple) for each in (rows,)),
+    overviews,
+    *(st.lists(each, max_size=3).map(tuple) for each in (evaluations, events)),
+)
+deltas = st.builds(
+    Delta,
+    numbers,
+    overviews,
+    *(st.lists(each, max_size=3).map(tuple) for each in (rows, evaluations, events)),
+    counts,
+)
+
+
+@given(snapshots | deltas)
+def test_what_is_encoded_comes_back(frame: Snapshot | Delta) -> None:
+    assert feed.decode(feed.encode(frame)) == frame
+
+
+PI = Row(
+    *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 1e9, 2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
+    *(48.0, None, False, None),
+)
+OVERVIEW = Overview(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0)
+GOOD = Delta(1e9, OVERVIEW, (PI,), (), (Event(1e9, "joined", "pi-3", "joined"),), 0)
+
+
+def other(**values: Any) -> list[Any]:
+    """The row of a device that is not as it should be."""
+    return list((dict(zip(Row._fields, PI, strict=True)) | values).values())
+
+
+def edited(**entries: Any) -> bytes:
+    octets: bytes = msgpack.packb(msgpack.unpackb(feed.encode(GOOD)) | entries)
+    return octets
+
+
+@pytest.mark.parametrize(
+    ("octets", "complaint"),
+    [
+        (b"", "msgpack"),
+        (feed.encode(GOOD)[:-1], "msgpack"),
+        (msgpack.packb([1, 2]), "snapshot or delta"),
+        (edited(type="theta"), "not 'theta'"),
+        (edited(more=1), "delta has the keys .*, not .*more"),
+        (edited(missed_events="2"), "delta.missed_events must be int, not str"),
+        (edited(missed_events=True), "delta.missed_events must be int, not bool"),
+        (edited(devices=[[1, 2]]), "delta.devices must be rows of 24"),
+        (edited(devices=[other(updates=None)]), "delta.devices.updates must be int, not NoneType"),
+        (edited(devices=[PI, other(loss=float("nan"))]), "delta.devices.loss must be finite"),
+        (edited(devices=[other(state="asleep")]), "delta.devices.state must be one of .*'asleep'"),
+        (edited(devices=[other(state=["idle"])]), "delta.devices.state must be one of"),
+        (edited(events=[[1.0, "exploded", None, ""]]), "delta.events.kind must be one of .*'exploded'"),
+        (edited(overview={}), "delta.overview has the keys"),
+    ],
+)
+def test_what_is_not_known_is_refused(octets: bytes, complaint: str) -> None:
+    with pytest.raises(Malformed, match=complaint):
+        feed.decode(octets)
+
+
+def test_other_columns_are_refused() -> None:
+    run = Run("5f3c", "zoo:CNN", 10, 10, 0, {"run": {"port": 8470}})
+    snapshot = Snapshot(1e9, run, "viewer", (PI,), OVERVIEW, (), ())
+    entries = msgpack.unpackb(feed.encode(snapshot))
+    assert entries["columns"] == list(COLUMNS)
+    with pytest.raises(Malformed, match="columns"):
+        feed.decode(msgpack.packb(entries | {"columns": [*COLUMNS[1:], COLUMNS[0]]}))
+    with pytest.raises(Malformed, match="snapshot.run.config"):
+        feed.decode(feed.encode(replace(snapshot, run=replace(run, config={"port": 8470}))))
+
+
+@pytest.mark.parametrize(
+    ("tau", "place"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1024, 11), (10**9, 11)]
+)
+def test_bins_of_staleness_double(tau: int, place: int) -> None:
+    assert feed.staleness_bin(tau) == place
+
+
+def test_a_device_and_its_history_are_read_from_json() -> None:
+    device = dict(zip(COLUMNS, PI, strict=True))
+    points = [[1e9, 0.5, 2, 900], [1e9 + 1, None, None, 990]]
+    assert feed.device_history({"device": device, "history": points}) == (
+        PI,
+        (Point(1e9, 0.5, 2, 900), Point(1e9 + 1, None, None, 990)),
+    )
+    for wrong in ({}, {"device": device}, {"device": {"id": 1}, "history": []}):
+        with pytest.raises(Malformed):
+            feed.device_history(wrong)

@@ -1,0 +1,1 @@
+"""The terminal monitor. It reads a server's HTTP interface only."""

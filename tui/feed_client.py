@@ -1,0 +1,134 @@
+"""A server's HTTP interface as a monitor uses it: the feed over one WebSocket, and the operators' actions."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from edgeflock.shared import feed
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized
+from edgeflock.shared.feed import Point, Row
+
+LARGEST_FRAME = 1 << 26
+"""Bytes; a row takes about 150."""
+
+SECONDS = aiohttp.ClientTimeout(total=20)
+
+_HEARTBEAT = 15.0
+"""Seconds of silence after which the monitor pings; after half of it again without an answer it hangs up."""
+
+
+class FeedClient:
+    """One server."""
+
+    def __init__(self, url: str, token: str, interval: float = 1.0) -> None:
+        """Raises ConfigError if `url` cannot be one."""
+        try:
+            self._base = URL(url if "://" in url else f"http://{url}")
+        except ValueError as error:
+            raise ConfigError(f"server {url!r} must be a URL such as http://192.0.2.1:8470") from error
+        if self._base.scheme not in ("http", "https") or not self._base.host:
+            raise ConfigError(f"server {url!r} must be a URL such as http://192.0.2.1:8470")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.interval = interval
+
+    @property
+    def name(self) -> str:
+        return self._base.authority
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """The payload of every frame of one connection. Raises EdgeflockError when it ends."""
+        url = self._url("/v1/feed").with_query(interval=f"{self.interval:g}")
+        try:
+            async with aiohttp.ClientSession(headers=self._headers) as http:
+                async with http.ws_connect(
+                    url,
+                    heartbeat=_HEARTBEAT,
+                    max_msg_size=LARGEST_FRAME,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
+                ) as socket:
+                    async for message in socket:
+                        if message.type is not aiohttp.WSMsgType.BINARY:
+                            raise Malformed("the feed sends binary messages only")
+                        yield message.data
+                    error = socket.exception()
+                    raise EdgeflockError(
+                        f"the connection was lost: {error}" if error else "the server ended the feed"
+                    )
+        except aiohttp.WSServerHandshakeError as error:
+            raise _refusal(error.status, "/v1/feed", "") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise EdgeflockError(_reason(error)) from error
+
+    async def device(self, name: str) -> tuple[Row, tuple[Point, ...]]:
+        """A device and its recent updates. Raises EdgeflockError."""
+        return feed.device_history(await self._ask("GET", f"/v1/devices/{quote(name, safe='')}"))
+
+    async def pause(self, name: str, because: str) -> str:
+        await self._act(f"/v1/devices/{quote(name, safe='')}/pause", {"because": because})
+        return f"{name} is paused"
+
+    async def resume(self, name: str) -> str:
+        await self._act(f"/v1/devices/{quote(name, safe='')}/resume")
+        return f"{name} goes on"
+
+    async def drop(self, name: str) -> str:
+        await self._act(f"/v1/devices/{quote(name, safe='')}/drop")
+        return f"{name} is dropped"
+
+    async def learning_rate(self, value: float) -> str:
+        await self._act("/v1/learning_rate", {"value": value})
+        return f"the learning rate is {value:g}"
+
+    async def checkpoint(self) -> str:
+        await self._act("/v1/checkpoint")
+        return "a checkpoint is written"
+
+    async def _act(self, path: str, body: dict[str, Any] | None = None) -> None:
+        await self._ask("POST", path, body or {})
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        try:
+            async with aiohttp.ClientSession(headers=self._headers, timeout=SECONDS) as http:
+                async with http.request(method, self._url(path), json=body) as response:
+                    text = await response.text()
+                    if not response.ok:
+                        raise _refusal(response.status, path, text)
+                    return json.loads(text) if text else None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise EdgeflockError(_reason(error)) from error
+        except ValueError as error:
+            raise Malformed(f"{path} did not answer with JSON: {error}") from error
+
+    def _url(self, path: str) -> URL:
+        return URL(f"{str(self._base).rstrip('/')}{path}", encoded=True)
+
+
+def _refusal(status: int, path: str, text: str) -> EdgeflockError:
+    """The server's own words, if it has any."""
+    if status == Unauthorized.status:
+        return Unauthorized("the server does not know this token; give it with --token")
+    try:
+        answer = json.loads(text)
+        words = answer["detail"] if isinstance(answer, dict) and "detail" in answer else ""
+    except ValueError:
+        words = ""
+    if not words:
+        words = {
+            403: "only for the admin's token",
+            404: f"the server has no {path}; is it of this version?",
+        }.get(status, "no reason given")
+    return EdgeflockError(f"{words} ({status})")
+
+
+def _reason(error: Exception) -> str:
+    """In the words of a person, where they are known."""
+    cause: BaseException = getattr(error, "os_error", None) or error
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    return str(getattr(cause, "strerror", None) or cause) or type(cause).__name__

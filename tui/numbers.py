@@ -1,0 +1,99 @@
+"""Numbers as people read them in a narrow column."""
+
+import math
+
+NOTHING = "·"
+"""What stands where nothing is known."""
+
+
+def count(value: float | None) -> str:
+    """A whole number: 7,214, from a million on 1.25M."""
+    if value is None:
+        return NOTHING
+    if value < 1_000_000:
+        return f"{value:,.0f}"
+    return _scaled(value, "")
+
+
+def size(octets: float | None) -> str:
+    """Bytes in decimal units: 900 B, 12.3 kB, 1.21 GB."""
+    if octets is None:
+        return NOTHING
+    return f"{octets:.0f} B" if octets < 999.5 else f"{_scaled(octets, ' ')}B"
+
+
+def rate(value: float | None) -> str:
+    """How often a second: 0.42, 12.5, 214."""
+    if value is None:
+        return NOTHING
+    return (
+        f"{value:.0f}" if value >= 99.5 or value == 0 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    )
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    """A loss: 0.084, 12.3, 4.1e+06. `digits` after the point of what is below 10."""
+    if value is None:
+        return NOTHING
+    if abs(value) >= 10_000:
+        return f"{value:.1e}"
+    whole = max(0, int(math.log10(abs(value)))) if abs(value) >= 1 else 0
+    return f"{value:.{max(0, digits - whole)}f}"
+
+
+def percent(fraction: float | None, digits: int = 1) -> str:
+    return NOTHING if fraction is None else f"{fraction * 100:.{digits}f}%"
+
+
+def reduction(value: float | None) -> str:
+    """How many times less: 9.8x, 232x, 15,723x."""
+    return NOTHING if value is None else f"{value:.1f}x" if value < 100 else f"{value:,.0f}x"
+
+
+def age(seconds: float | None) -> str:
+    """How long ago, in at most four characters: 0s, 59s, 4m, 3h, 12d."""
+    if seconds is None:
+        return NOTHING
+    seconds = max(0.0, seconds)
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length * (1 if unit != "m" else 1.5):
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time: 0:41, 12:05, 3:07:00."""
+    whole = max(0, int(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def span(seconds: float) -> str:
+    """A stretch of time on an axis: 30s, 5m, 1.5h, 2d."""
+    for unit, length in (("d", 172800), ("h", 5400), ("m", 100)):
+        if seconds >= length:
+            return f"{seconds / {'d': 86400, 'h': 3600, 'm': 60}[unit]:.3g}{unit}"
+    return f"{seconds:.3g}s"
+
+
+def short(value: float) -> str:
+    """A number on an axis: 0, 250, 12k, 1.5M."""
+    return f"{value:.3g}" if abs(value) < 1000 else _scaled(value, "", 3).removesuffix(".0")
+
+
+def short_size(octets: float) -> str:
+    """Bytes on an axis: 250B, 12kB, 1.5MB."""
+    return f"{octets:.3g}B" if octets < 1000 else f"{_scaled(octets, '', 3)}B"
+
+
+def plain(text: str) -> str:
+    """Text of others, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _scaled(value: float, gap: str, digits: int = 3) -> str:
+    for unit in ("", "k", "M", "G", "T"):
+        if abs(value) < 999.5 or unit == "T":
+            break
+        value /= 1000
+    return f"{value:.{digits}g}{gap}{unit}" if abs(value) < 999.5 else f"{value:.0f}{gap}{unit}"

@@ -1,0 +1,104 @@
+"""The two lines on top: the run and its progress; where one is, and how fresh that is."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from edgeflock.tui import numbers
+from edgeflock.tui.chart import meter
+from edgeflock.tui.lines import Ink, Line, apart, crop, width_of
+from edgeflock.tui.state import State
+
+Page = Literal["overview", "fleet", "events", "config", "device"]
+PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where frames come from, and how that goes."""
+
+    phase: Literal["connecting", "live", "waiting", "refused", "replay", "ended"]
+    detail: str = ""
+    """Why there is no connection; of a replay, its speed and place."""
+    again: float | None = None
+    """When (monotonic) the next attempt comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How old what is shown is."""
+
+    age: float
+    """Seconds since the last frame came."""
+    interval: float = 1.0
+    """Seconds that frames are apart."""
+    frozen: bool = False
+    behind: float = 0.0
+    """Seconds between what is shown and the newest frame."""
+    again_in: float | None = None
+
+
+def header(state: State | None, link: Link, fresh: Freshness, source: str, width: int) -> Line:
+    """The run, its progress, and the connection."""
+    right = connection(link, fresh)
+    if state is None:
+        return apart([(" edgeflock ", "accent"), (" " + numbers.plain(source), "dim")], right, width)
+    overview, target = state.overview, state.run.updates_target
+    model = numbers.plain(state.run.model.rpartition(":")[2] or state.run.model)
+    line: Line = [(" edgeflock ", "accent"), (f" {model} ", "strong"), (f"{state.run.run[:8]}  ", "dim")]
+    if overview.state == "training":
+        line.append((f"{numbers.count(overview.version)}", "strong"))
+    else:
+        line.append((overview.state, "good" if overview.state == "finished" else "bad"))
+        line.append((f" at {numbers.count(overview.version)}", "text"))
+    if target:
+        room = width - width_of(line) - width_of(right) - 20
+        line.append((f" of {numbers.count(target)} ", "dim"))
+        if room >= 6 and overview.state == "training":
+            full, rest = meter(overview.version / target, min(room, 16))
+            line += [(full, "accent"), (rest, "rule")]
+    else:
+        line.append((" updates", "dim"))
+    return apart(line, right, width)
+
+
+def connection(link: Link, fresh: Freshness) -> Line:
+    """What the link is doing, in words and a sign."""
+    old = fresh.age > max(3.0, 3 * fresh.interval)
+    aged = f" · data {numbers.age(fresh.age)} old" if fresh.age != float("inf") else ""
+    if fresh.frozen:
+        behind = f" {numbers.age(fresh.behind)} back" if fresh.behind >= 0.5 else ""
+        lost = f" · {link.phase}" if link.phase in ("waiting", "refused") else ""
+        return [(f" ‖ paused{behind}{lost} ", "chosen")]
+    if link.phase == "live":
+        return [(f"▲ stalled{aged} ", "warn")] if old else [("● live ", "good")]
+    if link.phase == "connecting":
+        return [(f"○ connecting{aged} ", "warn")]
+    if link.phase == "waiting":
+        again = f", again in {fresh.again_in:.0f}s" if fresh.again_in is not None else ""
+        return [(f"✕ {link.detail or 'no connection'}{again}{aged} ", "bad")]
+    if link.phase == "refused":
+        return [(f"✕ {link.detail} ", "bad")]
+    sign = "▶" if link.phase == "replay" else "■"
+    return [(f"{sign} {link.detail} ", "accent")]
+
+
+def menu(state: State | None, page: Page, width: int) -> Line:
+    """The pages by their numbers, devices that are up, and the role."""
+    counts = {} if state is None else {"fleet": len(state.devices), "events": len(state.events)}
+    line: Line = [(" ", "text")]
+    for number, name in enumerate(PAGES, 1):
+        on_it = name == page or (page == "device" and name == "fleet")
+        title = f" {number} {name.capitalize()}"
+        if name in counts:
+            title += f" {counts[name]:,}"
+        line.append((title + " ", "chosen" if on_it else "dim"))
+    if state is None:
+        return crop(line, width)
+    overview = state.overview
+    up: Ink = "good" if overview.connected else "warn"
+    right: Line = [
+        (f"{overview.connected:,}", up),
+        (f"/{overview.devices:,} up  ", "dim"),
+        (state.role + " ", "dim"),
+    ]
+    return apart(line, right, width)

@@ -1,0 +1,26 @@
+"""The history of one device, from what the server kept and what the feed brings: pure."""
+
+from collections.abc import Iterable, Sequence
+
+from edgeflock.shared.feed import Point, Row
+
+MOST = 2000
+
+
+def extend(points: Sequence[Point], row: Row, now: float) -> tuple[Point, ...]:
+    """`points` with the device's state at `now`, if it made an update since the last one."""
+    last = points[-1] if points else None
+    if row.updates == 0 or (last is not None and row.ingress <= last.bytes):
+        return tuple(points)
+    when = min(now, row.last_seen) if row.last_seen is not None else now
+    if last is not None and when <= last.time:
+        when = now
+    return (*points, Point(when, row.loss, row.staleness, row.ingress))[-MOST:]
+
+
+def of_states(states: Iterable[tuple[float, Row]]) -> tuple[Point, ...]:
+    """The history that a series of (time, row) tells."""
+    points: tuple[Point, ...] = ()
+    for now, row in states:
+        points = extend(points, row, now)
+    return points
