@@ -31,7 +31,7 @@ class DigitsCNN(nn.Module):
 class DigitsLinear(nn.Sequential):
     """8 x 8 images in 10 classes by softmax regression; 650 parameters.
 
-    For fleets of which the gradients do not matter: a step on a thousand samples takes a fifth of a millisecond.
+    For fleets of which the gradients do not matter: a step on a thousand samples takes a millisecond.
     """
 
     def __init__(self) -> None:

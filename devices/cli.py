@@ -181,12 +181,11 @@ def top(
     set_: Set = None,
 ) -> None:
     """Watch runs in the terminal; see docs/top.md."""
-    try:
-        import textual  # noqa: F401
+    import importlib.util
 
-        from edgeflock.devices.top_command import Plan, serve_web, show
-    except ImportError as error:
-        _fail(f"the monitor needs {error.name}: pip install 'edgeflock[tui]'", EXIT_USAGE)
+    if importlib.util.find_spec("textual") is None:
+        _fail("the monitor needs textual: pip install 'edgeflock[tui]'", EXIT_USAGE)
+    from edgeflock.devices.top_command import Plan, serve_web, show
 
     url, secret = _connection(None, None, set_)
     plan = Plan(urls or [url], token or [secret], interval, record, replay or [], speed, at)

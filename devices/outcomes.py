@@ -24,7 +24,7 @@ class Outcome:
         return next((row for row in self.rows if (row["accuracy"] or 0.0) >= accuracy), None)
 
     def crossing(self, accuracy: float, key: str) -> float | None:
-        """`key` where `accuracy` was first reached, on a straight line between evaluations; None if never."""
+        """`key` where `accuracy` was first reached, on a line between evaluations; None if it never was."""
         before: dict[str, Any] | None = None
         for row in self.rows:
             if (row["accuracy"] or 0.0) >= accuracy:
@@ -35,13 +35,10 @@ class Outcome:
             before = row if row["accuracy"] is not None else before
         return None
 
-    def at(self, key: str, value: float) -> float | None:
-        """The accuracy where `key` was `value`, on a straight line between evaluations; None if outside."""
-        for before, row in zip(self.rows, self.rows[1:], strict=False):
-            if before[key] <= value <= row[key] and None not in (before["accuracy"], row["accuracy"]):
-                part = (value - before[key]) / ((row[key] - before[key]) or 1)
-                return float(before["accuracy"] + part * (row["accuracy"] - before["accuracy"]))
-        return None
+    def best_by(self, key: str, value: float) -> float | None:
+        """The highest accuracy of the evaluations where `key` was `value` at most; None if there is none."""
+        found = [row["accuracy"] or 0.0 for row in self.rows if row[key] <= value]
+        return max(found, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +62,11 @@ class Setting:
         found = [outcome.crossing(accuracy, key) for outcome in self.outcomes]
         return statistics.fmean(where for where in found if where is not None) if None not in found else None
 
-    def at(self, key: str, value: float) -> float | None:
-        """The runs' mean of Outcome.at; None if one has nothing there."""
-        found = [outcome.at(key, value) for outcome in self.outcomes]
-        return (
-            statistics.fmean(accuracy for accuracy in found if accuracy is not None)
-            if None not in found
-            else None
-        )
+    def best_by(self, key: str, value: float) -> float | None:
+        """The runs' mean of Outcome.best_by; None if one has no evaluation by then."""
+        found = [outcome.best_by(key, value) for outcome in self.outcomes]
+        reached = [accuracy for accuracy in found if accuracy is not None]
+        return statistics.fmean(reached) if len(reached) == len(found) else None
 
     @property
     def measure(self) -> str:

@@ -81,12 +81,13 @@ def draw(state: State, against: Against, out: Path) -> None:
         reduction, "Against dense float32", "times less", [("", curves.reduction(state, against))], against
     )
     rates = [(name, curves.recent(state, field, window)) for name, field in _RATES]
+    rates = [(name, curve) for name, curve in rates if any(curve.y)]  # a journal has none of what was sent
     _panel(traffic, "Traffic", "bytes a second", rates, None)
     traffic.yaxis.set_major_formatter(FuncFormatter(_form(numbers.short_size)))
     _panel(speed, "Speed", "updates a second", [("", curves.recent(state, "updates_per_s", window))], None)
     counts = state.overview.staleness
     staleness.bar(range(len(counts)), counts, color=COLOURS[2], width=0.8)
-    staleness.set_xticks(range(len(counts)), curves.bin_labels())
+    staleness.set_xticks(range(len(counts)), curves.bin_labels(), fontsize=8)
     _dress(staleness, "Staleness", "updates", "versions behind, at least")
 
     run = state.run
@@ -119,7 +120,7 @@ def _dress(axes: Axes, title: str, label: str, below: str) -> None:
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.set_ylabel(label)
     axes.set_xlabel(below)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.05 * max(axes.dataLim.y1, 1e-9) if axes.has_data() else 1)
     axes.grid(color="#DDDDDD", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -20,6 +20,8 @@ from edgeflock.devices.scadles import (
     DISTRIBUTIONS,
     INJECTED,
     LABELLED,
+    LOCAL,
+    LOCAL_STEPS,
     MEANS,
     MNIST,
     RATES,
@@ -42,6 +44,8 @@ def rounds_of(task: Task, distribution: str, method: Method, scale: Scale) -> in
     factor = 1.0
     if method.name != DDL.name:
         factor = {"S1": 1.3, "S1'": 1.0}.get(distribution, 0.8 if task is CIFAR else 1.0)
+    if method.name == LOCAL.name:
+        factor *= 0.6 if task is CIFAR else 0.48
     return round(scale.rounds[task.name] * factor)
 
 
@@ -49,7 +53,7 @@ def speed_up(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
     """Table VI and Figure 7: time to the same accuracy."""
     for task in TASKS:
         for distribution in DISTRIBUTIONS:
-            for method in (DDL, SCADLES, ADAPTIVE):
+            for method in (DDL, SCADLES, ADAPTIVE, LOCAL):
                 yield _synchronous(f"speed-up, {task.name}", task, distribution, method, folder, scale, rates)
 
 
@@ -61,13 +65,13 @@ def grid(folder: str, scale: Scale) -> Iterator[Experiment]:
     """
     for task in TASKS:
         for distribution in ("S1", "S2", "S1'"):
-            methods = [SCADLES]
+            methods = [SCADLES, LOCAL]
             if distribution == "S1'":
                 methods.append(DDL)
             if task is MNIST:
                 methods += [ASYNC, ASYNC_SPARSE]
             for method in methods:
-                make = _synchronous if method in (DDL, SCADLES) else _asynchronous
+                make = _synchronous if method in (DDL, SCADLES, LOCAL) else _asynchronous
                 for rate in RATES:
                     tried = replace(method, rate=rate)
                     yield make(f"grid, {task.name}", task, distribution, tried, folder, scale, {})
@@ -197,7 +201,9 @@ def _synchronous(
     every = max(1, rounds // scale.evaluations[task.name])
     if seconds:
         rounds, every = 0, max(1, every // SLOWER)
-    common = {"rate": DISTRIBUTIONS[distribution], "step_ms": task.step_ms}
+    # Local steps are on as many samples as one step, and take as long together.
+    steps = LOCAL_STEPS if method.name == LOCAL.name else 1
+    common = {"rate": DISTRIBUTIONS[distribution], "step_ms": task.step_ms / steps}
     made: Kinds = {name: {**common, **kind} for name, kind in (kinds or {"all": {}}).items()}
     file = _fleet(method, task.module, f"npz:{folder}/{task.data}", rounds, every, made, DEVICES, seconds)
     return Experiment(part, f"{distribution} {method.name}", method, file)
@@ -249,6 +255,8 @@ def _fleet(
         "fleet": {"devices": devices, "data": data, "evaluate_every": every * devices, "seconds": seconds},
         "devices": {name: dict(kind) for name, kind in kinds.items()},
     }
+    if method.name == LOCAL.name:
+        settings["run"]["local_rate"] = method.rate
     for path, value in method.settings.items():
         section, _, key = path.partition(".")
         for table in settings["devices"].values() if section == "devices" else [settings[section]]:

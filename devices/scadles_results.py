@@ -17,6 +17,7 @@ from edgeflock.devices.scadles import (
     BUFFERED,
     DDL,
     DISTRIBUTIONS,
+    LOCAL,
     MNIST,
     SCADLES,
     TASKS,
@@ -150,7 +151,7 @@ def _speed_up(found: Found, task: scadles.Task) -> dict[str, Any]:
     for distribution in DISTRIBUTIONS:
         methods = {
             method.name: runs[f"{distribution} {method.name}"]
-            for method in (DDL, SCADLES, ADAPTIVE)
+            for method in (DDL, SCADLES, ADAPTIVE, LOCAL)
             if f"{distribution} {method.name}" in runs
         }
         if methods:
@@ -255,7 +256,7 @@ def _injected(one: Measured) -> dict[str, Any]:
 
 
 def _asynchronous(found: Found) -> dict[str, Any]:
-    """Accuracy at the same virtual second and at the same bytes; dense against dense, sparse against sparse.
+    """Best accuracy by the same virtual second and in the same bytes; dense and dense, sparse and sparse.
 
     Both are those of whichever run has less of them by its end.
     """
@@ -276,8 +277,8 @@ def _asynchronous(found: Found) -> dict[str, Any]:
                     where = min(run.setting.outcomes[0].rows[-1][key] for run in (one, other))
                     entry[key] = {
                         "at": where,
-                        "rounds": one.setting.at(key, where),
-                        "async": other.setting.at(key, where),
+                        "rounds": one.setting.best_by(key, where),
+                        "async": other.setting.best_by(key, where),
                     }
                 entry["seconds_to_target"] = {
                     "target": target,

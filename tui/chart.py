@@ -165,15 +165,6 @@ def bars(labels: Sequence[str], values: Sequence[float], ink: Ink, width: int, h
     return lines
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """The newest `width` values as blocks, the tallest a whole one."""
-    newest = list(values)[-width:]
-    most = max(newest, default=0.0)
-    if most <= 0:
-        return " " * width
-    return "".join(_BLOCKS[max(1, round(value / most * 8))] for value in newest).rjust(width)
-
-
 def meter(fraction: float, width: int) -> tuple[str, str]:
     """A bar of `width` cells that is full to `fraction`: (full part, rest)."""
     full = round(min(1.0, max(0.0, fraction)) * width)

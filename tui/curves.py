@@ -82,7 +82,7 @@ def began(state: State) -> float:
 
 def bin_labels() -> Sequence[str]:
     """The least staleness of each bin."""
-    return ["0", *(numbers.short(2**power) for power in range(BINS - 1))]
+    return ["0", *(f"{2**power}" if power < 10 else f"{2 ** (power - 10)}k" for power in range(BINS - 1))]
 
 
 def _place(against: Against, seconds: float, version: int, ingress: int) -> float:

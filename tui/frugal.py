@@ -1,8 +1,8 @@
 """Fewer bytes for a repaint: of each changed span its cells only, and colours only where they change.
 
 Textual (8.2) writes a changed span from the beginning of its widget on, with whole escape sequences around
-every segment. A table of 40 devices, of which six numbers a row change, took 170 kB a frame that way; this way
-it takes 6.
+every segment. A table of 40 devices, of which six numbers a row change, took 170 kB a frame that way; this
+way it takes 6.
 """
 
 from functools import lru_cache

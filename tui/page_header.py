@@ -39,26 +39,35 @@ class Freshness:
 
 def header(state: State | None, link: Link, fresh: Freshness, source: str, width: int) -> Line:
     """The run, its progress, and the connection."""
-    right = connection(link, fresh)
+    right: Line = [(" ", "text"), *connection(link, fresh)]
     if state is None:
         return apart([(" edgeflock ", "accent"), (" " + numbers.plain(source), "dim")], right, width)
+    whole = _progress(state, width - width_of(right), known=True)
+    if width_of(whole) + width_of(right) > width:
+        whole = _progress(state, width - width_of(right), known=False)
+    return apart(whole, right, width)
+
+
+def _progress(state: State, room: int, *, known: bool) -> Line:
+    """The model, the run if it is to be `known`, how far it is, and a bar if there is room."""
     overview, target = state.overview, state.run.updates_target
     model = numbers.plain(state.run.model.rpartition(":")[2] or state.run.model)
-    line: Line = [(" edgeflock ", "accent"), (f" {model} ", "strong"), (f"{state.run.run[:8]}  ", "dim")]
+    line: Line = [(" edgeflock ", "accent"), (f" {model} ", "strong")]
+    if known:
+        line.append((f"{state.run.run[:8]}  ", "dim"))
     if overview.state == "training":
         line.append((f"{numbers.count(overview.version)}", "strong"))
     else:
         line.append((overview.state, "good" if overview.state == "finished" else "bad"))
         line.append((f" at {numbers.count(overview.version)}", "text"))
-    if target:
-        room = width - width_of(line) - width_of(right) - 20
-        line.append((f" of {numbers.count(target)} ", "dim"))
-        if room >= 6 and overview.state == "training":
-            full, rest = meter(overview.version / target, min(room, 16))
-            line += [(full, "accent"), (rest, "rule")]
-    else:
-        line.append((" updates", "dim"))
-    return apart(line, right, width)
+    if not target:
+        return [*line, (" updates", "dim")]
+    line.append((f" of {numbers.count(target)} ", "dim"))
+    left = room - width_of(line) - 4
+    if left >= 6 and overview.state == "training":
+        full, rest = meter(overview.version / target, min(left, 16))
+        line += [(full, "accent"), (rest, "rule")]
+    return line
 
 
 def connection(link: Link, fresh: Freshness) -> Line:

@@ -95,11 +95,13 @@ def inks(colours: Mapping[str, str], *, plain: bool = False) -> dict[Ink, Style]
     }
     behind: dict[Ink, Color] = {"cursor": paper.blend(colour("primary"), 0.28), "chosen": colour("primary")}
     assert behind.keys() == WITH_BACKGROUND, "their blanks are repainted"
+    if plain:  # of which Textual makes greys: two of them that are alike would hide what is chosen
+        shades |= dict.fromkeys(behind, text)
     bold = {"strong", "cursor", "bad", "chosen"}
     return {
         ink: Style(
             color=shades[ink].rich_color,
-            bgcolor=behind.get(ink, paper).rich_color,
+            bgcolor=(paper if plain else behind.get(ink, paper)).rich_color,
             bold=ink in bold,
             reverse=plain and ink in behind,
         )

@@ -28,7 +28,7 @@ def record(sequence: int, base: int, *, dense: bool = False) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two devices push in turn for 100 s, the second one dense and only until the 20th second; then again at the end."""
+    """One device pushes for 100 s; a second one, dense, for 20 s and then once more at the end."""
     path = tmp_path / "journal.sqlite"
     journal = Journal(path)
     journal.begin_run("5f3c", "zoo:Net", LAYOUT, np.zeros(LAYOUT.size, np.float32), BEGAN)

@@ -55,14 +55,15 @@ def test_a_crossing_lies_on_the_line_between_evaluations() -> None:
     assert two.crossing(0.6, "updates") is None
 
 
-def test_the_accuracy_at_a_moment_between_evaluations() -> None:
-    run = outcome(0.25, 0.75, None, 0.5)
-    assert run.at("updates", 15) == 0.5
-    assert run.at("ingress", 20_000) == 0.75
-    assert run.at("updates", 25) is None
-    assert run.at("updates", 9) is None
-    assert run.at("updates", 41) is None
-    assert Setting("two", [run, outcome(0.5, 1.0)]).at("updates", 15) == 0.625
+def test_the_best_by_a_moment() -> None:
+    run = outcome(0.25, 0.75, None, 0.5, 0.8)
+    assert run.best_by("updates", 9) is None
+    assert run.best_by("updates", 19) == 0.25
+    assert run.best_by("ingress", 40_000) == 0.75
+    assert run.best_by("seconds", 25) == 0.8
+    two = Setting("two", [run, outcome(0.5, 1.0)])
+    assert two.best_by("updates", 15) == 0.375
+    assert two.best_by("updates", 5) is None
 
 
 def test_a_series_is_as_long_as_the_shortest_run() -> None:

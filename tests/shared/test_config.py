@@ -147,7 +147,10 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
         ("[rum]\nseed = 5\n", ["line 2", "unknown key rum.seed = 5", "did you mean run.seed?"]),
         (
             "[zzzzzzzz]\nqqqqqqqq = 5\n",
-            ["zzzzzzzz.qqqqqqqq = 5", "sections are run, model, coordination, compression, injection, limits, client"],
+            [
+                "zzzzzzzz.qqqqqqqq = 5",
+                "sections are run, model, coordination, compression, injection, limits, client",
+            ],
         ),
         ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean run.updates?"]),
         ("[[run]]\nseed = 1\n", ["fleet.toml", "run = [{'seed': 1}]", "outside a section"]),

@@ -174,7 +174,11 @@ def test_data_that_are_not_split_train_only(tmp_path: Path) -> None:
 def jpegs(path: Path, *images: bytes) -> str:
     """An archive with these files in a row, as training and test data; labels 0, 1, ..."""
     ends = np.cumsum([0, *map(len, images)])
-    parts: dict[str, Any] = {"jpg": np.frombuffer(b"".join(images), np.uint8), "off": ends, "y": np.arange(len(images))}
+    parts: dict[str, Any] = {
+        "jpg": np.frombuffer(b"".join(images), np.uint8),
+        "off": ends,
+        "y": np.arange(len(images)),
+    }
     np.savez(path, **{f"{name}_{split}": part for name, part in parts.items() for split in ("train", "test")})
     return f"npz:{path}"
 

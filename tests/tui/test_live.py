@@ -1,7 +1,7 @@
 """A live server's feed: followed, lost, found again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ FRAMES: list[Frame] = list(frames(4, 30))
 
 
 @asynccontextmanager
-async def following(live: Live) -> AsyncIterator[Callable[[Callable[[], bool]], object]]:
+async def following(live: Live) -> AsyncIterator[Callable[[Callable[[], bool]], Awaitable[None]]]:
     """`live` at work; yields a function that waits until something holds."""
     changed = asyncio.Event()
     task = asyncio.create_task(live.run(changed.set))
@@ -58,12 +58,11 @@ async def test_a_snapshot_then_deltas_recorded_as_they_come(tmp_path: Path) -> N
 async def test_it_connects_again_and_keeps_what_it_saw() -> None:
     async with serving(*FRAMES[:3]) as server:
         live = Live(FeedClient(server.url, ""), first_wait=0.01)
-        phases: list[str] = []
         async with following(live) as until:
             await until(lambda: live.state is not None and live.state.time == BEGAN + 2)
             server.first = FRAMES[:1]
             server.hang_up()
-            await until(lambda: phases.append(live.link.phase) or live.link.phase == "waiting")
+            await until(lambda: live.link.phase == "waiting")
             assert live.state is not None
             assert live.state.time == BEGAN + 2, "what was known is shown on"
             assert "ended the feed" in live.link.detail

@@ -8,6 +8,7 @@ import pytest
 
 from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.feed import Frame
 from edgeflock.tui.recording import KEY_EVERY, Recorder, Recording
 from edgeflock.tui.replay import Replay
 from edgeflock.tui.state import State, reduce
@@ -52,7 +53,12 @@ def test_a_seek_reads_from_a_key_frame_on(tmp_path: Path, monkeypatch: pytest.Mo
     recording = Recording(BytesIO((tmp_path / "run").read_bytes()), "run")
     read: list[int] = []
     whole = Recording.frame
-    monkeypatch.setattr(Recording, "frame", lambda self, n: read.append(n) or whole(self, n))
+
+    def counted(self: Recording, number: int) -> Frame:
+        read.append(number)
+        return whole(self, number)
+
+    monkeypatch.setattr(Recording, "frame", counted)
     recording.state(299)
     assert 1 <= len(read) <= KEY_EVERY
     assert read == sorted(read)
