@@ -400,4 +400,5 @@ def test_samples_may_arrive_while_a_batch_is_taken() -> None:
 
         receiving.injected._arrived._records = Interrupted(receiving.injected._arrived._records)
         assert numbers_of(receiving.injected.take(4))[10:] == [100]
+        thread.submit(lambda: None).result()  # what was held up has its turn first
         assert numbers_of(receiving.injected.take(4))[10:] == [101]
