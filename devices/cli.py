@@ -99,6 +99,9 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
             secret = f" --token {hosted.token}" if hosted.token else ""
             print(f"Run {hosted.run} at version {hosted.engine.version} on {url}", file=sys.stderr)
             print(f"On each device: edgeflock client --server {url}{secret} --data URI", file=sys.stderr)
+            kept = Path(settings.run.directory) / "admin-token"
+            admin = "run.admin_token" if settings.run.admin_token else f'"$(cat {kept})"'
+            print(f"To watch and act: edgeflock top {url} --token {admin}", file=sys.stderr)
 
     try:
         asyncio.run(serve(settings, hosted, ready))

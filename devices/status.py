@@ -56,7 +56,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         f"Run {status['run']}, {status['state']}: {status['model']}, {status['parameters']:,} parameters"
     )
     console.print(
-        f"{coordination['rule']}, learning rate {coordination['learning_rate']}, "
+        f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
         f"select {compression['select']}, values {compression['values']}"
     )
     console.print(f"Version {status['version']:,}{target}")
@@ -89,6 +89,11 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
 
 Column = Callable[[dict[str, Any]], str | Text]
 """A device's status -> what stands in its row."""
+
+
+def _applied(coordination: dict[str, Any]) -> str:
+    """How updates apply: together, or each by a rule."""
+    return "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
 
 
 def _told(key: str, form: str) -> Column:
