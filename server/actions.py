@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from contextlib import suppress
 from json import JSONDecodeError
 from typing import Any
@@ -13,6 +12,7 @@ from edgeflock.server.access import problem
 from edgeflock.server.keys import SERVICES
 from edgeflock.server.registry import Device, Pause
 from edgeflock.server.session import Services
+from edgeflock.shared.config import LARGEST_RATE, LEAST_RATE
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.feed import Kind
 
@@ -24,7 +24,7 @@ _LONGEST = 200
 """Characters of a reason."""
 
 
-@routes.post("/v1/devices/{name}/pause")
+@routes.post("/v1/devices/{name:[^/]+}/pause")
 async def pause(request: web.Request) -> web.Response:
     """Let a device wait for its answers until it is resumed. {"because": text} is optional."""
     services, device, because = await _device_and_reason(request)
@@ -32,7 +32,7 @@ async def pause(request: web.Request) -> web.Response:
     return _of(device)
 
 
-@routes.post("/v1/devices/{name}/drop")
+@routes.post("/v1/devices/{name:[^/]+}/drop")
 async def drop(request: web.Request) -> web.Response:
     """End the session of a device, and refuse it until it is resumed. {"because": text} is optional."""
     services, device, because = await _device_and_reason(request)
@@ -42,7 +42,7 @@ async def drop(request: web.Request) -> web.Response:
     return _of(device)
 
 
-@routes.post("/v1/devices/{name}/resume")
+@routes.post("/v1/devices/{name:[^/]+}/resume")
 async def resume(request: web.Request) -> web.Response:
     """Let a device go on, or come back."""
     services, device, _ = await _device_and_reason(request)
@@ -120,9 +120,9 @@ def _rate(value: object) -> float:
     if type(value) in (int, float):
         with suppress(OverflowError):
             rate = float(value)  # type: ignore[arg-type]
-            if 0 < rate < math.inf:
+            if LEAST_RATE <= rate <= LARGEST_RATE:
                 return rate
-    raise _bad(f"value must be a finite number above 0, not {value!r:.40}")
+    raise _bad(f"value must be a number from {LEAST_RATE:g} to {LARGEST_RATE:g}, not {value!r:.40}")
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

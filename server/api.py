@@ -67,7 +67,7 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
     return await watchers.serve(request, role, interval)
 
 
-@routes.get("/v1/devices/{name}")
+@routes.get("/v1/devices/{name:[^/]+}")
 async def get_device(request: web.Request) -> web.Response:
     """A device and its recent updates as JSON."""
     device = request.app[SERVICES].registry.devices.get(request.match_info["name"])

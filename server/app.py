@@ -153,6 +153,7 @@ async def _session(request: web.Request) -> web.StreamResponse:
 
 
 async def _end_sessions(app: web.Application) -> None:
+    app[SERVICES].writer.leave_round_open()
     sessions = [d.session for d in app[SERVICES].registry.devices.values() if d.session]
     await asyncio.gather(app[WATCHERS].close(), *(session.leave() for session in sessions))
 

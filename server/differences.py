@@ -29,13 +29,15 @@ class Differences:
         self._version = version
         self._dense = dense
         self._whole: Model | None = None
+        self._latest: Model | None = None
+        """The difference that was asked for last: all devices of a round ask for the same."""
         self._touches: deque[NDArray[np.int64]] = deque()
         self._remembered = 0
 
     def add(self, touched: Where) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
         self._version += 1
-        self._whole = None
+        self._whole = self._latest = None
         if isinstance(touched, slice):
             self._touches.clear()
             self._remembered = 0
@@ -49,6 +51,11 @@ class Differences:
         """theta at the current version, for a device that holds `base` (None: nothing)."""
         if base is None or not 0 <= self._version - base <= len(self._touches):
             return self._entire(theta)
+        if self._latest is None or self._latest.base != base:
+            self._latest = self._difference(theta, base)
+        return self._latest
+
+    def _difference(self, theta: NDArray[np.float32], base: int) -> Model:
         behind = self._version - base
         changed = self._union([self._touches[-i] for i in range(behind, 0, -1)])
         if behind and self._statistics.size:

@@ -94,7 +94,6 @@ class Journal:
         (schema,) = self._db.execute("PRAGMA user_version").fetchone()
         if schema not in (0, SCHEMA):
             raise ConfigError(f"{path} has journal schema {schema}; this version reads {SCHEMA}")
-        self._begun = False
         self._updates: list[tuple[int, int, int, float, float, int, bytes]] = []
 
     # The run
@@ -103,7 +102,6 @@ class Journal:
         """Set up an empty journal with theta as version 0."""
         # One transaction: a journal is whole or was never begun.
         self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {SCHEMA};")
-        self._begun = True
         self._write("INSERT INTO meta VALUES (?, ?, ?, ?)", run, model, msgpack.packb(layout.shapes()), now)
         self.add_snapshot(0, theta)
         self.commit()
@@ -171,9 +169,8 @@ class Journal:
             self._begin()
             self._db.executemany("INSERT INTO updates VALUES (?, ?, ?, ?, ?, ?, ?)", self._updates)
             self._updates.clear()
-        if self._begun:
+        if self._db.in_transaction:
             self._db.execute("COMMIT")
-            self._begun = False
 
     def close(self) -> None:
         self.commit()
@@ -188,9 +185,9 @@ class Journal:
         self._db.execute(statement, values)
 
     def _begin(self) -> None:
-        if not self._begun:
+        # Asked, not remembered: on a full disk SQLite rolls back by itself.
+        if not self._db.in_transaction:
             self._db.execute("BEGIN")
-            self._begun = True
 
     # Reading
 

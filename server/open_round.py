@@ -33,6 +33,8 @@ class OpenRound:
 
     @property
     def is_over(self) -> bool:
+        if not self._held:
+            return False
         # A timer may be a little early.
         seconds = asyncio.get_running_loop().time() - self._opened + 1e-3
         return self._rounds.is_over(self._held.keys(), self._present(), seconds)

@@ -144,8 +144,9 @@ class Parameters:
 
     def _made(self, versions: int) -> None:
         before, self.version = self.version, self.version + versions
-        if self.average is not None and self.version // _STRIDE > before // _STRIDE:
-            self._take_in(self.average, self.version // _STRIDE)
+        if self.average is not None:
+            for count in range(before // _STRIDE + 1, self.version // _STRIDE + 1):
+                self._take_in(self.average, count)
 
     def _follow(self, statistics: NDArray[np.float32], behind: int) -> None:
         """b <- b + (s - b) / max(10, tau), tau = version - base = `behind`, for the running statistics b.

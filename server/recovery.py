@@ -1,6 +1,6 @@
 """From the journal back to the parameters, bit for bit."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from edgeflock.server.admission import Step, admit
@@ -58,21 +58,24 @@ def replay(journal: Journal, layout: Layout) -> Parameters:
 
     adopt()
     starts = {start for start, _ in regimes}
-    for version in _replayed(parameters, _steps(journal, layout, 0)):
+    for version in _replayed(parameters, _steps(journal, layout, 0), starts):
         if version in starts:
             adopt()
     return parameters
 
 
-def _replayed(parameters: Parameters, steps: Iterable[Step]) -> Iterator[int]:
+def _replayed(
+    parameters: Parameters, steps: Iterable[Step], starts: Collection[int] = frozenset()
+) -> Iterator[int]:
     """Apply `steps` as they were; yields each version that was published.
 
     A journal holds whole rounds only. All steps of a round are based on the version that it starts at, and
-    those of the next one on the version that it made.
+    those of the next one on the version that it made; and a round ends at the latest where another regime
+    `starts`, under which steps may be based on older versions.
     """
     gathered = 0
     for step in steps:
-        if gathered and step.base != parameters.version:
+        if gathered and (step.base != parameters.version or parameters.version + gathered in starts):
             gathered = 0
             parameters.end_round()
             yield parameters.version

@@ -49,8 +49,8 @@ class Device:
     """What its updates told last."""
     session: "Session | None" = None
     arriving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    sequence: int = 0
-    """The last update that is counted here; a resent one is not counted again."""
+    sequence: int | None = None
+    """The last update that is counted here, a resent one is not counted again; None: not greeted yet."""
     updates: int = 0
     compressed: int = 0
     """Updates that held a selection of the gradient, since the server started; and"""
@@ -95,7 +95,7 @@ class Device:
 
     def count(self, update: Update, staleness: int) -> bool:
         """Take note of an accepted update, seen at `last_seen`; False if it is counted already."""
-        if update.sequence <= self.sequence:
+        if update.sequence <= (self.sequence or 0):
             return False
         self.sequence = update.sequence
         self.updates += 1

@@ -171,6 +171,7 @@ class Session:
                 device.id = await services.writer.call(lambda: services.engine.device_id(hello.device))
             if device.session is not None:
                 await device.session.supersede()
+                services.registry.admit(hello.device)  # an operator may have dropped it meanwhile
             device.session = self
         device.facts, device.telemetry, device.shares = hello.facts, {}, hello.shares
         device.last_seen = time.time()
@@ -182,7 +183,8 @@ class Session:
         version, sequence = await self._services.writer.call(
             lambda: (engine.version, engine.last_sequence(device.id))
         )
-        device.sequence = sequence
+        if device.sequence is None:  # later it is of what came in since, also while the device was away
+            device.sequence = sequence
         if device.shares:
             self._services.relay.join(device.id)
         await self._send(welcome(self._services.run, self._services.config, engine.layout, version, sequence))

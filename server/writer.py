@@ -78,6 +78,10 @@ class Writer:
         if self._is_round_over():
             self._work()
 
+    def leave_round_open(self) -> None:
+        """The server stops: an open round must not end with those who happen to be left. It is sent again."""
+        self._closing = True
+
     def _work(self) -> None:
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_groups())
@@ -152,10 +156,13 @@ class Writer:
             earlier.set_exception(Superseded("the device sent its update again"))
 
     def _is_round_over(self) -> bool:
-        return self._round is not None and not self.failed.done() and self._round.is_over
+        if self._round is None or self._closing or self.failed.done():
+            return False
+        return self._round.is_over
 
     async def _end_round(self) -> None:
         async with self._engine_at_rest:
+            self._check_working()
             receipts = await self._in_thread(self._engine.end_round)
         held = self._waiting_for_the_round()
         for push, receipt in receipts:
@@ -174,12 +181,18 @@ class Writer:
                     await self._enough.wait()
         self._expected = min(len(self._waiting), _GROUP)
 
+    def _check_working(self) -> None:
+        """What failed while this waited for its turn may have left half of something behind."""
+        if self.failed.done():
+            raise Unavailable(_STOPPING)
+
     async def _commit(self, pushes: list[Push]) -> list[Answer]:
         """engine.commit, its first half on the event loop's thread if it is quick.
 
         For small updates the hand-over between threads costs more than the work.
         """
         async with self._engine_at_rest:
+            self._check_working()
             if not self._engine.is_quick(pushes):
                 return await self._in_thread(lambda: self._engine.commit(pushes))
             outcomes = self._engine.stage(pushes)

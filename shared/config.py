@@ -8,6 +8,9 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from edgeflock.shared.settings import Section, parse_as
 
+LEAST_RATE, LARGEST_RATE = 1e-30, 1e30
+"""Learning rates beyond these are 0 or infinity in float32, or soon make the model so."""
+
 
 class Run(Section):
     """The server and the run it hosts."""
@@ -56,7 +59,7 @@ class Coordination(Section):
     """How updates count."""
 
     rule: Literal["adacomp", "tau", "none"] = "adacomp"
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
+    learning_rate: Annotated[float, Field(ge=LEAST_RATE, le=LARGEST_RATE, allow_inf_nan=False)] = 0.1
     window: Annotated[int, Field(ge=2, le=65536)] = Field(256, description="versions")
     mode: Literal["async", "rounds"] = Field(
         "async", description="rounds: the updates of all devices apply together, by samples"

@@ -86,13 +86,13 @@ async def test_a_round_does_not_wait_for_a_paused_device(tmp_path: Path) -> None
 
 async def test_a_dropped_device_goes_and_stays_away_until_it_is_resumed(tmp_path: Path) -> None:
     async with hosting(tmp_path, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
-        async with link(hosted.port, "pi/4 %") as device, link(hosted.port, "other") as other:
+        async with link(hosted.port, "pi/4 {%}") as device, link(hosted.port, "other") as other:
             await device.join()
             await other.join()
-            path = "/v1/devices/pi%2F4%20%25"
+            path = "/v1/devices/pi%2F4%20%7B%25%7D"
             status, answer = await admin.post(f"{path}/drop", {"because": "stolen"})
             assert (status, answer["dropped"]) == (200, True)
-            with pytest.raises(Dropped, match="dropped 'pi/4 %': stolen"):
+            with pytest.raises(Dropped, match="dropped 'pi/4 {%}': stolen"):
                 await device.push(update(1, 0))
             with pytest.raises(Dropped, match="stolen"):
                 await device.join()
@@ -184,6 +184,7 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(tmp_path: Path
                 ("/v1/devices/pi/pause", None, b"\xff", 400),
                 ("/v1/devices/pi/pause", [1], None, 400),
                 ("/v1/learning_rate", None, b"", 400),
+                ("/v1/learning_rate", None, b'{"value": 1e39}', 400),
                 *(("/v1/learning_rate", None, f'{{"value": {value}}}'.encode(), 400)
                   for value in ("0", "-1", "NaN", "Infinity", "true", '"1"', "1" + "0" * 400)),
             ):  # fmt: skip

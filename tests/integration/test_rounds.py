@@ -1,6 +1,7 @@
 """Rounds over real sockets: who is waited for, who is left out, and who comes back."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -143,17 +144,33 @@ async def test_pings_are_answered_while_a_round_is_open(
             assert a.connections == 1
 
 
-async def test_a_server_that_stops_loses_no_update(tmp_path: Path) -> None:
-    """The open round is not in the journal, so its devices send their updates again."""
-    async with hosting(tmp_path, *PATIENT) as hosted:
-        async with link(hosted.port, "a") as a, link(hosted.port, "b") as b:
+async def test_a_server_that_stops_leaves_its_round_open(tmp_path: Path) -> None:
+    """It is not in the journal, so its devices send their updates again; nobody's share has grown."""
+    async with AsyncExitStack() as devices:
+        async with hosting(tmp_path, *PATIENT) as hosted:
+            a = await devices.enter_async_context(link(hosted.port, "a"))
+            b = await devices.enter_async_context(link(hosted.port, "b"))
             await a.join()
             await b.join()
             waiting = asyncio.create_task(a.push(update(0)))
             await gathered(hosted, 1)
-            await hosted.services.writer.close()
-            await asyncio.sleep(0.05)
-            waiting.cancel()
+        waiting.cancel()
     async with hosting(tmp_path, *PATIENT) as hosted, link(hosted.port, "a") as a:
         assert (await a.join()).version == 0
         assert (await a.push(replace(update(0), samples=3))).version == 1
+
+
+async def test_an_update_counts_though_its_device_was_away_when_the_round_ended(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *PATIENT) as hosted, link(hosted.port, "a") as a:
+        await a.join()
+        async with link(hosted.port, "b") as b:
+            await b.join()
+            lost = asyncio.create_task(b.push(update(0)))
+            await gathered(hosted, 1)
+            lost.cancel()
+        await a.push(update(0))
+        async with link(hosted.port, "b") as b:
+            await b.join()
+            assert (await b.push(update(0))).version == 1
+        devices = hosted.services.registry.devices
+        assert (devices["a"].updates, devices["b"].updates, hosted.engine.version) == (1, 1, 2)

@@ -151,3 +151,19 @@ def test_opened_twice_at_once_only_one_can_write(tmp_path: Path) -> None:
         second.commit([push(device, sparse_update(2, 0, {5: 1.0}))])
     first_theta = first.theta()[1]
     assert recovered(tmp_path, REGIME).theta.tobytes() == first_theta.tobytes()
+
+
+def test_a_full_disk_leaves_no_part_of_a_commit(path: Path, journal: Journal) -> None:
+    """SQLite rolls back by itself when it is full: what comes next must not go in row by row."""
+    journal.device_id("one")
+    (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
+    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        journal.add_snapshot(1, np.zeros(100_000, np.float32))
+    for version, frame in enumerate((b"small", b"small", bytes(1 << 20)), 1):
+        journal.add_update(version, 1, version, 0.0, 0.5, 10, frame)
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        journal.commit()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM updates").fetchone() == (0,)
+    journal._updates.clear()

@@ -202,3 +202,43 @@ def test_a_run_may_change_between_rounds_and_async(tmp_path: Path) -> None:
     journal.close()
     assert replayed.version == thetas[-1][0]
     assert replayed.theta.tobytes() == thetas[-1][1].tobytes()
+
+
+def test_the_average_takes_in_every_stride_of_a_large_round(tmp_path: Path) -> None:
+    """100 devices make 6 or 7 strides of 16 versions in a round, which all see the round's theta."""
+    _, engine = open_engine(tmp_path, Regime("none", 0.1, 6, average=8.0, rounds=True))
+    expected, version = THETA.astype(np.float64), 0
+    for _ in range(4):
+        for device in range(1, 101):
+            engine.commit([push(device, sparse_update(version + 1, version, {0: 1.0, 7: -2.0}))])
+        engine.end_round()
+        for count in range(version // 16 + 1, (version + 100) // 16 + 1):
+            expected += 9 / (count + 8) * (engine.theta()[1] - expected)
+        version += 100
+    average = engine.parameters.average
+    assert average is not None
+    np.testing.assert_allclose(average, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_replay_ends_a_round_where_another_regime_begins(tmp_path: Path) -> None:
+    """Asynchronous from then on, a straggler's update may be based on where the last round began."""
+    _, engine = open_engine(tmp_path, ROUNDS)
+    engine.commit([push(device, dense_update(1, 0, dense(device))) for device in (1, 2)])
+    engine.end_round()
+    engine.close()
+    journal, engine = open_engine(tmp_path, Regime("none", 0.1, 6))
+    assert engine.commit([push(3, dense_update(1, 2, dense(3)))]) == [Receipt(1, 3, None)]
+    replayed = replay(journal, LAYOUT)
+    assert replayed.theta.tobytes() == engine.theta()[1].tobytes()
+
+
+def test_all_of_a_round_get_one_difference(tmp_path: Path) -> None:
+    _, engine = open_engine(tmp_path, ROUNDS)
+    engine.commit([push(device, sparse_update(1, 0, {3: 1.0}, pull=True)) for device in (1, 2)])
+    (_, first), (_, second) = engine.end_round()
+    assert first.model is second.model
+    assert first.model is not None
+    engine.commit([push(1, sparse_update(2, 2, {5: 1.0}, pull=True))])
+    ((_, third),) = engine.end_round()
+    assert third.model is not None
+    assert (third.model.base, third.model.version) == (2, 3)
