@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,20 @@ async def test_the_screen_is_as_it_was(name: str, size: tuple[int, int]) -> None
         path.parent.mkdir(exist_ok=True)
         path.write_text(shown, "utf-8")
     assert shown == path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE], ids=["80x24", "140x44"])
+@pytest.mark.parametrize("name", ["overview", "fleet"])
+async def test_its_colours_are_as_they_were(name: str, size: tuple[int, int]) -> None:
+    path = SCREENS / f"{name}-{size[0]}x{size[1]}.svg"
+    async with screen(frozen(14), size=size) as pilot:
+        await pilot.press(*KEYS[name])
+        await pilot.pause()
+        # Rich names its classes after a checksum of what the picture holds.
+        drawn = re.sub(r"terminal-\d+-", "terminal-", pilot.app.export_screenshot())
+    if os.environ.get("EDGEFLOCK_REDRAW"):
+        path.write_text(drawn, "utf-8")
+    assert drawn == path.read_text("utf-8")
 
 
 def test_every_screen_fits() -> None:
