@@ -117,9 +117,9 @@ async def _device_and_reason(request: web.Request) -> tuple[Services, Device, st
 
 
 def _rate(value: object) -> float:
-    if type(value) in (int, float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
-            rate = float(value)  # type: ignore[arg-type]
+            rate = float(value)
             if LEAST_RATE <= rate <= LARGEST_RATE:
                 return rate
     raise _bad(f"value must be a number from {LEAST_RATE:g} to {LARGEST_RATE:g}, not {value!r:.40}")
