@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from benchmarks import load
 from edgeflock.server.admission import Step, admit
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay
+from edgeflock.server.regime import Regime
 from edgeflock.shared import wire
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update

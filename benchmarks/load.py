@@ -20,8 +20,8 @@ from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
+from edgeflock.server.regime import Regime
 from edgeflock.shared import grid, sparse, values, wire
 from edgeflock.shared.compression import select_largest
 from edgeflock.shared.config import parse

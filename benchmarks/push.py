@@ -14,7 +14,8 @@ import numpy as np
 from benchmarks import load
 from edgeflock.devices.machine import machine
 from edgeflock.server.admission import admit
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
+from edgeflock.server.regime import Regime
 
 LAG = 200
 

@@ -32,8 +32,8 @@ from edgeflock.devices.streams import EmulatedStream, StreamTally
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.journal import Evaluation, Journal
 from edgeflock.server.limits import check_limits
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
+from edgeflock.server.regime import Regime
 from edgeflock.shared import datasets
 from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged

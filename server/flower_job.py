@@ -22,8 +22,8 @@ from edgeflock.server.flower_messages import Keys, Template, read_update, size, 
 from edgeflock.server.flower_nodes import Asked, Node, Nodes, Sent
 from edgeflock.server.hosting import open_journal
 from edgeflock.server.journal import Evaluation, Journal
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
+from edgeflock.server.regime import Regime
 from edgeflock.server.welcome import welcome
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config

@@ -19,8 +19,8 @@ from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.evaluation import Evaluate
 from edgeflock.server.journal import Account, Evaluation, Journal
 from edgeflock.server.limits import check_limits
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
+from edgeflock.server.regime import Regime
 from edgeflock.shared import datasets
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError

@@ -21,7 +21,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.parameters import Regime
+from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
 

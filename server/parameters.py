@@ -1,44 +1,15 @@
 """theta, its version and the rule that makes the next one: what a journal's replay reproduces."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.admission import Step
 from edgeflock.server.optimizer import descend
+from edgeflock.server.regime import Regime
 from edgeflock.server.staleness import Staleness
 from edgeflock.server.weighting import RULES, linear_scaling, stream_share
-from edgeflock.shared.config import Coordination
-
-
-@dataclass(frozen=True, slots=True)
-class Regime:
-    """How updates count from a version on."""
-
-    rule: str
-    learning_rate: float
-    window: int
-    """Updates may be based on any of the latest `window` versions."""
-    average: float = 0.0
-    """eta of the averaged model; 0 keeps none."""
-    base_batch: int = 0
-    """B: a step of b samples counts b / B times; 0: all steps alike, or in a round by their share."""
-    rounds: bool = False
-    """Whether the steps that start at the same version apply together."""
-
-    @classmethod
-    def of(cls, settings: Coordination) -> "Regime":
-        return cls(
-            settings.rule,
-            settings.learning_rate,
-            settings.window,
-            settings.average,
-            settings.base_batch,
-            settings.mode == "rounds",
-        )
-
 
 _STRIDE = 16
 """The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from edgeflock.server.admission import Step, admit
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
+from edgeflock.server.regime import Regime
 from edgeflock.shared import wire
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout

@@ -13,8 +13,8 @@ from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.journal import Journal
 from edgeflock.server.keys import SERVICES
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
+from edgeflock.server.regime import Regime
 from edgeflock.server.session import Services
 from edgeflock.shared.config import parse
 from edgeflock.shared.layout import Layout

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import replay
+from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.messages import Receipt
 from tests.hosting import LAYOUT, Hosted, hosting

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from edgeflock.server.engine import Answer, Bounds, Engine, Push
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover
+from edgeflock.server.regime import Regime
 from edgeflock.shared import sparse, values, wire
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Receipt, Update

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
+from edgeflock.server.regime import Regime
 
 
 class SlowServer:

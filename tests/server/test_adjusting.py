@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.engine import Bounds
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import replay
+from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from tests.server.pushes import (
     LAYOUT,

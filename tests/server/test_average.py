@@ -20,8 +20,9 @@ from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine import Bounds
 from edgeflock.server.hosting import open_run
 from edgeflock.server.keys import EVALUATOR
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import replay
+from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import sparse, values
 from edgeflock.shared.config import parse

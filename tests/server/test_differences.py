@@ -13,8 +13,8 @@ from edgeflock.client.replica import Replica
 from edgeflock.server.differences import Differences
 from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover
+from edgeflock.server.regime import Regime
 from edgeflock.server.staleness import Where
 from edgeflock.shared import sparse, wire
 from edgeflock.shared.layout import Layout

@@ -11,7 +11,7 @@ import pytest
 
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.journal import Evaluation
-from edgeflock.server.parameters import Regime
+from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete
 from edgeflock.shared.messages import Receipt
 from tests.server.pushes import (

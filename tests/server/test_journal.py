@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeflock.server.journal import Account, Evaluation, Journal
-from edgeflock.server.parameters import Regime
+from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import ConfigError
 from tests.server.pushes import LAYOUT, REGIME, THETA, open_engine, push, recovered, sparse_update
 

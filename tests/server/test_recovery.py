@@ -11,8 +11,8 @@ import pytest
 
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Regime
 from edgeflock.server.recovery import recover, replay
+from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import wire
 from edgeflock.shared.errors import BaseExpired, ConfigError

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination import Rounds
 from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import replay
+from edgeflock.server.regime import Regime
 from edgeflock.shared.config import Coordination
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture
 from edgeflock.shared.messages import Receipt, Update

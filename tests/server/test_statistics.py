@@ -15,8 +15,9 @@ from edgeflock.client.replica import Replica
 from edgeflock.server.admission import Step
 from edgeflock.server.engine import Bounds
 from edgeflock.server.limits import check_limits
-from edgeflock.server.parameters import Parameters, Regime
+from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay
+from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import config, errors, grid, sparse, values, wire
 from edgeflock.shared.compression import select_largest

@@ -1,0 +1,32 @@
+"""How updates count from a version on: the part of the settings that a replay must know."""
+
+from dataclasses import dataclass
+
+from edgeflock.shared.config import Coordination
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """How updates count from a version on."""
+
+    rule: str
+    learning_rate: float
+    window: int
+    """Updates may be based on any of the latest `window` versions."""
+    average: float = 0.0
+    """eta of the averaged model; 0 keeps none."""
+    base_batch: int = 0
+    """B: a step of b samples counts b / B times; 0: all steps alike, or in a round by their share."""
+    rounds: bool = False
+    """Whether the steps that start at the same version apply together."""
+
+    @classmethod
+    def of(cls, settings: Coordination) -> "Regime":
+        return cls(
+            settings.rule,
+            settings.learning_rate,
+            settings.window,
+            settings.average,
+            settings.base_batch,
+            settings.mode == "rounds",
+        )
