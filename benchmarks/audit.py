@@ -45,8 +45,7 @@ class Audit:
     """What it found so far."""
 
     def __init__(self) -> None:
-        self.replica = Parameters(0, initial_theta())
-        self.replica.adopt(REGIME, 0, [])
+        self.replica = Parameters(0, initial_theta(), regime=REGIME, start=0)
         self.lost: set[tuple[str, int]] = set()
         self.doubled: set[tuple[str, int]] = set()
         self.unacknowledged = self.gaps = 0

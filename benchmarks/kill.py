@@ -33,10 +33,8 @@ from benchmarks.audit import LAYOUT, REGIME, Audit, copy_journal, digest_of, ini
 from edgeflock.client.transport import Link
 from edgeflock.devices.machine import machine
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.claim import claimed
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.journal import Journal
-from edgeflock.server.recovery import recover
 from edgeflock.shared import sparse, values
 from edgeflock.shared.config import parse
 from edgeflock.shared.errors import BaseExpired
@@ -106,20 +104,23 @@ def _serve(pipe: Connection, directory: str, port: int) -> None:
     """The server process. Sends None before it opens the journal and an Opened once it listens."""
 
     async def main() -> None:
-        config = parse(overrides=["run.open=true", "model.data=", f"coordination.window={REGIME.window}"])
+        settings = [
+            f"coordination.window={REGIME.window}",
+            f"coordination.learning_rate={REGIME.learning_rate}",
+        ]
+        settings += [f"coordination.rule={REGIME.rule}", f"run.snapshot_every={SNAPSHOT_EVERY}"]
+        config = parse(overrides=["run.open=true", "model.data=", *settings])
         pipe.send(None)
         began = time.perf_counter()
-        journal = Journal(Path(directory) / "journal.sqlite")
-        if journal.run() is None:
-            journal.begin_run("kill", "none", LAYOUT, initial_theta(), 0.0)
-        parameters = recover(journal, LAYOUT, REGIME)
-        engine = Engine(journal, LAYOUT, parameters, Bounds(snapshot_every=SNAPSHOT_EVERY))
-        hosted = HostedRun("kill", "", engine, None, journal.evaluations(), journal.accounts())
-        elapsed = time.perf_counter() - began
-        opened = Opened(engine.version, digest_of(parameters.theta), elapsed * 1e3)
-        async with listening(create_app(config, hosted), "127.0.0.1", port):
-            pipe.send(opened)
-            await asyncio.Event().wait()
+        with claimed(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
+            engine, journal = claim.engine, claim.journal
+            hosted = HostedRun("kill", "", engine, None, journal.evaluations(), journal.accounts())
+            elapsed = time.perf_counter() - began
+            version, theta = engine.theta()
+            opened = Opened(version, digest_of(theta), elapsed * 1e3)
+            async with listening(create_app(config, hosted), "127.0.0.1", port):
+                pipe.send(opened)
+                await asyncio.Event().wait()
 
     asyncio.run(main())
 

@@ -17,11 +17,8 @@ import psutil
 from aiohttp import web
 
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.claim import claimed
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.journal import Journal
-from edgeflock.server.recovery import recover
-from edgeflock.server.regime import Regime
 from edgeflock.shared import grid, sparse, values, wire
 from edgeflock.shared.compression import select_largest
 from edgeflock.shared.config import parse
@@ -76,18 +73,18 @@ def random_update(layout: Layout, fraction: float, coding: str, random: np.rando
 
 def _serve_edgeflock(ready: Connection, layout: Layout, directory: str, window: int) -> None:
     async def main() -> None:
-        config = parse(overrides=["run.open=true", "model.data=", f"coordination.window={window}"])
-        journal = Journal(Path(directory) / "journal.sqlite")
-        if journal.run() is None:
-            journal.begin_run("benchmark", "none", layout, np.zeros(layout.size, np.float32), 0.0)
-        regime = Regime("adacomp", 1e-3, window)
         # A snapshot of a large model would dominate a short measurement; its cost is stated apart.
-        bounds = Bounds(snapshot_every=10**9 if layout.size > 10**6 else 1000)
-        engine = Engine(journal, layout, recover(journal, layout, regime), bounds)
-        hosted = HostedRun("benchmark", "", engine, None, [], [])
-        async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
-            ready.send(port)
-            await asyncio.Event().wait()
+        snapshots = 10**9 if layout.size > 10**6 else 1000
+        settings = [f"coordination.window={window}", "coordination.learning_rate=1e-3"]
+        config = parse(
+            overrides=["run.open=true", "model.data=", f"run.snapshot_every={snapshots}", *settings]
+        )
+        theta = np.zeros(layout.size, np.float32)
+        with claimed(Path(directory), "directory", layout, theta, config) as claim:
+            hosted = HostedRun("benchmark", "", claim.engine, None, [], [])
+            async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
+                ready.send(port)
+                await asyncio.Event().wait()
 
     asyncio.run(main())
 

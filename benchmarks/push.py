@@ -32,8 +32,8 @@ def kernels() -> dict[str, float]:
     """Interleaved: decode + admit, sigma + apply, and the in-place dense step, in microseconds (medians)."""
     layout, random = load.PAPER_CNN, np.random.default_rng(0)
     updates = [load.random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
-    parameters = Parameters(0, np.zeros(layout.size, np.float32))
-    parameters.adopt(Regime("adacomp", 1e-3, 256), 0, [])
+    regime = Regime("adacomp", 1e-3, 256)
+    parameters = Parameters(0, np.zeros(layout.size, np.float32), regime=regime, start=0)
     steps = [admit(u, layout, oldest=0, version=0, samples=1 << 16, expansion_bytes=1 << 28) for u in updates]
     theta, gradient = parameters.theta.copy(), random.standard_normal(layout.size).astype(np.float32)
     scratch, rate = np.empty_like(theta), np.float32(1e-3)

@@ -3,12 +3,14 @@
 import logging
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
+    from edgeflock.server.hosting import HostedRun
     from edgeflock.shared.config import Config
 
 EXIT_FAILED, EXIT_USAGE, EXIT_REFUSED = 1, 2, 3
@@ -79,32 +81,32 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
 
     settings = _settings(config, set_, verbose)
     results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
-    try:
-        from edgeflock.server.app import serve
-        from edgeflock.server.hosting import open_run
 
-        hosted = open_run(settings)
-    except ImportError as error:
-        _fail(f"the server needs {error.name}: pip install 'edgeflock[server]'", EXIT_USAGE)
-
-    def ready(port: int) -> None:
+    def ready(hosted: "HostedRun", port: int) -> None:
         wildcard = settings.run.host in ("0.0.0.0", "::", "")
         url = f"http://{socket.gethostname() if wildcard else settings.run.host}:{port}"
+        version = hosted.engine.published.version
         if json:
             import json as encoder
 
-            line = encoder.dumps({"url": url, "run": hosted.run, "version": hosted.engine.version})
+            line = encoder.dumps({"url": url, "run": hosted.run, "version": version})
             print(line, file=results, flush=True)
         else:
             secret = f" --token {hosted.token}" if hosted.token else ""
-            print(f"Run {hosted.run} at version {hosted.engine.version} on {url}", file=sys.stderr)
+            print(f"Run {hosted.run} at version {version} on {url}", file=sys.stderr)
             print(f"On each device: edgeflock client --server {url}{secret} --data URI", file=sys.stderr)
             kept = Path(settings.run.directory) / "admin-token"
             admin = "run.admin_token" if settings.run.admin_token else f'"$(cat {kept})"'
             print(f"To watch and act: edgeflock top {url} --token {admin}", file=sys.stderr)
 
     try:
-        asyncio.run(serve(settings, hosted, ready))
+        from edgeflock.server.app import serve
+        from edgeflock.server.hosting import open_run
+
+        with open_run(settings) as hosted:
+            asyncio.run(serve(settings, hosted, partial(ready, hosted)))
+    except ImportError as error:
+        _fail(f"the server needs {error.name}: pip install 'edgeflock[server]'", EXIT_USAGE)
     except OSError as error:
         _fail(f"cannot listen on {settings.run.host}:{settings.run.port}: {error.strerror}", EXIT_FAILED)
 

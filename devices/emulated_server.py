@@ -13,12 +13,13 @@ import numpy as np
 
 from edgeflock.client.transport import RunOver
 from edgeflock.devices.pace import Pace
-from edgeflock.server.coordination import Rounds
-from edgeflock.server.engine import Engine, Push
-from edgeflock.server.open_round import OpenRound
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Engine
+from edgeflock.server.outcomes import Accepted, Answer
 from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Traffic
 from edgeflock.server.welcome import welcome
+from edgeflock.server.writer import settle
 from edgeflock.shared import sparse, wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import Refused, RunComplete
@@ -78,43 +79,42 @@ class EmulatedServer:
         """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
         self.committed = committed
         self.relay = Relay(config.injection, config.limits.samples)
-        self._present: set[int] = set()
-        rounds = Rounds.of(config.coordination)
-        self._round = OpenRound(rounds, lambda: self._present, self._look) if rounds else None
+        self._held: dict[Push, asyncio.Future[Accepted]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
 
-    async def push(self, push: Push) -> Receipt:
-        """The receipt of one update. Raises what it is refused for."""
-        (answer,) = self.engine.commit([push])
+    async def push(self, push: Push) -> Accepted:
+        """What comes of one update. Raises what it is refused for."""
+        answer = self._commit([push]).get(push)
+        if answer is None:
+            held: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+            self._held[push] = held
+            return await held
         if isinstance(answer, Refused):
             raise answer
-        return answer or await self._hold(push.device)
-
-    async def _hold(self, device: int) -> Receipt:
-        """As server/writer.py does."""
-        assert self._round is not None, "only rounds hold"
-        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._round.hold(device, answer)
-        self._look()
-        return await answer
+        return answer
 
     def arrive(self, device: int, *, shares: bool) -> None:
-        self._present.add(device)
+        self.engine.arrived(device)
         if shares:
             self.relay.join(device)
 
     def leave(self, device: int) -> None:
-        self._present.discard(device)
+        self.engine.left(device)
         self.relay.leave(device)
-        self._look()
+        self._commit([])
 
-    def _look(self) -> None:
-        """End the round if it is over."""
-        if self._round is None or not self._round.is_over:
-            return
-        held = self._round.end()
-        for push, receipt in self.engine.end_round():
-            if not held[push.device].done():  # its device may have left
-                held[push.device].set_result(receipt)
+    def _commit(self, pushes: list[Push]) -> dict[Push, Answer]:
+        """What comes of `pushes`. Those that were held until now have their answer."""
+        loop = asyncio.get_running_loop()
+        settled = dict(self.engine.commit(pushes, loop.time()))
+        for push, answer in settled.items():
+            if push in self._held:
+                settle(self._held.pop(push), answer)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        due = self.engine.due
+        self._alarm = None if due is None else loop.call_at(due, self._commit, [])
+        return settled
 
 
 class EmulatedLink:
@@ -144,7 +144,9 @@ class EmulatedLink:
         await self._up(self._hello)
         self._server.arrive(self._device, shares=self._hello.shares)
         engine, config = self._server.engine, self._server.config
-        greeting = welcome("fleet", config, engine.layout, engine.version, engine.last_sequence(self._device))
+        greeting = welcome(
+            "fleet", config, engine.layout, engine.published.version, engine.last_sequence(self._device)
+        )
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         assert isinstance(as_received, Welcome)
         return await self._down(as_received)
@@ -159,10 +161,9 @@ class EmulatedLink:
         record, frame = await self._up(update)
         assert isinstance(record, Update)
         server, tally = self._server, self._tally
-        behind = server.engine.version - record.base
         kept = frame if server.keep_frames else b""
         try:
-            receipt = await server.push(Push(self._device, asyncio.get_running_loop().time(), record, kept))
+            accepted = await server.push(Push(self._device, asyncio.get_running_loop().time(), record, kept))
         except RunComplete as complete:
             raise RunOver((await self._down(Stop(str(complete)))).reason) from None
         except Refused as refusal:
@@ -172,12 +173,12 @@ class EmulatedLink:
         tally.updates += 1
         tally.compressed += record.index_mode != sparse.DENSE
         tally.floats += record.count
-        tally.staleness += behind
+        tally.staleness += accepted.staleness
         server.committed()
         if self._crash and self._random.random() < self._crash:
             raise Crashed
         await self._deliver()
-        return await self._down(receipt)
+        return await self._down(accepted.receipt)
 
     async def share(self, samples: Samples) -> None:
         record, octets = await self._up(samples)

@@ -29,11 +29,10 @@ from edgeflock.devices.fleet_config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
 from edgeflock.devices.pace import Pace
 from edgeflock.devices.streams import EmulatedStream, StreamTally
-from edgeflock.server.engine import Bounds, Engine
-from edgeflock.server.journal import Evaluation, Journal
+from edgeflock.server.journal import Journal
 from edgeflock.server.limits import check_limits
-from edgeflock.server.recovery import recover
-from edgeflock.server.regime import Regime
+from edgeflock.server.log import Evaluation
+from edgeflock.server.recovery import open_engine
 from edgeflock.shared import datasets
 from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
@@ -199,15 +198,7 @@ class _Run:
         self._rows: list[Row] = []
         self._evaluation_s = 0.0
         journal.begin_run("fleet", file.model.module, flat.layout, flat.theta(), 0.0)
-        regime = Regime.of(file.coordination)
-        bounds = Bounds(
-            file.run.updates,
-            file.limits.expansion_bytes,
-            file.run.snapshot_every,
-            samples=file.limits.samples,
-        )
-        parameters = recover(journal, flat.layout, regime)
-        self._engine = Engine(journal, flat.layout, parameters, bounds, file.model.pull)
+        self._engine = open_engine(journal, flat.layout, file)
         self._server = EmulatedServer(file, self._engine, self._committed, keep_frames=earlier is not None)
         self._tallies: dict[str, Tally] = {}
         self._devices = list(self._make_devices(prepared, backend))
@@ -278,7 +269,7 @@ class _Run:
             )
             if over in done:
                 return "complete"
-            if not self._rows or self._rows[-1].updates < self._engine.version:
+            if not self._rows or self._rows[-1].updates < self._engine.published.version:
                 self._evaluate()
             if everybody in done:
                 everybody.result()
@@ -290,11 +281,11 @@ class _Run:
             await asyncio.gather(*lives, over, everybody, return_exceptions=True)
 
     def _committed(self) -> None:
-        version, every = self._engine.version, self._file.fleet.evaluate_every
+        version, every = self._engine.published.version, self._file.fleet.evaluate_every
         seen = self._rows[-1].updates if self._rows else 0
-        if version > seen and (self._engine.complete or version // every > seen // every):
+        if version > seen and (self._engine.published.complete or version // every > seen // every):
             self._evaluate()
-        if self._engine.complete:
+        if self._engine.published.complete:
             self._over.set()
 
     def _evaluate(self) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.access import problem
-from edgeflock.server.keys import SERVICES
-from edgeflock.server.registry import Device, Pause
-from edgeflock.server.session import Services
+from edgeflock.server.keys import VIEW, WRITER
+from edgeflock.server.registry import Device
 from edgeflock.shared.config import LARGEST_RATE, LEAST_RATE
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.feed import Kind
@@ -27,42 +26,43 @@ _LONGEST = 200
 @routes.post("/v1/devices/{name:[^/]+}/pause")
 async def pause(request: web.Request) -> web.Response:
     """Let a device wait for its answers until it is resumed. {"because": text} is optional."""
-    services, device, because = await _device_and_reason(request)
-    _begin(services, device, Pause(because), "paused")
+    device, because = await _device_and_reason(request)
+    device.connection.pause(because)
+    _told(request, "paused", device, because)
     return _of(device)
 
 
 @routes.post("/v1/devices/{name:[^/]+}/drop")
 async def drop(request: web.Request) -> web.Response:
     """End the session of a device, and refuse it until it is resumed. {"because": text} is optional."""
-    services, device, because = await _device_and_reason(request)
-    _begin(services, device, Pause(because, dropped=True), "dropped")
-    if device.session is not None:
-        await device.session.drop(Dropped(f"an operator has dropped {device.name!r}: {because}"))
+    device, because = await _device_and_reason(request)
+    device.connection.drop(because)
+    _told(request, "dropped", device, because)
+    if device.connection.line is not None:
+        await device.connection.line.drop(Dropped(f"an operator has dropped {device.name!r}: {because}"))
     return _of(device)
 
 
 @routes.post("/v1/devices/{name:[^/]+}/resume")
 async def resume(request: web.Request) -> web.Response:
     """Let a device go on, or come back."""
-    services, device, _ = await _device_and_reason(request)
-    if device.pause is not None:
-        device.pause.over.set()
-        device.pause = None
-        _note(services, "resumed", device, "by an admin")
+    device, _ = await _device_and_reason(request)
+    if device.connection.order is not None:
+        device.connection.resume()
+        _told(request, "resumed", device)
     return _of(device)
 
 
 @routes.post("/v1/learning_rate")
 async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
-    services = request.app[SERVICES]
+    engine = request.app[VIEW].engine
     rate = _rate((await _body(request)).get("value"))
-    configured = services.config.coordination.learning_rate
-    before = services.engine.parameters.regime.learning_rate
-    version = await services.writer.call(lambda: services.engine.adjust(rate, configured))
+    configured = request.app[VIEW].config.coordination.learning_rate
+    before = engine.published.learning_rate
+    version = await request.app[WRITER].call(lambda: engine.adjust(rate, configured))
     _note(
-        services,
+        request,
         "config",
         None,
         f"learning rate {before:g} -> {rate:g} from version {version:,} on, by an admin",
@@ -73,47 +73,43 @@ async def set_learning_rate(request: web.Request) -> web.Response:
 @routes.post("/v1/checkpoint")
 async def checkpoint(request: web.Request) -> web.Response:
     """Put a snapshot of the model into the journal now."""
-    services = request.app[SERVICES]
-    version = await services.writer.call(services.engine.checkpoint)
-    _note(services, "checkpoint", None, f"version {version:,}, by an admin")
+    version = await request.app[WRITER].call(request.app[VIEW].engine.checkpoint)
+    _note(request, "checkpoint", None, f"version {version:,}, by an admin")
     return web.json_response({"version": version})
 
 
-def _begin(services: Services, device: Device, pause: Pause, kind: Kind) -> None:
-    """`pause` takes the place of one that the device may have; whoever waits for that one looks again."""
-    before, device.pause = device.pause, pause
-    if before is not None:
-        before.over.set()
-    services.writer.look()  # a round waits for it no longer
-    _note(services, kind, device, f"by an admin: {pause.because}" if pause.because else "by an admin")
+def _told(request: web.Request, kind: Kind, device: Device, because: str = "") -> None:
+    """Something has happened to a device: others wait for it no longer, or again."""
+    request.app[WRITER].see(device.id, device.connection.present)
+    _note(request, kind, device, f"by an admin: {because}" if because else "by an admin")
 
 
-def _note(services: Services, kind: Kind, device: Device | None, text: str) -> None:
+def _note(request: web.Request, kind: Kind, device: Device | None, text: str) -> None:
     log.warning("%s%s %s", kind, "" if device is None else f" {device.name!r}", text)
-    services.hub.note(kind, device, text)
+    request.app[VIEW].hub.note(kind, device, text)
 
 
 def _of(device: Device) -> web.Response:
-    pause = device.pause
+    connection = device.connection
     return web.json_response(
         {
             "device": device.name,
-            "paused": pause is not None,
-            "dropped": pause is not None and pause.dropped,
-            "because": None if pause is None else pause.because,
+            "paused": connection.order is not None,
+            "dropped": connection.dropped,
+            "because": None if connection.order is None else connection.order.because,
         }
     )
 
 
-async def _device_and_reason(request: web.Request) -> tuple[Services, Device, str]:
-    services, name = request.app[SERVICES], request.match_info["name"]
-    device = services.registry.devices.get(name)
+async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
+    name = request.match_info["name"]
+    device = request.app[VIEW].registry.devices.get(name)
     if device is None or not device.id:
         raise _refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
     because = (await _body(request)).get("because", "")
     if not isinstance(because, str) or len(because) > _LONGEST:
         raise _bad(f"because must be a text of at most {_LONGEST} characters")
-    return services, device, "".join(c if c.isprintable() else "?" for c in because)
+    return device, "".join(c if c.isprintable() else "?" for c in because)
 
 
 def _rate(value: object) -> float:

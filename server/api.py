@@ -7,15 +7,17 @@ from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import safetensors.numpy
 from aiohttp import web
+from numpy.typing import NDArray
 
 from edgeflock.server.access import problem, role_of
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.feed import document, settings
-from edgeflock.server.keys import EVALUATOR, GRAPHS, SERVICES, WATCHERS
+from edgeflock.server.keys import EVALUATOR, GRAPHS, VIEW, WATCHERS, WRITER
 from edgeflock.server.registry import Device
-from edgeflock.server.session import Services
+from edgeflock.server.view import RunView
 from edgeflock.shared.errors import NotExportable
 from edgeflock.shared.messages import TAGS, Samples
 
@@ -28,7 +30,7 @@ routes = web.RouteTableDef()
 @routes.get("/v1/status")
 async def get_status(request: web.Request) -> web.Response:
     """The run, its traffic and its devices as JSON."""
-    return web.json_response(status(request.app[SERVICES], request.app[EVALUATOR], time.time()))
+    return web.json_response(status(request.app[VIEW], request.app[EVALUATOR], time.time()))
 
 
 @routes.get("/livez")
@@ -40,7 +42,7 @@ async def get_livez(request: web.Request) -> web.Response:
 @routes.get("/readyz")
 async def get_readyz(request: web.Request) -> web.Response:
     """Whether the server can take updates, and if not, why: without a token."""
-    reason = request.app[SERVICES].writer.trouble
+    reason = request.app[WRITER].trouble
     return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
 
@@ -70,7 +72,7 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
 @routes.get("/v1/devices/{name:[^/]+}")
 async def get_device(request: web.Request) -> web.Response:
     """A device and its recent updates as JSON."""
-    device = request.app[SERVICES].registry.devices.get(request.match_info["name"])
+    device = request.app[VIEW].registry.devices.get(request.match_info["name"])
     if device is None:
         return problem(404, "unknown-device", f"this run has no device {request.match_info['name']!r:.200}")
     return web.json_response(document(device))
@@ -85,8 +87,7 @@ async def get_evaluations(request: web.Request) -> web.Response:
 @routes.get("/v1/model")
 async def get_model(request: web.Request) -> web.StreamResponse:
     """The model to use as little-endian float32. ETag, If-None-Match and Range are honoured."""
-    services = request.app[SERVICES]
-    version, theta = await services.writer.call(services.engine.result)
+    version, theta = await _result(request)
     octets = theta.astype("<f4").tobytes()
     digest = hashlib.sha256(octets).hexdigest()
     headers = {"ETag": f'"{digest}"', "Accept-Ranges": "bytes", "X-Edgeflock-Version": str(version)}
@@ -110,11 +111,9 @@ async def get_model(request: web.Request) -> web.StreamResponse:
 @routes.get("/v1/model.safetensors")
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model to use, averaged if the run says so, as a safetensors file."""
-    services = request.app[SERVICES]
-    version, theta = await services.writer.call(services.engine.result)
-    tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in services.engine.layout.tensors}
-    config = services.config
-    metadata = {"model": config.model.module, "version": str(version), "run": services.run}
+    view, (version, theta) = request.app[VIEW], await _result(request)
+    tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in view.layout.tensors}
+    metadata = {"model": view.config.model.module, "version": str(version), "run": view.run}
     return _octets(safetensors.numpy.save(tensors, metadata), 200, {})
 
 
@@ -135,40 +134,45 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, Any]:
+async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
+    """(version, the model to use)."""
+    return await request.app[WRITER].call(request.app[VIEW].engine.result)
+
+
+def status(view: RunView, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
-    config, engine, total = services.config, services.engine, services.traffic.total
-    devices = [_device(device, now) for device in services.registry.devices.values()]
+    config, layout, traffic = view.config, view.layout, view.traffic
+    devices = [_device(device, now) for device in view.registry.devices.values()]
     ingress = sum(device["ingress"] for device in devices)
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
     )
-    dense = 4 * engine.layout.size * sum(device["updates"] for device in devices)
+    dense = 4 * layout.size * sum(device["updates"] for device in devices)
     return {
-        "run": services.run,
+        "run": view.run,
         "state": "finished" if evaluator.finished else "training",
         "model": config.model.module,
-        "parameters": engine.layout.parameters.size,
-        "version": engine.version,
+        "parameters": layout.parameters.size,
+        "version": view.published.version,
         "updates_target": config.run.updates,
-        "coordination": settings(services)["coordination"],
+        "coordination": settings(view)["coordination"],
         "compression": config.compression.model_dump(),
         "evaluation": asdict(evaluator.history[-1]) if evaluator.history else None,
         "evaluation_failed": evaluator.failed_at is not None,
-        "ingress": total.ingress,
-        "egress": total.egress,
+        "ingress": traffic.total.ingress,
+        "egress": traffic.total.egress,
         "records": {
             kind.__name__: {
-                "ingress": services.traffic.received[kind],
-                "egress": services.traffic.sent[kind],
+                "ingress": traffic.received[kind],
+                "egress": traffic.sent[kind],
             }
             for kind in TAGS
         },
         "shared": {
-            "samples": services.relay.samples,
-            "dropped": services.relay.dropped,
-            "ingress": services.traffic.received[Samples],
-            "egress": services.traffic.sent[Samples],
+            "samples": view.relay.samples,
+            "dropped": view.relay.dropped,
+            "ingress": traffic.received[Samples],
+            "egress": traffic.sent[Samples],
         },
         "device_ingress": ingress,
         "cnc": _cnc(compressed, uncompressed),
@@ -179,28 +183,29 @@ def status(services: Services, evaluator: Evaluator, now: float) -> dict[str, An
 
 
 def _device(device: Device, now: float) -> dict[str, Any]:
-    ingress, egress = device.traffic
+    identity, connection, done = device.identity, device.connection, device.statistics
+    ingress, egress = connection.traffic
     return {
-        "name": device.name,
-        "connected": device.session is not None,
-        "facts": device.facts,
-        "telemetry": device.telemetry,
-        "updates": device.updates,
-        "compressed": device.compressed,
-        "uncompressed": device.uncompressed,
-        "cnc": _cnc(device.compressed, device.uncompressed),
-        "refused": device.refused,
-        "samples": device.samples,
-        "shares": device.shares,
-        "shared": device.shared,
-        "received": device.received,
-        "staleness": device.staleness,
-        "loss": device.loss if math.isfinite(device.loss) else None,
+        "name": identity.name,
+        "connected": connection.here,
+        "facts": identity.facts,
+        "telemetry": done.telemetry,
+        "updates": done.updates,
+        "compressed": done.compressed,
+        "uncompressed": done.uncompressed,
+        "cnc": _cnc(done.compressed, done.uncompressed),
+        "refused": done.refused,
+        "samples": done.samples,
+        "shares": identity.shares,
+        "shared": done.shared,
+        "received": done.received,
+        "staleness": done.staleness,
+        "loss": done.loss if math.isfinite(done.loss) else None,
         "ingress": ingress,
         "egress": egress,
-        "last_seen": device.last_seen or None,
-        "paused_because": None if device.pause is None else device.pause.because,
-        "idle_seconds": round(now - device.last_seen, 1) if device.last_seen else None,
+        "last_seen": connection.last_seen or None,
+        "paused_because": None if connection.order is None else connection.order.because,
+        "idle_seconds": round(now - connection.last_seen, 1) if connection.last_seen else None,
     }
 
 

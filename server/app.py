@@ -5,43 +5,60 @@ import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
 
 from edgeflock.server import actions, api, metrics
 from edgeflock.server.access import authenticate
-from edgeflock.server.coordination import Rounds
+from edgeflock.server.background import Background
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.feed import Feed, flat_settings
 from edgeflock.server.graphs import GraphStore
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hub import Hub
-from edgeflock.server.journal import Evaluation
-from edgeflock.server.keys import EVALUATOR, FEED, GRAPHS, ROLES, SERVICES, WATCHERS
+from edgeflock.server.keys import (
+    BACKGROUND,
+    EVALUATOR,
+    FEED,
+    GRAPHS,
+    HOST,
+    ROLES,
+    VIEW,
+    WATCHERS,
+    WRITER,
+)
+from edgeflock.server.log import Evaluation
 from edgeflock.server.registry import Registry
 from edgeflock.server.relay import Relay
 from edgeflock.server.roles import Roles
-from edgeflock.server.session import Services, Session
+from edgeflock.server.session import Host, Session
 from edgeflock.server.trackers import Tracked, Trackers
 from edgeflock.server.traffic import Traffic
+from edgeflock.server.view import RunView
 from edgeflock.server.watchers import Watchers
 from edgeflock.server.writer import Writer
 from edgeflock.shared.config import Config
-from edgeflock.shared.errors import EdgeflockError, Unavailable
+from edgeflock.shared.errors import EdgeflockError
 
 log = logging.getLogger(__name__)
 
 
-def create_app(config: Config, hosted: HostedRun) -> web.Application:
-    """The application that serves `hosted`. Serve it with `listening`, so that its traffic is counted."""
+def create_app(
+    config: Config, hosted: HostedRun, failed: Callable[[], None] = lambda: None
+) -> web.Application:
+    """The application that serves `hosted`. Serve it with `listening`, so that its traffic is counted.
+
+    `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
+    """
     app = web.Application(middlewares=[authenticate])
     app.add_routes([*api.routes, *actions.routes, *metrics.routes])
     app.router.add_get("/v1/session", _session)
     app[ROLES] = Roles(hosted.token, hosted.admin_token)
 
     async def run(app: web.Application) -> AsyncIterator[None]:
+        engine = hosted.engine
         # At least what the devices are known to have cost; what came since the last account is not known.
         past = hosted.history[-1:]
         traffic = Traffic(
@@ -49,25 +66,13 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
             max([sum(a.egress for a in hosted.accounts), *(e.egress for e in past)]),
         )
         registry = Registry(config.limits.devices, hosted.accounts)
-        hub = Hub(lambda: hosted.engine.version, traffic.total)
-        writer = Writer(hosted.engine, Rounds.of(config.coordination), registry.present, hub.round_ended)
+        hub = Hub(lambda: engine.published.version, traffic.total)
+        writer = Writer(engine, hub.round_ended)
         relay = Relay(config.injection, config.limits.samples)
-        services = Services(hosted.run, config, hosted.engine, writer, registry, traffic, relay, hub)
-        loop = asyncio.get_running_loop()
-
-        def given_up(text: str) -> None:
-            loop.call_soon_threadsafe(hub.note, "warning", None, text)
-
-        tracked = Tracked(hosted.run, Path(config.run.directory), flat_settings(services))
-        trackers = Trackers(config.run.trackers, tracked, given_up)
-
-        def told(evaluation: Evaluation | None) -> None:
-            _evaluated(hub, evaluation)
-            if evaluation is not None:
-                trackers.write(evaluation)
-
+        view = RunView(hosted.run, config, engine, registry, hub, traffic, relay)
+        told, close_trackers = _tracking(view, hub)
         evaluator = Evaluator(
-            hosted.engine,
+            engine,
             writer,
             registry,
             traffic.total,
@@ -76,31 +81,43 @@ def create_app(config: Config, hosted: HostedRun) -> web.Application:
             hosted.history,
             told,
         )
-        feed = Feed(services, evaluator)
-        app[SERVICES], app[EVALUATOR], app[FEED] = services, evaluator, feed
+        feed = Feed(view, evaluator)
+        background = Background(writer, evaluator, hub)
+        app[HOST] = Host(hosted.run, config, engine, writer, registry, traffic, relay, hub)
+        app[VIEW], app[WRITER], app[EVALUATOR], app[FEED] = view, writer, evaluator, feed
+        app[BACKGROUND] = background
         app[WATCHERS] = Watchers(hub, feed, config.limits.watchers)
         app[GRAPHS] = GraphStore(config.model)
-        working = [
-            asyncio.create_task(evaluator.run()),
-            asyncio.create_task(hub.run(lambda: evaluator.state)),
-        ]
+        background.start(failed)
         # What is loaded by now lives as long as the server: the collector need not walk it again and again.
         gc.freeze()
         yield
         gc.unfreeze()
-        for task in working:
-            task.cancel()
-            with suppress(asyncio.CancelledError, Unavailable):
-                await task
-        with suppress(Unavailable):
-            await evaluator.record()
-        await writer.close()
-        await asyncio.to_thread(trackers.close)
+        await background.stop()
+        await asyncio.to_thread(close_trackers)
 
     app.cleanup_ctx.append(run)
     app.on_shutdown.append(_end_sessions)
     app.on_shutdown.append(_end_exports)
     return app
+
+
+def _tracking(view: RunView, hub: Hub) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
+    """(what is told of each evaluation, what ends the trackers)."""
+    loop = asyncio.get_running_loop()
+
+    def given_up(text: str) -> None:
+        loop.call_soon_threadsafe(hub.note, "warning", None, text)
+
+    tracked = Tracked(view.run, Path(view.config.run.directory), flat_settings(view))
+    trackers = Trackers(view.config.run.trackers, tracked, given_up)
+
+    def told(evaluation: Evaluation | None) -> None:
+        _evaluated(hub, evaluation)
+        if evaluation is not None:
+            trackers.write(evaluation)
+
+    return told, trackers.close
 
 
 def _evaluated(hub: Hub, evaluation: Evaluation | None) -> None:
@@ -119,7 +136,7 @@ async def listening(app: web.Application, host: str, port: int) -> AsyncIterator
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = app[SERVICES].traffic.protocol(runner.server)
+        protocol = app[VIEW].traffic.protocol(runner.server)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(protocol, host, port, backlog=1024)
         try:
@@ -131,31 +148,34 @@ async def listening(app: web.Application, host: str, port: int) -> AsyncIterator
 
 
 async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` gets the port. Raises EdgeflockError if the journal fails."""
-    app = create_app(config, hosted)
+    """Serve until SIGINT or SIGTERM; `ready` gets the port. Raises EdgeflockError if it cannot go on."""
     stop = asyncio.Event()
+    app = create_app(config, hosted, stop.set)
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     async with listening(app, config.run.host, config.run.port) as port:
         ready(port)
-        failed = app[SERVICES].writer.failed
-        failed.add_done_callback(lambda _: stop.set())
         await stop.wait()
-    if not failed.cancelled() and (error := failed.exception()):
+    if (error := app[WRITER].error) is not None:
         raise EdgeflockError(
             f"stopped, because updates can no longer be journaled in {config.run.directory}: {error}; "
             "what was acknowledged is safe, start again once the cause is mended"
         ) from error
+    if (failure := app[BACKGROUND].failure) is not None:
+        who, why = failure
+        raise EdgeflockError(
+            f"stopped, because {who} failed: {why!r}; what was acknowledged is safe, start again"
+        ) from why
 
 
 async def _session(request: web.Request) -> web.StreamResponse:
-    return await Session(request.app[SERVICES], request).serve()
+    return await Session(request.app[HOST], request).serve()
 
 
 async def _end_sessions(app: web.Application) -> None:
-    app[SERVICES].writer.leave_round_open()
-    sessions = [d.session for d in app[SERVICES].registry.devices.values() if d.session]
-    await asyncio.gather(app[WATCHERS].close(), *(session.leave() for session in sessions))
+    app[WRITER].leave()
+    lines = [d.connection.line for d in app[VIEW].registry.devices.values() if d.connection.line]
+    await asyncio.gather(app[WATCHERS].close(), *(line.leave() for line in lines))
 
 
 async def _end_exports(app: web.Application) -> None:

@@ -1,63 +1,28 @@
 """The single writer of the model: the whole path of an update, from the record to the receipt.
 
-    admit (decode, check) -> journal -> apply (weigh, descend) -> commit -> publish
-
-In rounds what is admitted is gathered instead, and journaled and applied when the round ends.
+    admit (decode, check) -> coordinate -> journal -> apply (weigh, descend) -> commit -> publish
 
 Synchronous and free of sockets and clocks, so that a server, an emulated fleet and a test run the same code.
 Nothing an Engine hands out is ahead of the disk: a group of updates is answered once all of it is durable,
 and a model is published only between groups.
 """
 
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.admission import admit
+from edgeflock.server.coordination import Apply, Coordinator, Push
 from edgeflock.server.differences import Differences
-from edgeflock.server.journal import Evaluation, Journal
+from edgeflock.server.limits import Bounds
+from edgeflock.server.log import Evaluation, Log
+from edgeflock.server.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.parameters import Parameters
-from edgeflock.server.staleness import Where
-from edgeflock.shared.errors import BadSequence, Refused, RunComplete
+from edgeflock.shared.errors import BadSequence, Refused, RunComplete, Superseded
 from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model, Receipt, Update
-
-
-@dataclass(frozen=True, slots=True)
-class Push:
-    """One update as it arrived: who sent it, when (Unix seconds), the record and its bytes."""
-
-    device: int
-    time: float
-    update: Update
-    frame: bytes
-
-
-Answer = Receipt | Refused | None
-"""None: the update waits for the end of its round."""
-
-
-T = TypeVar("T", bound=Answer)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What an engine accepts and keeps."""
-
-    updates: int = 0
-    """The run is complete after so many; 0 for never."""
-    expansion_bytes: int = 1 << 28
-    """The most that decoding one update may allocate."""
-    snapshot_every: int = 1000
-    """Updates between snapshots: the most that a restart replays."""
-    keep_updates: bool = True
-    """Whether update records older than the staleness window stay in the journal."""
-    samples: int = 1 << 16
-    """The most that one update may be computed from."""
-
+from edgeflock.shared.messages import Model, Receipt
 
 _QUICK = 100_000
 """Entries that are decoded and applied in about two milliseconds."""
@@ -68,139 +33,143 @@ class Engine:
 
     def __init__(
         self,
-        journal: Journal,
+        log: Log,
         layout: Layout,
         parameters: Parameters,
+        coordinator: Coordinator,
         bounds: Bounds | None = None,
         pull: str = "f32",
     ) -> None:
-        """`pull` is the value coding of whole models: f32 or f16."""
+        """`parameters` are as the log has them. `pull` is the value coding of whole models: f32 or f16."""
         self.layout = layout
         self.parameters = parameters
-        self._journal = journal
+        self._coordinator = coordinator
+        self._log = log
         self._bounds = bounds or Bounds()
         self._differences = Differences(layout, parameters.version, pull)
-        self._last = journal.last_receipts()
+        self._last = log.last_receipts()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
-        self._gathered: dict[int, tuple[Push, Where]] = {}
-        """device -> its part of the open round."""
+        self._abandoned = False
+        self._publish()
 
-    @property
-    def version(self) -> int:
-        """How many updates have been applied."""
-        return self.parameters.version
+    # Updates
 
-    @property
-    def complete(self) -> bool:
-        """Whether the run has all its updates."""
-        return 0 < self._bounds.updates <= self.version
+    def commit(self, pushes: Sequence[Push], now: float = 0.0) -> list[tuple[Push, Answer]]:
+        """Take a group of updates: what came of it, and of those that were held, once that is durable.
 
-    def commit(self, pushes: Sequence[Push]) -> list[Answer]:
-        """Take a group of updates: an answer to each, in order, once what was accepted is durable."""
-        return self.publish(pushes, self.stage(pushes))
+        `now` is in seconds of any one clock.
+        """
+        return self.publish(self.stage(pushes, now))
 
-    def stage(self, pushes: Sequence[Push]) -> list[Answer]:
-        """The first half of `commit`, in memory only: nothing of it may leave before `publish`."""
-        return [self._offer(push) for push in pushes]
+    def stage(self, pushes: Sequence[Push], now: float = 0.0) -> Staged:
+        """The first half of `commit`, in memory. Without any push it only looks what time it is."""
+        settled: list[tuple[Push, Answer]] = []
+        for push in pushes:
+            try:
+                settled += self._offer(push, now)
+            except Refused as refusal:
+                settled.append((push, refusal))
+        due = self._coordinator.tick(now)
+        if due is None:
+            return Staged(tuple(settled))
+        return Staged((*settled, *self._apply(due)), together=len(due.updates))
+
+    def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
+        """The second half: wait for the disk, then put the model into the receipts that asked for it."""
+        if self.parameters.version >= self._next_snapshot:
+            self._snapshot()
+        self._log.commit()
+        self._publish()
+        return [(push, self._with_model(push, answer)) for push, answer in staged.settled]
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes no more than a few milliseconds for this group."""
-        return sum(push.update.count for push in pushes) <= _QUICK and all(
-            push.update.sequence >= self.last_sequence(push.device) for push in pushes
+        return (
+            not self.parameters.regime.rounds  # the end of one goes through all parameters
+            and sum(push.update.count for push in pushes) <= _QUICK
+            and all(push.update.sequence >= self.last_sequence(push.device) for push in pushes)
         )
+
+    def arrived(self, device: int) -> None:
+        """A device is there: others may have to wait for it. Told again, it changes nothing."""
+        self._coordinator.arrived(device)
+
+    def left(self, device: int) -> None:
+        """It is there no longer; the next `stage` says what comes of that."""
+        self._coordinator.left(device)
 
     @property
-    def gathered(self) -> Set[int]:
-        """The devices whose updates the open round has."""
-        return self._gathered.keys()
+    def held(self) -> Mapping[int, Push]:
+        """device -> its update that waits for others."""
+        return self._coordinator.held
 
-    def end_round(self) -> list[tuple[Push, Receipt]]:
-        """Journal and apply what the round has gathered: the receipts, once it is durable."""
-        ended, self._gathered = list(self._gathered.values()), {}
-        for number, (push, _) in enumerate(ended, self.version + 1):
-            self._note(push, number)
-        self.parameters.end_round()
-        for _, touched in ended:
-            self._differences.add(touched)
-        pushes = [push for push, _ in ended]
-        receipts = [Receipt(push.update.sequence, self._last[push.device][1], None) for push in pushes]
-        return list(zip(pushes, self._published(pushes, receipts), strict=True))
+    @property
+    def due(self) -> float | None:
+        """When `stage` has something to do although nothing came, by its clock; None: never."""
+        return self._coordinator.due
 
-    def publish(self, pushes: Sequence[Push], outcomes: Sequence[Answer]) -> list[Answer]:
-        """The second half: wait for the disk, then put the model into the receipts that asked for it."""
-        return self._published(pushes, outcomes)
-
-    def _published(self, pushes: Sequence[Push], outcomes: Sequence[T]) -> list[T]:
-        if self.version >= self._next_snapshot:
-            self._snapshot()
-        self._journal.commit()
-        return [
-            replace(outcome, model=self.model(push.update.base))
-            if isinstance(outcome, Receipt) and push.update.pull
-            else outcome
-            for push, outcome in zip(pushes, outcomes, strict=True)
-        ]
-
-    def _offer(self, push: Push) -> Answer:
-        """The path of one update. What is refused leaves no trace."""
+    def _offer(self, push: Push, now: float) -> list[tuple[Push, Answer]]:
+        """The path of one update, up to the coordinator. Raises Refused; then it has left no trace."""
         update, parameters = push.update, self.parameters
-        try:
-            if update.sequence <= self.last_sequence(push.device):
-                return self._receipt_again(push)
-            if self.complete:
-                raise RunComplete(f"the run has its {self._bounds.updates} updates")
-            if push.device in self._gathered:
-                self._check_gathered(push)
-                return None
-            step = admit(
-                update,
-                self.layout,
-                oldest=parameters.oldest,
-                version=parameters.version,
-                samples=self._bounds.samples,
-                expansion_bytes=self._bounds.expansion_bytes,
-            )
-        except Refused as refusal:
-            return refusal
-        if parameters.regime.rounds:
-            parameters.gather(step)
-            self._gathered[push.device] = push, step.where
-            return None
-        self._note(push, parameters.version + 1)
-        parameters.apply(step)
-        self._differences.add(step.where)
-        return Receipt(update.sequence, self.version, None)
-
-    def _note(self, push: Push, version: int) -> None:
-        """Into the journal with an update that makes `version`."""
-        update = push.update
-        self._journal.add_update(
-            version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
+        if update.sequence <= self.last_sequence(push.device):
+            return [(push, self._receipt_again(push))]
+        if 0 < self._bounds.updates <= parameters.version:
+            raise RunComplete(f"the run has its {self._bounds.updates} updates")
+        if (held := self._coordinator.held.get(push.device)) is not None:
+            return [(self._held_again(held, push), Superseded("the device sent its update again"))]
+        step = admit(
+            update,
+            self.layout,
+            oldest=parameters.oldest,
+            version=parameters.version,
+            samples=self._bounds.samples,
+            expansion_bytes=self._bounds.expansion_bytes,
         )
-        self._last[push.device] = (update.sequence, version)
+        verdict = self._coordinator.offer(push, step, now)
+        return [] if verdict is None else self._apply(verdict)
+
+    def _apply(self, verdict: Apply) -> list[tuple[Push, Answer]]:
+        """Into the journal and into the model."""
+        settled: list[tuple[Push, Answer]] = []
+        before = self.parameters.version
+        for version, (push, touched) in enumerate(verdict.updates, before + 1):
+            update = push.update
+            self._log.add_update(
+                version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
+            )
+            self._last[push.device] = (update.sequence, version)
+            self._differences.add(touched)
+            settled.append((push, Accepted(Receipt(update.sequence, version, None), before - update.base)))
+        self.parameters.apply(verdict.change)
+        return settled
 
     def last_sequence(self, device: int) -> int:
         """The highest sequence number accepted from a device, 0 if none was."""
         return self._last.get(device, (0, 0))[0]
 
-    def _receipt_again(self, push: Push) -> Receipt:
+    def _receipt_again(self, push: Push) -> Accepted:
         """A resent update gets the receipt that it got, or would have got, the first time."""
         sequence = push.update.sequence
         last, version = self._last.get(push.device, (0, 0))
-        if sequence == last > 0:
-            return Receipt(sequence, version, None)
-        earlier = self._journal.receipt(push.device, sequence)
-        if earlier is None:
-            raise BadSequence(f"sequence {sequence} was never accepted and {last} already is; go on above it")
-        return Receipt(sequence, earlier, None)
+        if not sequence == last > 0:
+            earlier = self._log.receipt(push.device, sequence)
+            if earlier is None:
+                raise BadSequence(
+                    f"sequence {sequence} was never accepted and {last} already is; go on above it"
+                )
+            version = earlier
+        staleness = 0 if self.parameters.regime.rounds else version - 1 - push.update.base
+        return Accepted(Receipt(sequence, version, None), staleness)
 
-    def _check_gathered(self, push: Push) -> None:
-        """A device that lost its connection sends its part of the round again: it waits like the first."""
-        gathered, _ = self._gathered[push.device]
-        if push.update.sequence != gathered.update.sequence:
+    def _held_again(self, held: Push, push: Push) -> Push:
+        """A device that lost its connection sends its update again: it waits like the first, now useless."""
+        if push.update.sequence != held.update.sequence:
             raise BadSequence(
-                f"sequence {gathered.update.sequence} waits for the end of its round; wait for its receipt"
+                f"sequence {held.update.sequence} waits for the end of its round; wait for its receipt"
             )
+        return self._coordinator.offer_again(push)
+
+    # What may be seen
 
     def model(self, base: int | None) -> Model:
         """The current model, as little of it as a device that holds `base` needs."""
@@ -208,30 +177,43 @@ class Engine:
 
     def theta(self) -> tuple[int, NDArray[np.float32]]:
         """(version, a copy of theta), durable."""
-        return self.version, self.parameters.theta.copy()
+        return self.parameters.version, self.parameters.theta.copy()
 
     def result(self) -> tuple[int, NDArray[np.float32]]:
         """(version, a copy of the model to use: the average if the run keeps one, else theta), durable."""
         average = self.parameters.average
-        return self.version, (self.parameters.theta if average is None else average).copy()
+        return self.parameters.version, (self.parameters.theta if average is None else average).copy()
+
+    def _with_model(self, push: Push, answer: Answer) -> Answer:
+        if isinstance(answer, Refused) or not push.update.pull:
+            return answer
+        receipt = replace(answer.receipt, model=self.model(push.update.base))
+        return Accepted(receipt, answer.staleness)
+
+    def _publish(self) -> None:
+        """All there is of memory is on the disk now."""
+        version, target = self.parameters.version, self._bounds.updates
+        self.published = Published(version, self.parameters.regime.learning_rate, 0 < target <= version)
+
+    # What operators and hosts ask for
 
     def device_id(self, name: str) -> int:
         """The number that stands for a device in the journal."""
-        return self._journal.device_id(name)
+        return self._log.device_id(name)
 
     def record(self, evaluation: Evaluation | None, traffic: Iterable[tuple[int, int, int]]) -> None:
         """Put an evaluation and the (device, ingress, egress) of each device into the journal."""
         if evaluation is not None:
-            self._journal.add_evaluation(evaluation)
+            self._log.add_evaluation(evaluation)
         for device, ingress, egress in traffic:
-            self._journal.add_account(device, ingress, egress)
-        self._journal.commit()
+            self._log.add_account(device, ingress, egress)
+        self._log.commit()
 
     def checkpoint(self) -> int:
         """Put a snapshot of the version into the journal, so that a restart replays nothing until here."""
         self._snapshot()
-        self._journal.commit()
-        return self.version
+        self._log.commit()
+        return self.parameters.version
 
     def adjust(self, learning_rate: float, configured: float) -> int:
         """Descend by `learning_rate` from the returned version on, in the open round too, while the settings
@@ -240,25 +222,30 @@ class Engine:
         A regime of its own begins with a snapshot: see recovery.py. Of the past nothing needs to be known
         anew, since only the rate changes.
         """
-        regime = replace(self.parameters.regime, learning_rate=learning_rate)
+        version, regime = self.parameters.version, self.parameters.regime
+        regime = replace(regime, learning_rate=learning_rate)
         self._snapshot()
-        self._journal.add_regime(self.version, regime)
-        self._journal.add_adjustment(self.version, configured, learning_rate)
-        self._journal.commit()
+        self._log.add_regime(version, regime)
+        self._log.add_adjustment(version, configured, learning_rate)
+        self._log.commit()
         self.parameters.regime = regime
-        return self.version
+        self._publish()
+        return version
 
     def close(self) -> None:
         """Leave a snapshot behind, so that the next start replays nothing, and close the journal."""
-        self._snapshot()
-        self._journal.close()
+        if not self._abandoned:
+            self._snapshot()
+            self._log.close()
 
     def abandon(self) -> None:
-        """Let go of the journal, without what was not committed."""
-        self._journal.abandon()
+        """Let go of the journal, without what was not committed: memory may be ahead of it."""
+        self._abandoned = True
+        self._log.abandon()
 
     def _snapshot(self) -> None:
-        self._next_snapshot = self.version + self._bounds.snapshot_every
-        self._journal.add_snapshot(self.version, self.parameters.theta, self.parameters.average)
+        version = self.parameters.version
+        self._next_snapshot = version + self._bounds.snapshot_every
+        self._log.add_snapshot(version, self.parameters.theta, self.parameters.average)
         if not self._bounds.keep_updates:
-            self._journal.forget_frames(self.version - self.parameters.regime.window)
+            self._log.forget_frames(version - self.parameters.regime.window)

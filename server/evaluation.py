@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
-from edgeflock.server.journal import Evaluation
+from edgeflock.server.log import Evaluation
 from edgeflock.server.registry import Registry
 from edgeflock.server.traffic import Meter
 from edgeflock.server.writer import Writer
@@ -62,10 +62,8 @@ class Evaluator:
     @property
     def finished(self) -> bool:
         """Whether the run is complete and its last version evaluated."""
-        seen = self.history[-1].version if self.history else -1
-        return self._engine.complete and (
-            self._evaluate is None or self._engine.version in (seen, self.failed_at)
-        )
+        seen, published = self.history[-1].version if self.history else -1, self._engine.published
+        return published.complete and (self._evaluate is None or published.version in (seen, self.failed_at))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -78,7 +76,7 @@ class Evaluator:
                     self._told(evaluation)
                 await self.record(evaluation)
                 # The last version of a run is evaluated right away.
-                last = self._engine.complete and evaluation is not None and not self.finished
+                last = self._engine.published.complete and evaluation is not None and not self.finished
                 await asyncio.sleep(0 if last else self._every)
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
@@ -91,7 +89,7 @@ class Evaluator:
     async def _measure(self, thread: ThreadPoolExecutor) -> Evaluation | None:
         """The current version's evaluation, unless it has one."""
         seen = self.history[-1].version if self.history else None
-        if self._evaluate is None or self._engine.version in (seen, self.failed_at):
+        if self._evaluate is None or self._engine.published.version in (seen, self.failed_at):
             return None
         version, theta = await self._writer.call(self._engine.result)
         ingress, egress = self._total.ingress, self._total.egress

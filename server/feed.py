@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgeflock.server import journal
+from edgeflock.server import log
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.registry import Device
-from edgeflock.server.session import Services
+from edgeflock.server.view import RunView
 from edgeflock.shared.feed import (
     COLUMNS,
     Delta,
@@ -60,8 +60,8 @@ class Census:
 class Feed:
     """Makes frames."""
 
-    def __init__(self, services: Services, evaluator: Evaluator) -> None:
-        self._services = services
+    def __init__(self, view: RunView, evaluator: Evaluator) -> None:
+        self._view = view
         self._evaluator = evaluator
         self._census: Census | None = None
 
@@ -69,13 +69,13 @@ class Feed:
         """What is new to a watcher, and what it has then seen. All of it, if it has seen nothing yet or a
         setting was changed.
         """
-        engine, hub, history = self._services.engine, self._services.hub, self._evaluator.history
-        rate = engine.parameters.regime.learning_rate
+        hub, history = self._view.hub, self._evaluator.history
+        rate = self._view.published.learning_rate
         now = Seen(hub.changes, hub.events.count, len(history), rate)
         if seen is None or seen.learning_rate != rate:
             events, _ = hub.events.since(now.events - FIRST_EVENTS)
             known = evaluations(history)
-            devices = await rows(list(self._services.registry.devices.values()))
+            devices = await rows(list(self._view.registry.devices.values()))
             return Snapshot(time.time(), self._run(), role, devices, self.overview(), known, events), now
         events, missed = hub.events.since(seen.events)
         new = evaluations(history[seen.evaluations :])
@@ -83,24 +83,24 @@ class Feed:
         return Delta(time.time(), self.overview(), changed, new, events, missed), now
 
     def _run(self) -> Run:
-        services, layout = self._services, self._services.engine.layout
+        view, layout = self._view, self._view.layout
         return Run(
-            run=services.run,
-            model=services.config.model.module,
+            run=view.run,
+            model=view.config.model.module,
             parameters=layout.parameters.size,
             layout_size=layout.size,
-            updates_target=services.config.run.updates,
-            config=settings(services),
+            updates_target=view.config.run.updates,
+            config=settings(view),
         )
 
     def overview(self) -> Overview:
         """The run as a whole, now."""
-        services, tally = self._services, self._services.hub.tally
-        engine, total, census = services.engine, services.traffic.total, self.census()
-        updates, ingress, egress = services.hub.rates()
-        dense = 4 * engine.layout.size * engine.version
+        view, tally = self._view, self._view.hub.tally
+        version, total, census = view.published.version, view.traffic.total, self.census()
+        updates, ingress, egress = view.hub.rates()
+        dense = 4 * view.layout.size * version
         return Overview(
-            version=engine.version,
+            version=version,
             updates_per_s=round(updates, 3),
             ingress=total.ingress,
             egress=total.egress,
@@ -109,25 +109,25 @@ class Feed:
             dense_bytes=dense,
             reduction=round(dense / census.ingress, 1) if census.ingress else None,
             staleness=list(tally.staleness),
-            devices=len(services.registry.devices),
+            devices=len(view.registry.devices),
             connected=census.connected,
             cnc=tally.compressed / tally.updates if tally.updates else None,
             loss=tally.loss,
             evaluation_failed=self._evaluator.failed_at is not None,
             state=self._evaluator.state,
-            shared_samples=services.relay.samples,
+            shared_samples=view.relay.samples,
         )
 
     def census(self) -> Census:
         now = time.monotonic()
         if self._census is None or now - self._census.time > _CENSUS_SECONDS:
-            devices = self._services.registry.devices.values()
-            connected = sum(device.session is not None for device in devices)
-            self._census = Census(now, connected, sum(device.traffic[0] for device in devices))
+            connections = [device.connection for device in self._view.registry.devices.values()]
+            connected = sum(connection.here for connection in connections)
+            self._census = Census(now, connected, sum(connection.traffic[0] for connection in connections))
         return self._census
 
 
-def evaluations(history: Sequence[journal.Evaluation]) -> tuple[Evaluation, ...]:
+def evaluations(history: Sequence[log.Evaluation]) -> tuple[Evaluation, ...]:
     """All of them, or every so many and the newest."""
     step = -(-len(history) // MOST_EVALUATIONS) or 1
     return tuple(
@@ -136,18 +136,18 @@ def evaluations(history: Sequence[journal.Evaluation]) -> tuple[Evaluation, ...]
     )
 
 
-def settings(services: Services) -> dict[str, Any]:
+def settings(view: RunView) -> dict[str, Any]:
     """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
-    sections = services.config.model_dump(exclude={"client": True, "run": {"token", "admin_token"}})
-    sections["coordination"]["learning_rate"] = services.engine.parameters.regime.learning_rate
+    sections = view.config.model_dump(exclude={"client": True, "run": {"token", "admin_token"}})
+    sections["coordination"]["learning_rate"] = view.published.learning_rate
     return sections
 
 
-def flat_settings(services: Services) -> dict[str, str | int | float | bool]:
+def flat_settings(view: RunView) -> dict[str, str | int | float | bool]:
     """section.key -> value of `settings`, lists as text."""
     return {
         f"{section}.{key}": value if isinstance(value, str | int | float | bool) else str(value)
-        for section, keys in settings(services).items()
+        for section, keys in settings(view).items()
         for key, value in keys.items()
     }
 
@@ -165,9 +165,10 @@ async def rows(devices: Sequence[Device]) -> tuple[Row, ...]:
 
 def row(device: Device, now: float) -> Row:
     """What is known of a device. What it tells of itself counts only where it is of the right type."""
-    ingress, egress = device.traffic
-    facts, told = device.facts, device.telemetry
-    live = device.last_update > 0
+    identity, connection, done = device.identity, device.connection, device.statistics
+    ingress, egress = connection.traffic
+    facts, told = identity.facts, done.telemetry
+    live = done.last_update > 0
     undervoltage = told.get("undervoltage")
     return Row(
         id=device.id,
@@ -176,39 +177,40 @@ def row(device: Device, now: float) -> Row:
         class_=_text(facts.get("class")) or _text(facts.get("machine")),
         backend=_text(facts.get("backend")),
         rate=_number(told.get("rate")),
-        batch=device.batch if live else None,
+        batch=done.batch if live else None,
         depth=_whole(told.get("depth")),
         drops=_whole(told.get("drops")),
-        last_seen=device.last_seen or None,
-        staleness=device.staleness if live else None,
-        loss=finite(device.loss) if live else None,
-        updates=device.updates,
-        refused=device.refused,
+        last_seen=connection.last_seen or None,
+        staleness=done.staleness if live else None,
+        loss=finite(done.loss) if live else None,
+        updates=done.updates,
+        refused=done.refused,
         ingress=ingress,
         egress=egress,
-        samples=device.samples,
-        compressed=device.compressed,
+        samples=done.samples,
+        compressed=done.compressed,
         cpu=_number(told.get("cpu")),
         ram=_number(told.get("ram")),
         temperature=_number(told.get("temperature")),
         battery=_number(told.get("battery")),
         undervoltage=None if _whole(undervoltage) is None else bool(undervoltage),
-        paused_because=None if device.pause is None else device.pause.because,
+        paused_because=None if connection.order is None else connection.order.because,
     )
 
 
 def state(device: Device, now: float) -> State:
     """paused also while it is away: it will not train when it comes back."""
-    if device.pause is not None:
+    if device.connection.order is not None:
         return "paused"
-    if device.session is None:
+    if not device.connection.here:
         return "away"
     return "idle" if device.is_idle(now) else "training"
 
 
 def document(device: Device) -> dict[str, Any]:
     """A device with its history, of plain JSON types."""
-    points: Iterable[Point] = device.history.points() if device.history is not None else ()
+    history = device.statistics.history
+    points: Iterable[Point] = history.points() if history is not None else ()
     return {
         "device": dict(zip(COLUMNS, row(device, time.time()), strict=True)),
         "history": [list(point) for point in points],

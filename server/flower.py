@@ -6,10 +6,8 @@
 What an update comes to is up to server/engine.py, as for devices of our own.
 """
 
-import math
 from typing import Unpack
 
-from edgeflock.server.coordination import Rounds
 from edgeflock.server.flower_job import Job
 from edgeflock.server.flower_options import Options, Settings
 from edgeflock.server.flower_strategy import EdgeflockStrategy
@@ -52,7 +50,7 @@ class AsyncAdaComp(EdgeflockStrategy):
     def _round_is_over(self, now: float) -> bool:
         if not self._size:
             self._size = len(self._job.nodes.online)
-        return self._job.engine.version - self._job.evaluations[-1].version >= self._size
+        return self._job.engine.published.version - self._job.evaluations[-1].version >= self._size
 
 
 class ScaDLES(EdgeflockStrategy):
@@ -80,25 +78,12 @@ class ScaDLES(EdgeflockStrategy):
         )  # fmt: skip
         super().__init__(coordination, Settings(**options))
 
-    def _begin(self, job: Job) -> None:
-        super()._begin(job)
-        self._first = math.inf
-
     def _wants(self, node: int) -> bool:
         """A node joins a round that gathers already only if it is needed."""
-        gathered = self._job.gathered()
-        return node not in gathered and (not gathered or self.config.coordination.quorum > 0)
+        held = self._job.held()
+        return node not in held and (not held or self.config.coordination.quorum > 0)
 
     def _round_is_over(self, now: float) -> bool:
-        engine, rounds = self._job.engine, Rounds.of(self.config.coordination)
-        assert rounds is not None, "the mode says so"
-        if not engine.gathered:
-            # The ServerApp may have died between a round's end and its evaluation.
-            return engine.version > self._job.evaluations[-1].version
-        self._first = min(self._first, now)
-        present = self._job.nodes.devices() | engine.gathered
-        if not rounds.is_over(engine.gathered, present, now - self._first):
-            return False
-        engine.end_round()
-        self._first = math.inf
-        return True
+        self._job.look(now)
+        # Also true where the ServerApp died between a round's end and its evaluation.
+        return self._job.engine.published.version > self._job.evaluations[-1].version

@@ -17,13 +17,11 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from edgeflock.server.admission import EXPANSION_PER_ENTRY
-from edgeflock.server.engine import Bounds, Engine, Push
+from edgeflock.server.claim import Claim, claimed
+from edgeflock.server.coordination import Push
 from edgeflock.server.flower_messages import Keys, Template, read_update, size, training
 from edgeflock.server.flower_nodes import Asked, Node, Nodes, Sent
-from edgeflock.server.hosting import open_journal
-from edgeflock.server.journal import Evaluation, Journal
-from edgeflock.server.recovery import recover
-from edgeflock.server.regime import Regime
+from edgeflock.server.log import Evaluation
 from edgeflock.server.welcome import welcome
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config
@@ -56,27 +54,19 @@ class Job:
     """Engine, journal, the arrays as Flower users know them, and the nodes."""
 
     def __init__(
-        self, run: str, journal: Journal, template: Template, config: Config, keys: Keys, durable: bool
+        self, claim: Claim, template: Template, config: Config, keys: Keys, *, durable: bool
     ) -> None:
         """Without `durable` the journal keeps no update records: nobody will replay them."""
         self.nodes = Nodes()
+        journal, self.engine = claim.journal, claim.engine
         self.evaluations = journal.evaluations()
         """One a round, in order; the first is of the model as it was at first."""
-        self._run = run
+        self._run = claim.run
         self._template = template
         self._config = config
         self._keys = keys
         self._durable = durable
-        layout = template.layout
-        template.statistics = journal.snapshot(first=True)[1][layout.parameters.size :]
-        bounds = Bounds(
-            expansion_bytes=EXPANSION_PER_ENTRY * layout.size,
-            snapshot_every=config.run.snapshot_every,
-            keep_updates=config.run.keep_updates,
-            samples=config.limits.samples,
-        )
-        parameters = recover(journal, layout, Regime.of(config.coordination))
-        self.engine = Engine(journal, layout, parameters, bounds)
+        template.statistics = journal.snapshot(first=True)[1][template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
 
@@ -90,7 +80,7 @@ class Job:
 
     def _now(self) -> tuple[int, ArrayRecord, NDArray[np.float32]]:
         """(version, arrays, theta as nodes see it): built once a version, for all nodes."""
-        if self._current is None or self._current[0] != self.engine.version:
+        if self._current is None or self._current[0] != self.engine.published.version:
             version, theta = self.engine.theta()
             self._current = version, self._template.record(theta), self._template.as_sent(theta)
         return self._current
@@ -147,7 +137,10 @@ class Job:
             frame = wire.encode(update) if self._durable else b""
             pushes.append(Push(known.device, time.time(), update, frame))
             taken.append((asked.node, RecordDict(dict(reply.content.metric_records))))
-        for (node, metrics), answer in zip(taken, self.engine.commit(pushes), strict=True):
+        self._see()
+        settled = dict(self.engine.commit(pushes, now))
+        for push, (node, metrics) in zip(pushes, taken, strict=True):
+            answer = settled.get(push)  # none yet, if it waits for the end of its round
             if isinstance(answer, Refused):
                 self._failed(node, answer.code, str(answer), now)
             else:
@@ -159,9 +152,20 @@ class Job:
         log.warning("Node %d: %s: %.300s", node, outcome, reason)
         self.nodes.failed(node, outcome, now)
 
-    def gathered(self) -> Set[int]:
-        """The nodes whose updates the open round has."""
-        devices = self.engine.gathered
+    def _see(self) -> None:
+        """Whose answers are under way: others wait for these."""
+        under_way = self.nodes.devices()
+        for node in self.nodes.known.values():
+            (self.engine.arrived if node.device in under_way else self.engine.left)(node.device)
+
+    def look(self, now: float) -> None:
+        """Time has passed, or somebody is not waited for any more: a round may be over."""
+        self._see()
+        self.engine.commit([], now)
+
+    def held(self) -> Set[int]:
+        """The nodes whose updates wait for others."""
+        devices = self.engine.held
         return {number for number, node in self.nodes.known.items() if node.device in devices}
 
     def record(self, loss: float | None, accuracy: float | None) -> None:
@@ -170,7 +174,7 @@ class Job:
         here = self.nodes.known.values()
         ingress = sum(node.ingress for node in here) + sum(node.ingress for node in gone)
         egress = sum(node.egress for node in here) + sum(node.egress for node in gone)
-        evaluation = Evaluation(self.engine.version, time.time(), loss, accuracy, ingress, egress)
+        evaluation = Evaluation(self.engine.published.version, time.time(), loss, accuracy, ingress, egress)
         self.engine.record(evaluation, self.nodes.traffic())
         self.evaluations.append(evaluation)
 
@@ -188,17 +192,7 @@ def opened(
     average = how.mode == "rounds" and not how.base_batch and how.learning_rate <= 1
     template = Template(initial, statistics, follow=not average)
     where = Path(checkpoint) if checkpoint else None
-    run, journal, lock = open_journal(
-        where, "checkpoint", config.model.module, template.layout, template.theta
-    )
-    try:
-        job = Job(run, journal, template, config, keys, durable=where is not None)
-        try:
-            yield job
-        except BaseException:
-            job.engine.abandon()
-            raise
-        job.engine.close()
-    finally:
-        if lock is not None:
-            lock.close()
+    largest = config.limits.model_copy(update={"expansion_bytes": EXPANSION_PER_ENTRY * template.layout.size})
+    config = config.model_copy(update={"limits": largest})
+    with claimed(where, "checkpoint", template.layout, template.theta, config) as claim:
+        yield Job(claim, template, config, keys, durable=where is not None)

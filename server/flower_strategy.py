@@ -76,7 +76,7 @@ class EdgeflockStrategy(Strategy):
             result = Result(arrays=job.result())
             if job.evaluations:
                 _recall(job, result)
-                log.info("Going on at version %d, after round %d", job.engine.version, self._rounds)
+                log.info("Going on at version %d, after round %d", job.engine.published.version, self._rounds)
             else:
                 self._evaluate_here(0, evaluate_fn, result)
             while self._rounds < num_rounds:
@@ -169,7 +169,7 @@ class EdgeflockStrategy(Strategy):
         """Report a round, evaluate what it came to and put that into the journal."""
         number = self._rounds + 1
         metrics = _aggregated(self.settings.train_metrics_aggr_fn, self._accepted, self._keys.weight)
-        log.info("[ROUND %d] version %d, %s", number, self._job.engine.version, dict(self.outcomes))
+        log.info("[ROUND %d] version %d, %s", number, self._job.engine.published.version, dict(self.outcomes))
         self._accepted = []
         if metrics is not None:
             result.train_metrics_clientapp[number] = metrics

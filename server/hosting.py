@@ -1,30 +1,26 @@
-"""The run in its directory: model, journal, token, and the parameters as they were left."""
+"""The run in its directory: model, data, tokens, and the engine as it was left."""
 
-import fcntl
 import os
 import secrets
-import sqlite3
-import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server import trackers
-from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.claim import claimed
+from edgeflock.server.engine import Engine
 from edgeflock.server.evaluation import Evaluate
-from edgeflock.server.journal import Account, Evaluation, Journal
+from edgeflock.server.journal import Account
 from edgeflock.server.limits import check_limits
-from edgeflock.server.recovery import recover
-from edgeflock.server.regime import Regime
+from edgeflock.server.log import Evaluation
 from edgeflock.shared import datasets
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +33,15 @@ class HostedRun:
     evaluate: Evaluate | None
     history: list[Evaluation]
     accounts: list[Account]
-    lock: IO[str] | None = None
-    """Held open for as long as the run is hosted: nobody else may write its journal."""
     admin_token: str = ""
     """Empty: nobody may act."""
 
 
-def open_run(config: Config) -> HostedRun:
+@contextmanager
+def open_run(config: Config) -> Iterator[HostedRun]:
     """Begin the run that `config` describes, or take it up where its directory left it.
 
+    The run is this process's while the context lasts; then it may be opened again, also after a failure.
     Raises ConfigError if the model, the data or the directory cannot serve.
     """
     # torch takes seconds to import and only hosting needs it.
@@ -55,86 +51,35 @@ def open_run(config: Config) -> HostedRun:
 
     torch.set_num_threads(1)
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed)
-    layout = flat.layout
-    check_limits(config, layout)
+    check_limits(config, flat.layout)
     trackers.check(config.run.trackers)
-    evaluate = None
-    if config.model.data:
-        held_out = datasets.load(config.model.data, "test")
-        evaluate = partial(flat.evaluate, x=held_out.x, y=held_out.y)
-        try:
-            flat.evaluate(flat.theta(), held_out.x[:2], held_out.y[:2])
-        except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            raise ConfigError(
-                f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
-            ) from error
-
+    evaluate = _evaluation(config, flat.evaluate, flat.theta())
     directory = Path(config.run.directory)
-    run, journal, lock = open_journal(directory, "run.directory", config.model.module, layout, flat.theta())
-    regime = Regime.of(config.coordination)
-    bounds = Bounds(
-        config.run.updates,
-        config.limits.expansion_bytes,
-        config.run.snapshot_every,
-        config.run.keep_updates,
-        config.limits.samples,
-    )
-    engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
-    token = "" if config.run.open else config.run.token or _kept(directory, "token")
-    admin_token = config.run.admin_token or _kept(directory, "admin-token")
-    if admin_token == token:
-        engine.abandon()
-        if lock is not None:
-            lock.close()
-        raise ConfigError("run.admin_token is run.token, so that every device could act; choose another one")
-    history, accounts = journal.evaluations(), journal.accounts()
-    return HostedRun(run, token, engine, evaluate, history, accounts, lock, admin_token)
+    with claimed(directory, "run.directory", flat.layout, flat.theta(), config) as claim:
+        token = "" if config.run.open else config.run.token or _kept(directory, "token")
+        admin_token = config.run.admin_token or _kept(directory, "admin-token")
+        if admin_token == token:
+            raise ConfigError(
+                "run.admin_token is run.token, so that every device could act; choose another one"
+            )
+        history, accounts = claim.journal.evaluations(), claim.journal.accounts()
+        yield HostedRun(claim.run, token, claim.engine, evaluate, history, accounts, admin_token)
 
 
-def open_journal(
-    directory: Path | None, setting: str, model: str, layout: Layout, theta: NDArray[np.float32]
-) -> tuple[str, Journal, IO[str] | None]:
-    """(run, journal, claim) of the run of `model` in the directory that `setting` names; a new one has theta.
-
-    The directory is this process's until the claim is closed. Without one all is in memory.
-    Raises ConfigError if the directory cannot hold a run, or holds one of another layout.
-    """
-    with ExitStack() as opened:
-        try:
-            lock = None
-            if directory is not None:
-                directory.mkdir(parents=True, exist_ok=True)
-                lock = opened.enter_context(_lock(directory, setting))
-            journal = Journal(Path(":memory:") if directory is None else directory / "journal.sqlite")
-            opened.callback(journal.abandon)
-            known = journal.run()
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigError(f"{setting} = {str(directory)!r} cannot hold a run: {error}") from error
-        if known is None:
-            run = secrets.token_hex(8)
-            journal.begin_run(run, model, layout, theta, time.time())
-        else:
-            run, begun, journaled = known
-            if journaled.digest != layout.digest:
-                raise ConfigError(
-                    f"{directory} holds a run of {begun}, whose layout differs from that of {model}; "
-                    f"choose another {setting}"
-                )
-        opened.pop_all()
-    return run, journal, lock
-
-
-def _lock(directory: Path, setting: str) -> IO[str]:
-    """Claim the directory for this process; the claim ends with it, however it ends."""
-    file = open(directory / "lock", "w")
+def _evaluation(
+    config: Config, evaluate: Callable[..., tuple[float, float | None]], theta: NDArray[np.float32]
+) -> Evaluate | None:
+    """`evaluate` on the held-out data; None if there are none."""
+    if not config.model.data:
+        return None
+    held_out = datasets.load(config.model.data, "test")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
+        evaluate(theta, held_out.x[:2], held_out.y[:2])
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
-            f"{setting} = {str(directory)!r}: another server hosts it; stop that one or choose another"
-        ) from None
-    return file
+            f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
+        ) from error
+    return partial(evaluate, x=held_out.x, y=held_out.y)
 
 
 def _kept(directory: Path, name: str) -> str:

@@ -44,13 +44,13 @@ class Tally:
     loss: float | None = None
     """Of training, averaged over the recent updates."""
 
-    def count(self, update: Update, device: Device) -> None:
-        """An accepted update, which `device` has counted just now."""
+    def count(self, update: Update, staleness: int) -> None:
+        """An accepted update."""
         self.updates += 1
         self.samples += update.samples
         self.compressed += update.index_mode != sparse.DENSE
-        self.staleness[staleness_bin(device.staleness)] += 1
-        self.staleness_sum += device.staleness
+        self.staleness[staleness_bin(staleness)] += 1
+        self.staleness_sum += staleness
         if math.isfinite(update.loss):
             self.loss = update.loss if self.loss is None else self.loss + _FOLLOW * (update.loss - self.loss)
 
@@ -77,6 +77,8 @@ class Hub:
         self.events = Events()
         self.tally = Tally()
         self._devices: OrderedDict[int, Device] = OrderedDict()
+        self._idle: set[int] = set()
+        """The devices that watchers were told are idle."""
         self._version = version
         self._total = total
         self._samples = deque([self._sample()], maxlen=_OVER + 1)
@@ -97,9 +99,10 @@ class Hub:
 
     def updated(self, device: Device, update: Update, staleness: int) -> None:
         """An update was accepted, now or already before."""
-        device.idle = False
-        if device.count(update, staleness):
-            self.tally.count(update, device)
+        self._idle.discard(device.id)
+        connection = device.connection
+        if device.statistics.count(update, staleness, connection.last_seen, connection.traffic[0]):
+            self.tally.count(update, device.statistics.staleness)
         self.changed(device)
 
     def refused(self, device: Device | None, refusal: Refused) -> None:
@@ -148,6 +151,6 @@ class Hub:
     def _look_for_idle(self, now: float) -> None:
         """Nothing tells of a device that it has fallen silent but the clock."""
         for device in list(self._devices.values()):
-            if device.is_idle(now) != device.idle:
-                device.idle = not device.idle
+            if device.is_idle(now) != (device.id in self._idle):
+                self._idle ^= {device.id}
                 self.changed(device)

@@ -21,6 +21,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.log import Evaluation
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
@@ -54,19 +55,6 @@ CREATE TABLE IF NOT EXISTS adjustments (
 )
 """
 """Made when the first operator chooses one: most runs never need it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The model at `version` on held-out data; traffic in bytes since the run began."""
-
-    version: int
-    time: float
-    loss: float | None
-    """None if it is not a finite number: the model has diverged."""
-    accuracy: float | None
-    ingress: int
-    egress: int
 
 
 @dataclass(frozen=True, slots=True)

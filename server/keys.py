@@ -2,16 +2,22 @@
 
 from aiohttp import web
 
+from edgeflock.server.background import Background
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.feed import Feed
 from edgeflock.server.graphs import GraphStore
 from edgeflock.server.roles import Roles
-from edgeflock.server.session import Services
+from edgeflock.server.session import Host
+from edgeflock.server.view import RunView
 from edgeflock.server.watchers import Watchers
+from edgeflock.server.writer import Writer
 
-SERVICES = web.AppKey("services", Services)
+BACKGROUND = web.AppKey("background", Background)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
-GRAPHS = web.AppKey("graphs", GraphStore)
-ROLES = web.AppKey("roles", Roles)
 FEED = web.AppKey("feed", Feed)
+GRAPHS = web.AppKey("graphs", GraphStore)
+HOST = web.AppKey("host", Host)
+ROLES = web.AppKey("roles", Roles)
+VIEW = web.AppKey("view", RunView)
 WATCHERS = web.AppKey("watchers", Watchers)
+WRITER = web.AppKey("writer", Writer)

@@ -1,10 +1,39 @@
-"""Whether a device can send what the run asks it for."""
+"""What an engine accepts and keeps, and whether a device can send what the run asks it for."""
+
+from dataclasses import dataclass
 
 from edgeflock.server.admission import EXPANSION_PER_ENTRY
 from edgeflock.shared.compression import quotas
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an engine accepts and keeps."""
+
+    updates: int = 0
+    """The run is complete after so many; 0 for never."""
+    expansion_bytes: int = 1 << 28
+    """The most that decoding one update may allocate."""
+    snapshot_every: int = 1000
+    """Updates between snapshots: the most that a restart replays."""
+    keep_updates: bool = True
+    """Whether update records older than the staleness window stay in the journal."""
+    samples: int = 1 << 16
+    """The most that one update may be computed from."""
+
+    @classmethod
+    def of(cls, settings: Config) -> "Bounds":
+        run, limits = settings.run, settings.limits
+        return cls(
+            updates=run.updates,
+            expansion_bytes=limits.expansion_bytes,
+            snapshot_every=run.snapshot_every,
+            keep_updates=run.keep_updates,
+            samples=limits.samples,
+        )
 
 
 def check_limits(config: Config, layout: Layout) -> None:

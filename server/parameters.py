@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.admission import Step
+from edgeflock.server.gathering import Gathered
 from edgeflock.server.optimizer import descend
 from edgeflock.server.regime import Regime
 from edgeflock.server.staleness import Staleness
@@ -13,27 +14,6 @@ from edgeflock.server.weighting import RULES, linear_scaling, stream_share
 
 _STRIDE = 16
 """The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
-
-
-class Round:
-    """The sums that a round comes to, so that a step need not be kept until it ends.
-
-    In float32 and in the order of the journal, so that a replay gives the same bits.
-    """
-
-    def __init__(self, parameters: int, buffers: int) -> None:
-        self.steps = self.samples = 0
-        self.gradient = np.zeros(parameters, np.float32)
-        """sum_i S_i g_i: [P]."""
-        self.statistics = np.zeros(buffers, np.float32)
-        """sum_i S_i s_i: [B]."""
-
-    def add(self, step: Step) -> None:
-        self.steps += 1
-        self.samples += step.samples
-        descend(self.gradient, step.where, step.delta, -np.float32(step.samples))
-        if step.statistics.size:
-            self.statistics += np.float32(step.samples) * step.statistics
 
 
 _LEAST_LAG = 10
@@ -48,28 +28,26 @@ class Parameters:
         version: int,
         theta: NDArray[np.float32],
         average: NDArray[np.float32] | None = None,
+        *,
         buffers: int = 0,
+        regime: Regime,
+        start: int,
+        recent: Iterable[Step] = (),
     ) -> None:
-        """The last `buffers` entries of theta are running statistics: what steps bring of these is theirs."""
+        """theta at `version`, counting by `regime` from here on. Both vectors are changed in place.
+
+        The last `buffers` entries of theta are running statistics: what steps bring of these is theirs.
+        `recent` are the steps that made the versions after `start`: updates based on versions before it are
+        not admitted.
+        """
         self.version = version
         self.theta = theta
-        self.average = average
+        self.average = (theta.copy() if average is None else average) if regime.average else None
         """The versions' polynomial-decay average, if the regime keeps one: the model to use. Devices train
         on theta."""
-        self._trained, self._statistics = np.split(theta, [theta.size - buffers])
-        self._round: Round | None = None
-
-    def adopt(self, regime: Regime, start: int, recent: Iterable[Step]) -> None:
-        """Count by `regime` from here on. `recent` are the steps that made the versions after `start`.
-
-        Updates based on versions before `start` are no longer admitted.
-        """
-        self._start = start
         self.regime = regime
-        if not regime.average:
-            self.average = None
-        elif self.average is None:
-            self.average = self.theta.copy()
+        self._start = start
+        self._trained, self._statistics = np.split(theta, [theta.size - buffers])
         self._rule = RULES[regime.rule]
         self._staleness: Staleness | None = None
         if self._rule.per_parameter and not regime.rounds:
@@ -84,8 +62,15 @@ class Parameters:
             return self.version
         return max(self._start, self.version - self.regime.window + 1)
 
-    def apply(self, step: Step) -> None:
-        """Weigh, descend: the next version."""
+    def apply(self, change: Step | Gathered) -> None:
+        """The next version; of what a round has gathered, as many versions as steps."""
+        if isinstance(change, Gathered):
+            self._end_round(change)
+        else:
+            self._descend(change)
+
+    def _descend(self, step: Step) -> None:
+        """Weigh, descend."""
         weight = self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch)
         rate = np.float32(self.regime.learning_rate * weight)
         if self._staleness is None:
@@ -96,22 +81,17 @@ class Parameters:
             self._follow(step.statistics, self.version - step.base)
         self._made(1)
 
-    def gather(self, step: Step) -> None:
-        """One more step of the round that starts at this version; theta stays as it is until `end_round`."""
-        if self._round is None:
-            self._round = Round(self._trained.size, self._statistics.size)
-        self._round.add(step)
+    def _end_round(self, gathered: Gathered) -> None:
+        """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
 
-    def end_round(self) -> None:
-        """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c): as many
-        versions as steps, of which only the last one exists."""
-        assert self._round is not None, "gather first"
-        ended, self._round = self._round, None
-        scale = linear_scaling(ended.samples, self.regime.base_batch)
-        self._trained -= np.float32(self.regime.learning_rate * scale / ended.samples) * ended.gradient
-        if ended.statistics.size:
-            self._follow(ended.statistics / np.float32(ended.samples), 0)
-        self._made(ended.steps)
+        Of the versions that its steps make only the last one exists.
+        """
+        scale = linear_scaling(gathered.samples, self.regime.base_batch)
+        rate = np.float32(self.regime.learning_rate * scale / gathered.samples)
+        self._trained -= rate * gathered.gradient
+        if gathered.statistics.size:
+            self._follow(gathered.statistics / np.float32(gathered.samples), 0)
+        self._made(gathered.steps)
 
     def _made(self, versions: int) -> None:
         before, self.version = self.version, self.version + versions

@@ -1,16 +1,31 @@
 """From the journal back to the parameters, bit for bit."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgeflock.server.admission import Step, admit
+from edgeflock.server.coordinators import coordinator_of
+from edgeflock.server.engine import Engine
+from edgeflock.server.gathering import Gathered
 from edgeflock.server.journal import Journal
+from edgeflock.server.limits import Bounds
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.regime import Regime
 from edgeflock.shared import wire
+from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update
+
+
+def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
+    """The engine of the run in `journal`, as it was left, with the settings that hold from here on."""
+    parameters = recover(journal, layout, Regime.of(config.coordination))
+    coordinator = coordinator_of(config.coordination, layout)
+    return Engine(journal, layout, parameters, coordinator, Bounds.of(config), config.model.pull)
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
@@ -20,19 +35,17 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     Replays what follows the newest snapshot under the regime that held then; a change of regime begins with
     a snapshot of its own, so that a replay from the newest snapshot never crosses one.
     """
-    parameters = Parameters(*journal.snapshot(), layout.buffers)
-    regimes = journal.regimes()
-    regime = _adjusted(regime, journal)
+    snapshot, regimes, regime = journal.snapshot(), journal.regimes(), _adjusted(regime, journal)
     if regimes:
-        _adopt(parameters, regimes[-1][1], journal, layout)
-        for _ in _replayed(parameters, _steps(journal, layout, parameters.version)):
-            pass
-    if not regimes or regimes[-1][1] != regime:
-        journal.add_snapshot(parameters.version, parameters.theta, parameters.average)
-        journal.add_regime(parameters.version, regime)
-        journal.commit()
-        _adopt(parameters, regime, journal, layout)
-    return parameters
+        parameters = _under(regimes[-1][1], *snapshot, journal, layout)
+        _apply(parameters, layout, _steps(journal, layout, parameters.version))
+        if regimes[-1][1] == regime:
+            return parameters
+        snapshot = parameters.version, parameters.theta, parameters.average
+    journal.add_snapshot(*snapshot)
+    journal.add_regime(snapshot[0], regime)
+    journal.commit()
+    return _under(regime, *snapshot, journal, layout)
 
 
 def _adjusted(regime: Regime, journal: Journal) -> Regime:
@@ -49,53 +62,52 @@ def _adjusted(regime: Regime, journal: Journal) -> Regime:
 
 def replay(journal: Journal, layout: Layout) -> Parameters:
     """The parameters computed from version 0 and every journaled update, later snapshots unread."""
-    parameters = Parameters(*journal.snapshot(first=True), layout.buffers)
     regimes = journal.regimes()
-
-    def adopt() -> None:
-        for start, regime in regimes:
-            if start == parameters.version:
-                _adopt(parameters, regime, journal, layout)
-
-    adopt()
-    starts = {start for start, _ in regimes}
-    for version in _replayed(parameters, _steps(journal, layout, 0), starts):
-        if version in starts:
-            adopt()
+    assert regimes, "a run is recovered before it is replayed"
+    ends = [*(start for start, _ in regimes[1:]), None]
+    snapshot = journal.snapshot(first=True)
+    for (start, regime), end in zip(regimes, ends, strict=True):
+        parameters = _under(regime, *snapshot, journal, layout)
+        _apply(parameters, layout, _steps(journal, layout, start, end))
+        snapshot = parameters.version, parameters.theta, parameters.average
     return parameters
 
 
-def _replayed(
-    parameters: Parameters, steps: Iterable[Step], starts: Collection[int] = frozenset()
-) -> Iterator[int]:
-    """Apply `steps` as they were; yields each version that was published.
+def _apply(parameters: Parameters, layout: Layout, steps: Iterable[Step]) -> None:
+    """Take `steps`, all of one regime, as they were taken.
 
     A journal holds whole rounds only. All steps of a round are based on the version that it starts at, and
-    those of the next one on the version that it made; and a round ends at the latest where another regime
-    `starts`, under which steps may be based on older versions.
+    those of the next one on the version that it made.
     """
-    gathered = 0
+    gathered: Gathered | None = None
     for step in steps:
-        if gathered and (step.base != parameters.version or parameters.version + gathered in starts):
-            gathered = 0
-            parameters.end_round()
-            yield parameters.version
-        if parameters.regime.rounds:
-            gathered += 1
-            parameters.gather(step)
-        else:
+        if not parameters.regime.rounds:
             parameters.apply(step)
-            yield parameters.version
-    if gathered:
-        parameters.end_round()
-        yield parameters.version
+            continue
+        if gathered is not None and step.base != parameters.version:
+            parameters.apply(gathered)
+            gathered = None
+        gathered = gathered or Gathered(layout)
+        gathered.add(step)
+    if gathered is not None:
+        parameters.apply(gathered)
 
 
-def _adopt(parameters: Parameters, regime: Regime, journal: Journal, layout: Layout) -> None:
+def _under(
+    regime: Regime,
+    version: int,
+    theta: NDArray[np.float32],
+    average: NDArray[np.float32] | None,
+    journal: Journal,
+    layout: Layout,
+) -> Parameters:
     """Learn who touched what over the window from what the journal still holds of it."""
-    version, first = parameters.version, journal.first_kept()
+    first = journal.first_kept()
     start = max(0, version - regime.window, version if first is None else min(version, first - 1))
-    parameters.adopt(regime, start, _steps(journal, layout, start, version))
+    recent = _steps(journal, layout, start, version)
+    return Parameters(
+        version, theta, average, buffers=layout.buffers, regime=regime, start=start, recent=recent
+    )
 
 
 def _steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:

@@ -3,19 +3,21 @@
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.engine import Engine, Push
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Engine
 from edgeflock.server.hub import Hub
+from edgeflock.server.outcomes import Accepted
 from edgeflock.server.registry import Device, Registry
 from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Meter, Traffic
 from edgeflock.server.welcome import welcome
-from edgeflock.server.writer import Writer
+from edgeflock.server.writer import Held, Writer
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import (
@@ -35,7 +37,6 @@ from edgeflock.shared.messages import (
     Hello,
     Model,
     Pull,
-    Receipt,
     Record,
     Refusal,
     Samples,
@@ -58,8 +59,8 @@ LONGEST_HELLO = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """What every session shares."""
+class Host:
+    """What sessions are about: the run and those who take care of its devices."""
 
     run: str
     config: Config
@@ -74,11 +75,11 @@ class Services:
 class Session:
     """One connection of one device."""
 
-    def __init__(self, services: Services, request: web.Request) -> None:
-        self._services = services
+    def __init__(self, host: Host, request: web.Request) -> None:
+        self._host = host
         self._request = request
         self._transport = request.transport
-        limits = services.config.limits
+        limits = host.config.limits
         self._socket = web.WebSocketResponse(
             # aiohttp refuses a message of exactly its limit.
             max_msg_size=limits.frame_bytes + 1,
@@ -102,17 +103,16 @@ class Session:
                 record, frame = self._received(message.type, message.data)
                 await self._answer(device, record, frame)
         except SessionRefused as refusal:
-            self._services.hub.refused(device, refusal)
+            self._host.hub.refused(device, refusal)
             await self._close(4000 + refusal.status, refusal)
         except ConnectionError:
             pass  # the device is gone; it will be back
         finally:
-            if device is not None and device.session is self:
-                device.past = Meter(*device.traffic)
-                device.session = None
-                self._services.relay.leave(device.id)
-                self._services.writer.look()
-                self._services.hub.note("left", device, "its session has ended")
+            if device is not None and device.connection.line is self:
+                device.connection.leave()
+                self._host.relay.leave(device.id)
+                self._host.writer.see(device.id, device.connection.present)
+                self._host.hub.note("left", device, "its session has ended")
             self._ended.set()
         return self._socket
 
@@ -145,9 +145,9 @@ class Session:
 
     async def _hello(self) -> Device:
         """Let the device in, or raise the refusal it meets."""
-        services, layout = self._services, self._services.engine.layout
+        host, layout = self._host, self._host.engine.layout
         try:
-            async with asyncio.timeout(services.config.limits.hello_seconds):
+            async with asyncio.timeout(host.config.limits.hello_seconds):
                 message = await self._socket.receive()
         except TimeoutError:
             raise UnexpectedRecord("no Hello in time") from None
@@ -165,34 +165,36 @@ class Session:
                 f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
                 "is it the same model?"
             )
-        device = services.registry.admit(hello.device)
-        async with device.arriving:  # in the order of their coming: the newest session is the one that stays
-            if not device.id:
-                device.id = await services.writer.call(lambda: services.engine.device_id(hello.device))
-            if device.session is not None:
-                await device.session.supersede()
-                services.registry.admit(hello.device)  # an operator may have dropped it meanwhile
-            device.session = self
-        device.facts, device.telemetry, device.shares = hello.facts, {}, hello.shares
-        device.last_seen = time.time()
+        device = host.registry.admit(hello.device)
+        identity, connection = device.identity, device.connection
+        async with connection.arriving:  # in the order of their coming: the newest session stays
+            if not identity.id:
+                identity.id = await host.writer.call(lambda: host.engine.device_id(hello.device))
+            if connection.line is not None:
+                await connection.line.supersede()
+            host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
+            connection.join(self)
+        identity.facts, identity.shares = hello.facts, hello.shares
+        device.statistics.telemetry = {}
+        connection.last_seen = time.time()
+        host.writer.see(device.id, connection.present)
         return device
 
     async def _greet(self, device: Device) -> None:
         """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
-        engine = self._services.engine
-        version, sequence = await self._services.writer.call(
-            lambda: (engine.version, engine.last_sequence(device.id))
+        host, engine, statistics = self._host, self._host.engine, device.statistics
+        version, sequence = await host.writer.call(
+            lambda: (engine.published.version, engine.last_sequence(device.id))
         )
-        if device.sequence is None:  # later it is of what came in since, also while the device was away
-            device.sequence = sequence
-        if device.shares:
-            self._services.relay.join(device.id)
-        await self._send(welcome(self._services.run, self._services.config, engine.layout, version, sequence))
-        self._services.hub.note("joined", device, f"at version {version:,}")
+        if statistics.sequence is None:  # later it is of what came in since, also while the device was away
+            statistics.sequence = sequence
+        if device.identity.shares:
+            host.relay.join(device.id)
+        await self._send(welcome(host.run, host.config, engine.layout, version, sequence))
+        host.hub.note("joined", device, f"at version {version:,}")
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
-        services = self._services
-        device.last_seen = time.time()
+        now = device.connection.last_seen = time.time()
         if isinstance(record, Samples):
             self._share(device, record, frame)
         elif isinstance(record, Pull):
@@ -202,18 +204,18 @@ class Session:
             await self._send(model)
         elif isinstance(record, Update):
             try:
-                receipt = await self._push(device, Push(device.id, device.last_seen, record, frame))
+                accepted = await self._push(device, Push(device.id, now, record, frame))
             except RunComplete as complete:
                 await self._send(Stop(str(complete)))
             except SessionRefused:
                 raise
             except Refused as refusal:
-                device.refused += 1
-                services.hub.refused(device, refusal)
+                device.statistics.refused += 1
+                self._host.hub.refused(device, refusal)
                 await self._refuse(refusal, record.sequence)
             else:
-                together = services.config.coordination.mode == "rounds"
-                services.hub.updated(device, record, 0 if together else receipt.version - 1 - record.base)
+                self._host.hub.updated(device, record, accepted.staleness)
+                receipt = accepted.receipt
                 if await self._resumed(device) and record.pull:
                     receipt = replace(receipt, model=await self._model(record.base))
                 await self._send_samples(device)
@@ -221,31 +223,31 @@ class Session:
         else:
             raise UnexpectedRecord(f"a {type(record).__name__} has no place here")
 
-    async def _push(self, device: Device, push: Push) -> Receipt:
-        """The receipt. A round may take long to end."""
-        pushing = self._services.writer.push(push)
-        if self._services.config.coordination.mode == "async":
-            return await pushing
-        return await self._listening(pushing, device)
+    async def _push(self, device: Device, push: Push) -> Accepted:
+        """What comes of it. It may have to wait for others, long."""
+        answer = await self._host.writer.push(push)
+        if isinstance(answer, Held):
+            return await self._listening(answer.answer, device)
+        return answer
 
     async def _resumed(self, device: Device) -> bool:
         """Wait as long as an operator wants the device to; whether there was anything to wait for.
 
         What it sent counts. It waits for the answer, as it would for that of a slow server.
         """
-        waits = device.pause is not None
-        while (pause := device.pause) is not None:
-            await self._listening(pause.over.wait(), device)
+        waits = device.connection.order is not None
+        while (order := device.connection.order) is not None:
+            await self._listening(order.over.wait(), device)
         return waits
 
     async def _model(self, base: int | None) -> Model:
-        return await self._services.writer.call(lambda: self._services.engine.model(base))
+        return await self._host.writer.call(lambda: self._host.engine.model(base))
 
-    async def _listening(self, awaited: Coroutine[Any, Any, T], device: Device) -> T:
+    async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
         """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
         leaving is noticed.
         """
-        waiting = asyncio.create_task(awaited)
+        waiting = asyncio.ensure_future(awaited)
         try:
             while not waiting.done():
                 await self._share_until(waiting, device)
@@ -254,7 +256,7 @@ class Session:
             waiting.cancel()
             await asyncio.wait((waiting,))
 
-    async def _share_until(self, waiting: asyncio.Task[T], device: Device) -> None:
+    async def _share_until(self, waiting: asyncio.Future[T], device: Device) -> None:
         """Take the samples that come next from the device, unless `waiting` is done before."""
         listening = asyncio.create_task(self._socket.receive())
         try:
@@ -270,14 +272,14 @@ class Session:
             await asyncio.wait((listening,))  # a socket has one listener at a time
 
     def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
-        self._services.relay.share(device.id, samples, frame)
-        device.shared += samples.count
+        self._host.relay.share(device.id, samples, frame)
+        device.statistics.shared += samples.count
 
     async def _send_samples(self, device: Device) -> None:
         """What others have shared by now. Before an answer, since a device need not read while it trains."""
-        for count, frame in self._services.relay.take(device.id):
+        for count, frame in self._host.relay.take(device.id):
             await self._send_octets(Samples, frame)
-            device.received += count
+            device.statistics.received += count
 
     def _received(self, kind: WSMsgType, data: object) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
@@ -285,7 +287,7 @@ class Session:
         if kind is not WSMsgType.BINARY or not isinstance(data, bytes):
             raise Malformed("records travel in binary messages")
         record = wire.decode(data)
-        self._services.traffic.received[type(record)] += wire.framed_size(len(data), masked=True)
+        self._host.traffic.received[type(record)] += wire.framed_size(len(data), masked=True)
         return record, data
 
     async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
@@ -298,5 +300,5 @@ class Session:
     async def _send_octets(self, kind: type[Record], octets: bytes) -> None:
         if self._socket.closed:
             raise ConnectionError("closed by the device")
-        self._services.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
+        self._host.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
         await self._socket.send_bytes(octets)

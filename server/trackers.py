@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from edgeflock.server.journal import Evaluation
+from edgeflock.server.log import Evaluation
 from edgeflock.shared.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -3,20 +3,20 @@
 While one group of updates is written to disk, the next one gathers: the more devices push at once, the more
 updates share a flush. The event loop never waits for the disk nor for a large update: both have a thread.
 
-In rounds an update gets its answer when its round ends: once enough devices have contributed, or time is up.
+An update that waits for others (rounds.py) is answered twice: that it is held, and once it has applied.
 """
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
-from edgeflock.server.coordination import Rounds
-from edgeflock.server.engine import Answer, Engine, Push
-from edgeflock.server.open_round import OpenRound
-from edgeflock.shared.errors import Refused, Superseded, Unavailable
-from edgeflock.shared.messages import Receipt
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Engine
+from edgeflock.server.outcomes import Accepted, Answer, Staged
+from edgeflock.shared.errors import Refused, Unavailable
 
 T = TypeVar("T")
 
@@ -27,64 +27,69 @@ _GATHER = 0.002
 """Seconds that a group waits at most to grow as large as the one before: a flush costs the same for one
 update or many."""
 
+_BROKEN = "the server cannot write its journal and is stopping"
+_STOPPING = "the server is stopping"
 
-_STOPPING = "the server cannot write its journal and is stopping"
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An update waits for others."""
+
+    answer: asyncio.Future[Accepted]
 
 
 class Writer:
-    """Lets one caller at a time at the engine."""
+    """Lets one caller at a time at the engine. Nothing is answered unless `run` runs."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        rounds: Rounds | None = None,
-        present: Callable[[], Set[int]] = frozenset,
-        ended: Callable[[int], None] = lambda updates: None,
-    ) -> None:
-        """`present` tells the devices that a round waits for, `ended` is told how many updates one had."""
+    def __init__(self, engine: Engine, together: Callable[[int], None] = lambda updates: None) -> None:
+        """`together` is told how many updates that waited for each other have applied."""
         self._engine = engine
-        self._ended = ended
-        self._round = OpenRound(rounds, present, self.look) if rounds else None
+        self._together = together
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
-        self._waiting: list[tuple[Push, asyncio.Future[Receipt]]] = []
+        self._waiting: list[tuple[Push, asyncio.Future[Accepted | Held]]] = []
+        self._held: dict[Push, asyncio.Future[Accepted]] = {}
+        self._presence: list[tuple[int, bool]] = []
+        """(device, whether it is there), in order, as far as the engine has not been told."""
         self._expected = 1
         self._enough = asyncio.Event()
-        self._committing: asyncio.Task[None] | None = None
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Gets the exception, if the journal or the engine fails: the server cannot go on."""
-        self._closing = False
+        self._wake = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._leaving = self._stopping = self._over = False
+        self.error: Exception | None = None
+        """What the journal or the engine has failed with: the server cannot go on."""
 
     @property
     def trouble(self) -> str | None:
         """Why no update can be taken; None if they can."""
-        if self.failed.done():
-            return _STOPPING if not self.failed.cancelled() else "the server has stopped"
-        return "the server is stopping" if self._closing else None
+        if self.error is not None:
+            return _BROKEN
+        return _STOPPING if self._leaving or self._stopping or self._over else None
 
-    async def push(self, push: Push) -> Receipt:
-        """The receipt for one update, durable. Raises the Refused that it met."""
-        if self.failed.done():
-            raise Unavailable(_STOPPING)
-        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+    async def push(self, push: Push) -> Accepted | Held:
+        """What comes of one update, durable. Raises the Refused that it meets."""
+        self._check_working()
+        answer: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
         self._waiting.append((push, answer))
         if len(self._waiting) >= self._expected:
             self._enough.set()
-        self._work()
+        self._wake.set()
         return await answer
 
-    def look(self) -> None:
-        """A device has left, or time has passed: see whether the round is over."""
-        if self._is_round_over():
-            self._work()
+    def see(self, device: int, present: bool) -> None:
+        """A device is there, or is not: others may wait for it."""
+        if not self._leaving:
+            self._presence.append((device, present))
+            self._wake.set()
 
-    def leave_round_open(self) -> None:
-        """The server stops: an open round must not end with those who happen to be left. It is sent again."""
-        self._closing = True
+    def leave(self) -> None:
+        """The server will stop: what waits for others must not apply because they are sent away."""
+        self._leaving = True
 
-    def _work(self) -> None:
-        if self._committing is None:
-            self._committing = asyncio.create_task(self._commit_groups())
+    def stop(self) -> None:
+        """End `run`, once what waits is answered. What is held is sent again to the next server."""
+        self._leaving = self._stopping = True
+        self._wake.set()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` between two groups, where the engine is at rest and durable.
@@ -92,85 +97,101 @@ class Writer:
         If it fails, the journal did, and the server cannot go on. Raises Unavailable from then on.
         """
         async with self._engine_at_rest:
-            if self.failed.done():
-                raise Unavailable(_STOPPING)
-            running = asyncio.ensure_future(self._in_thread(function))
+            self._check_working()
             try:
-                return await asyncio.shield(running)
-            except asyncio.CancelledError:
-                await asyncio.wait([running])  # the thread goes on; nobody may touch the engine meanwhile
-                raise
+                return await self._in_thread(function)
             except Exception as error:
-                self._fail(error, [])
-                raise Unavailable(_STOPPING) from error
+                self.error = error
+                self._wake.set()
+                raise Unavailable(_BROKEN) from error
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+    async def run(self) -> None:
+        """Take what comes until `stop`. Raises what the journal or the engine fails with.
 
-    async def close(self) -> None:
-        """Answer what waits, leave a snapshot and end the thread."""
-        self._closing = True
-        while self._committing is not None:
-            await self._committing
-        for answer in self._waiting_for_the_round().values():  # nothing of it is journaled: it is sent again
-            if not answer.done():
-                answer.set_exception(Unavailable("the server stops; its round did not end"))
-        if not self.failed.done():
-            await self.call(self._engine.close)
-            self.failed.cancel()
-        else:
-            self._engine.abandon()
-        self._thread.shutdown()
+        However it ends, nobody is left without an answer, and nothing is at work at the engine.
+        """
+        try:
+            while self._waiting or not self._stopping:
+                if not self._waiting:
+                    await self._wake.wait()
+                    self._wake.clear()
+                if self.error is not None:  # memory may be ahead of the disk: nothing may be acknowledged
+                    raise self.error
+                await self._commit_group()
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            self._over = True
+            self._fail_all(_BROKEN if self.error else "the server stops; send it again")
+            async with self._engine_at_rest:
+                self._thread.shutdown()
+                if self.error is not None:
+                    self._engine.abandon()  # so that closing it writes nothing
 
-    async def _commit_groups(self) -> None:
-        while self._waiting or self._is_round_over():
-            group: list[tuple[Push, asyncio.Future[Receipt]]] = []
-            try:
-                if self._waiting:
-                    await self._gather()
-                    group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
-                    outcomes = await self._commit([push for push, _ in group])
-                    for (push, answer), outcome in zip(group, outcomes, strict=True):
-                        self._settle(push.device, answer, outcome)
-                if self._is_round_over():
-                    await self._end_round()
-            except Exception as error:  # memory may now be ahead of the disk: nothing may be acknowledged
-                self._fail(error, [answer for _, answer in group])
-                break
-        self._committing = None
+    async def _commit_group(self) -> None:
+        """Take what waits, if anything does, and look what time it is."""
+        if self._waiting:
+            await self._gather()
+        group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+        try:
+            settled = await self._commit([push for push, _ in group])
+        except BaseException:
+            self._waiting = group + self._waiting  # `run` answers them
+            raise
+        outcomes = dict(settled)
+        for push, answer in group:
+            outcome = outcomes.pop(push) if push in outcomes else self._hold(push)
+            settle(answer, outcome)
+        for push, outcome in outcomes.items():
+            settle(self._held.pop(push), outcome)
 
-    def _settle(self, device: int, answer: "asyncio.Future[Receipt]", outcome: Answer) -> None:
-        if outcome is None:
-            self._hold(device, answer)
-        elif answer.done():
-            pass  # nobody waits for it any more
-        elif isinstance(outcome, Refused):
-            answer.set_exception(outcome)
-        else:
-            answer.set_result(outcome)
+    async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
+        """engine.commit, its first half on the event loop's thread if it is quick.
 
-    def _hold(self, device: int, answer: "asyncio.Future[Receipt]") -> None:
-        assert self._round is not None, "only rounds hold"
-        earlier = self._round.hold(device, answer)
-        if earlier is not None and not earlier.done():
-            earlier.set_exception(Superseded("the device sent its update again"))
-
-    def _is_round_over(self) -> bool:
-        if self._round is None or self._closing or self.failed.done():
-            return False
-        return self._round.is_over
-
-    async def _end_round(self) -> None:
+        For small updates the hand-over between threads costs more than the work.
+        """
+        engine = self._engine
         async with self._engine_at_rest:
             self._check_working()
-            receipts = await self._in_thread(self._engine.end_round)
-        held = self._waiting_for_the_round()
-        for push, receipt in receipts:
-            self._settle(push.device, held[push.device], receipt)
-        self._ended(len(receipts))
+            presence, self._presence = self._presence, []
+            for device, present in presence:
+                (engine.arrived if present else engine.left)(device)
+            now = asyncio.get_running_loop().time()
+            if engine.is_quick(pushes):
+                staged = engine.stage(pushes, now)
+            else:
+                staged = await self._in_thread(lambda: engine.stage(pushes, now))
+            self._set_alarm(engine.due)
+            settled = await self._in_thread(lambda: engine.publish(staged)) if staged.settled else []
+        self._tell(staged)
+        return settled
 
-    def _waiting_for_the_round(self) -> dict[int, asyncio.Future[Receipt]]:
-        return self._round.end() if self._round else {}
+    def _tell(self, staged: Staged) -> None:
+        if staged.together:
+            self._together(staged.together)
+
+    def _set_alarm(self, due: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None
+        if due is not None and not self._leaving:
+            self._alarm = asyncio.get_running_loop().call_at(due, self._wake.set)
+
+    def _hold(self, push: Push) -> Held:
+        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        self._held[push] = answer
+        return Held(answer)
+
+    def _fail_all(self, why: str) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for _, answer in self._waiting:
+            settle(answer, Unavailable(why))
+        for held in self._held.values():
+            settle(held, Unavailable(why))
+        self._waiting.clear()
+        self._held.clear()
 
     async def _gather(self) -> None:
         """Wait a little while fewer updates wait than last time."""
@@ -182,27 +203,29 @@ class Writer:
         self._expected = min(len(self._waiting), _GROUP)
 
     def _check_working(self) -> None:
-        """What failed while this waited for its turn may have left half of something behind."""
-        if self.failed.done():
-            raise Unavailable(_STOPPING)
+        """What failed while somebody waited for a turn may have left half of something behind."""
+        if self.error is not None or self._over:
+            raise Unavailable(_BROKEN if self.error else _STOPPING)
 
-    async def _commit(self, pushes: list[Push]) -> list[Answer]:
-        """engine.commit, its first half on the event loop's thread if it is quick.
-
-        For small updates the hand-over between threads costs more than the work.
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        """The result of `function`. Whoever is cancelled meanwhile waits until it is over: nobody may touch
+        the engine before.
         """
-        async with self._engine_at_rest:
-            self._check_working()
-            if not self._engine.is_quick(pushes):
-                return await self._in_thread(lambda: self._engine.commit(pushes))
-            outcomes = self._engine.stage(pushes)
-            return await self._in_thread(lambda: self._engine.publish(pushes, outcomes))
+        running = asyncio.get_running_loop().run_in_executor(self._thread, function)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([running])
+            raise
 
-    def _fail(self, error: Exception, answers: list[asyncio.Future[Receipt]]) -> None:
-        if not self.failed.done():
-            self.failed.set_exception(error)
-        held = self._waiting_for_the_round().values()
-        for answer in [*answers, *held, *(answer for _, answer in self._waiting)]:
-            if not answer.done():
-                answer.set_exception(Unavailable(_STOPPING))
-        self._waiting.clear()
+
+def settle(answer: asyncio.Future[T], outcome: T | Refused) -> None:
+    """Give an answer, unless nobody waits for it any more."""
+    if answer.done():
+        return
+    if isinstance(outcome, Refused):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

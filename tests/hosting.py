@@ -1,7 +1,7 @@
 """A server for a test: an engine on a small layout, without a model, on 127.0.0.1, in the running loop."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.claim import claimed
+from edgeflock.server.engine import Engine
 from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hub import Hub
 from edgeflock.server.journal import Journal
-from edgeflock.server.keys import SERVICES
-from edgeflock.server.recovery import recover
-from edgeflock.server.regime import Regime
-from edgeflock.server.session import Services
+from edgeflock.server.keys import VIEW, WRITER
+from edgeflock.server.registry import Registry
+from edgeflock.server.relay import Relay
+from edgeflock.server.traffic import Traffic
+from edgeflock.server.writer import Writer
 from edgeflock.shared.config import parse
 from edgeflock.shared.layout import Layout
 
@@ -41,7 +44,11 @@ class Hosted:
     port: int
     engine: Engine
     journal: Journal
-    services: Services
+    writer: Writer
+    registry: Registry
+    hub: Hub
+    traffic: Traffic
+    relay: Relay
 
 
 def initial_theta(size: int) -> NDArray[np.float32]:
@@ -64,23 +71,30 @@ async def hosting(
     """
     # Nothing is to happen by the clock while a test looks.
     config = parse(overrides=["run.evaluate_every=3600", "model.data=", *settings])
+    _begin(directory, run, config.model.module, layout)
+    with ExitStack() as opened:
+        theta = initial_theta(layout.size)
+        claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
+        history, accounts = claim.journal.evaluations(), claim.journal.accounts()
+        hosted = HostedRun(claim.run, token, claim.engine, None, history, accounts, admin_token=admin_token)
+        app = create_app(config, hosted)
+        async with listening(app, "127.0.0.1", 0) as port:
+            view = app[VIEW]
+            yield Hosted(
+                port,
+                claim.engine,
+                claim.journal,
+                app[WRITER],
+                view.registry,
+                view.hub,
+                view.traffic,
+                view.relay,
+            )
+
+
+def _begin(directory: Path, run: str, model: str, layout: Layout) -> None:
+    """A run that is called `run`, if there is none."""
     journal = Journal(directory / "journal.sqlite")
-    known = journal.run()
-    if known is None:
-        journal.begin_run(run, config.model.module, layout, initial_theta(layout.size), 0.0)
-    else:
-        run = known[0]
-    limits, regime = config.limits, Regime.of(config.coordination)
-    bounds = Bounds(
-        config.run.updates,
-        limits.expansion_bytes,
-        config.run.snapshot_every,
-        config.run.keep_updates,
-        limits.samples,
-    )
-    engine = Engine(journal, layout, recover(journal, layout, regime), bounds, config.model.pull)
-    history, accounts = journal.evaluations(), journal.accounts()
-    hosted = HostedRun(run, token, engine, None, history, accounts, admin_token=admin_token)
-    app = create_app(config, hosted)
-    async with listening(app, "127.0.0.1", 0) as port:
-        yield Hosted(port, engine, journal, app[SERVICES])
+    if journal.run() is None:
+        journal.begin_run(run, model, layout, initial_theta(layout.size), 0.0)
+    journal.close()

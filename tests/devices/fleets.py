@@ -17,7 +17,8 @@ from edgeflock.devices import fleet
 from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet import Prepared, Result, Row, prepare, run_fleet
 from edgeflock.devices.fleet_config import FleetFile, parse
-from edgeflock.server.engine import Push
+from edgeflock.server.coordination import Push
+from edgeflock.server.outcomes import Accepted
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.messages import Receipt
 from edgeflock.shared.torch_module import FlatModule
@@ -138,15 +139,15 @@ class Watched(EmulatedServer):
         super().__init__(*arguments, keep_frames=keep_frames)
         self.arrivals: list[Arrival] = []
 
-    async def push(self, push: Push) -> Receipt:
+    async def push(self, push: Push) -> Accepted:
         now = asyncio.get_running_loop().time()
         try:
-            receipt = await super().push(push)
+            accepted = await super().push(push)
         except Refused as refusal:
             self.arrivals.append(Arrival(push, now, refusal))
             raise
-        self.arrivals.append(Arrival(push, now, receipt))
-        return receipt
+        self.arrivals.append(Arrival(push, now, accepted.receipt))
+        return accepted
 
     @property
     def accepted(self) -> list[tuple[Push, Receipt]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
-from edgeflock.server.journal import Evaluation, Journal
+from edgeflock.server.journal import Journal
+from edgeflock.server.log import Evaluation
 from edgeflock.shared import wire
 from edgeflock.shared.messages import Update
 from tests.server.pushes import LAYOUT, THETA, sparse_update

@@ -7,7 +7,8 @@ import pytest
 
 from edgeflock.devices.journal_frames import AWAY, journal_frames
 from edgeflock.devices.top_command import Plan, opened, sources
-from edgeflock.server.journal import Evaluation, Journal
+from edgeflock.server.journal import Journal
+from edgeflock.server.log import Evaluation
 from edgeflock.server.regime import Regime
 from edgeflock.shared import sparse, wire
 from edgeflock.shared.config import parse

@@ -111,7 +111,7 @@ async def unchanged(
             before = scene.state()
             yield scene
             assert scene.state() == before
-            assert not server.services.writer.failed.done()
+            assert server.writer.error is None
             good = msgpack.unpackb(update(sequence=1, base=3))
             assert await bystander.ask(good) == [RECEIPT, 1, 4, None]
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

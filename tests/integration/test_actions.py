@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def reached(hosted: Hosted, version: int) -> None:
-    while hosted.engine.version < version:
+    while hosted.engine.published.version < version:
         await asyncio.sleep(0.005)
 
 
@@ -39,7 +39,7 @@ async def test_a_paused_device_waits_for_its_answer_and_gets_a_fresh_model(tmp_p
             await other.push(update(1, 1))
             await other.push(update(2, 2))
             assert not waiting.done()
-            assert hosted.services.registry.devices["slow"].updates == 1
+            assert hosted.registry.devices["slow"].statistics.updates == 1
             assert (await admin.post("/v1/devices/slow/resume"))[0] == 200
             receipt = await waiting
             assert receipt.model is not None
@@ -61,7 +61,7 @@ async def test_a_paused_device_is_there_answered_pings_and_noticed_leaving(tmp_p
             assert (await device.answer())[:2] == [PULL + 1, 0]
             await admin.post("/v1/devices/pi/pause")
             device.send(b"\x92\x03\xc0")
-        while hosted.services.registry.devices["pi"].session is not None:
+        while hosted.registry.devices["pi"].connection.line is not None:
             await asyncio.sleep(0.005)
         async with joined(hosted.port, "pi") as (device, welcome):
             device.send(b"\x92\x03\xc0")
@@ -80,7 +80,7 @@ async def test_a_round_does_not_wait_for_a_paused_device(tmp_path: Path) -> None
             receipt: Receipt = await first
             assert receipt.version == 1
             assert (await a.push(rounds_update(1, 2))).version == 2
-        rounds = [event.text for event in hosted.services.hub.events.since(0)[0] if event.kind == "round"]
+        rounds = [event.text for event in hosted.hub.events.since(0)[0] if event.kind == "round"]
         assert rounds == ["1 updates made version 1", "1 updates made version 2"]
 
 
@@ -100,7 +100,7 @@ async def test_a_dropped_device_goes_and_stays_away_until_it_is_resumed(tmp_path
             await admin.post(f"{path}/resume")
             assert (await device.join()).version == 1
             await device.push(update(1, 1))
-        assert hosted.services.hub.tally.refusals["dropped"] == 1
+        assert hosted.hub.tally.refusals["dropped"] == 1
 
 
 async def test_the_learning_rate_changes_durably_and_replays_bit_for_bit(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ async def test_every_action_is_an_event_and_in_the_log(
             await admin.post("/v1/devices/pi/resume")
             await admin.post("/v1/learning_rate", {"value": 1})
             await admin.post("/v1/checkpoint")
-        events, missed = hosted.services.hub.events.since(0)
+        events, missed = hosted.hub.events.since(0)
     told = [(event.kind, event.device, event.text) for event in events]
     assert missed == 0
     for action in (
@@ -190,5 +190,5 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(tmp_path: Path
             ):  # fmt: skip
                 found, answer = await admin.post(path, body, octets)
                 assert (found, bool(answer["detail"])) == (status, True), (path, body, octets)
-            assert hosted.services.registry.devices["pi"].pause is None
+            assert hosted.registry.devices["pi"].connection.order is None
             assert len(hosted.journal.regimes()) == 1

@@ -181,10 +181,10 @@ async def test_a_restarted_server_remembers_its_devices(tmp_path: Path) -> None:
         await device.join()
         await device.push(update(1, 0))
     async with hosting(tmp_path) as hosted:
-        known = hosted.services.registry.devices["pi-1"]
-        assert known.updates == 1
-        assert known.traffic[0] > 0
-        assert known.session is None
+        known = hosted.registry.devices["pi-1"]
+        assert known.statistics.updates == 1
+        assert known.connection.traffic[0] > 0
+        assert known.connection.line is None
 
 
 async def test_nothing_without_the_token(tmp_path: Path) -> None:

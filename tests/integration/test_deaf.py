@@ -32,7 +32,7 @@ async def test_a_device_that_never_reads_can_be_superseded_and_left(
         assert (await again.answer())[0] == WELCOME
         for _ in range(3):
             again.send(pack([PULL, None]))
-        while not hosted.services.traffic.sent:
+        while not hosted.traffic.sent:
             await asyncio.sleep(0)
     # The server has ended, though `again` never read its models either.
     for device in (deaf, again):

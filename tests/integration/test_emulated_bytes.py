@@ -97,7 +97,7 @@ async def pushed_for_real(directory: Path, file: FleetFile, settings: Sequence[s
         for device in devices:
             await device.join()
             await device.pull(None)
-        total = hosted.services.traffic.total
+        total = hosted.traffic.total
         ingress, egress = total.ingress, total.egress
         for arrival in ran.server.arrivals:
             device = devices[arrival.push.device - 1]
@@ -111,7 +111,7 @@ async def pushed_for_real(directory: Path, file: FleetFile, settings: Sequence[s
             else:
                 assert type(answer) is type(arrival.answer)
         assert hosted.engine.theta()[1].tobytes() == ran.server.engine.theta()[1].tobytes()
-        return Measured(hosted.services.traffic, total.ingress - ingress, total.egress - egress)
+        return Measured(hosted.traffic, total.ingress - ingress, total.egress - egress)
 
 
 def names(file: FleetFile, ran: Ran) -> list[str]:
@@ -192,7 +192,7 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, tmp_path: Pat
             batches = Shuffled(share, np.random.default_rng([0, 1, 0]))
             progress = await Worker(link, make, batches, at_once).run()
             assert progress.updates == 6
-            return [frame for _, frame in hosted.journal.updates(0)], hosted.services.traffic
+            return [frame for _, frame in hosted.journal.updates(0)], hosted.traffic
 
     frames, traffic = asyncio.run(train())
     assert frames == [wire.encode(push.update) for push, _ in ran.server.accepted]

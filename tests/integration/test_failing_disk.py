@@ -37,7 +37,7 @@ async def test_nothing_leaves_that_is_not_on_disk(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(hosted.journal, "commit", full)
         with pytest.raises(GaveUp):
             await device.push(update(2, 1))
-        assert isinstance(hosted.services.writer.failed.exception(), sqlite3.OperationalError)
+        assert isinstance(hosted.writer.error, sqlite3.OperationalError)
         async with impatient(hosted.port, "another") as another:
             with pytest.raises(GaveUp):
                 await another.join()

@@ -53,7 +53,7 @@ async def test_a_snapshot_and_then_what_changes(tmp_path: Path) -> None:
                 assert delta.overview.staleness[:2] == [1, 1]
                 assert delta.overview.dense_bytes == 2 * 4 * LAYOUT.size
                 assert not (await frames.next()).devices
-            history = hosted.services.registry.devices["early"].traffic[0]
+            history = hosted.registry.devices["early"].connection.traffic[0]
             status, text = await viewer.get("/v1/devices/early")
             assert status == 200
             row, (point,) = device_history(json.loads(text))
@@ -99,7 +99,7 @@ async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:
 
 
 async def test_a_silent_device_is_told_to_be_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeflock.server.registry._LEAST_SILENCE", 0.01)
+    monkeypatch.setattr("edgeflock.server.statistics._LEAST_SILENCE", 0.01)
     monkeypatch.setattr("edgeflock.server.registry._UNKNOWN_INTERVAL", 0.01)
     async with hosting(tmp_path) as hosted, link(hosted.port) as device, operating(hosted.port, "") as viewer:
         await device.join()
@@ -126,9 +126,9 @@ async def stuck(port: int) -> Device:
 def crowd(hosted: Hosted, count: int) -> None:
     """Devices of long names, so that frames are large."""
     for number in range(count):
-        device = hosted.services.registry.admit(f"{number:0200d}")
-        device.id = 1000 + number
-        hosted.services.hub.changed(device)
+        device = hosted.registry.admit(f"{number:0200d}")
+        device.identity.id = 1000 + number
+        hosted.hub.changed(device)
 
 
 async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
@@ -150,16 +150,16 @@ async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
             before = len(made)
             crowd(hosted, 5_000)
             await asyncio.sleep(0.8)
-        egress = hosted.services.traffic.total.egress
+        egress = hosted.traffic.total.egress
         for sequence in range(1, 101):
             assert (await device.push(update(sequence, sequence - 1))).version == sequence
-            hosted.services.hub.note("config", None, f"event {sequence}")
+            hosted.hub.note("config", None, f"event {sequence}")
         for number in range(MOST):
-            hosted.services.hub.note("config", None, f"flood {number}")
+            hosted.hub.note("config", None, f"flood {number}")
         await asyncio.sleep(1.0)  # five frames' time
         assert len(made) == before, "no frame is made while one waits"
-        sent = hosted.services.registry.devices["pi"].traffic[1]
-        assert hosted.services.traffic.total.egress - egress < sent
+        sent = hosted.registry.devices["pi"].connection.traffic[1]
+        assert hosted.traffic.total.egress - egress < sent
 
         frames: list[Frame] = []
         while len(frames) <= before:
@@ -186,9 +186,9 @@ async def test_a_reader_that_is_stuck_for_long_is_let_go(
     async with hosting(tmp_path) as hosted:
         crowd(hosted, 9_000)
         watcher = await stuck(hosted.port)
-        while not hosted.services.hub.watched:
+        while not hosted.hub.watched:
             await asyncio.sleep(0.01)
-        while hosted.services.hub.watched:
+        while hosted.hub.watched:
             crowd(hosted, 9_000)
             await asyncio.sleep(0.1)
         there = [
@@ -204,7 +204,7 @@ async def test_watchers_are_limited_and_leave_room_when_they_go(tmp_path: Path) 
             status, text = await viewer.get("/v1/feed")
             assert status == 429
             assert "limits.watchers" in text
-        while hosted.services.hub.watched:
+        while hosted.hub.watched:
             await asyncio.sleep(0.01)
         async with viewer.feed() as frames:
             assert isinstance(await frames.next(), Snapshot)
@@ -224,7 +224,7 @@ async def test_a_watcher_has_nothing_to_say(tmp_path: Path) -> None:
             while (message := await frames.socket.receive()).type is WSMsgType.BINARY:
                 pass
             assert (message.type, message.data) == (WSMsgType.CLOSE, 1003)
-        while hosted.services.hub.watched:
+        while hosted.hub.watched:
             await asyncio.sleep(0.01)
 
 
@@ -246,12 +246,12 @@ async def test_refusals_are_told(tmp_path: Path) -> None:
         await device.join()
         with pytest.raises(Refused):
             await device.push(update(1, 9))
-        events, _ = hosted.services.hub.events.since(0)
+        events, _ = hosted.hub.events.since(0)
         assert any(
             isinstance(event, Event) and event.kind == "refused" and "base-in-future" in event.text
             for event in events
         )
-        assert hosted.services.hub.tally.refusals == {"base-in-future": 1}
+        assert hosted.hub.tally.refusals == {"base-in-future": 1}
 
 
 async def test_the_feed_needs_the_token(tmp_path: Path) -> None:

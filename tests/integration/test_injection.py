@@ -81,7 +81,7 @@ async def foreign(port: int, name: str, *, shares: bool = True) -> AsyncIterator
 
 async def until_shared(hosted: Hosted, count: int) -> None:
     """Until the server has got so many samples."""
-    while hosted.services.relay.samples < count:
+    while hosted.relay.samples < count:
         await asyncio.sleep(0.005)
 
 
@@ -157,7 +157,7 @@ async def test_bytes_and_samples_are_accounted_for(tmp_path: Path) -> None:
             assert gain["a"][0] - gain["b"][0] == up
             assert gain["b"][1] - gain["a"][1] == down
             assert gain["c"] == (0, 0)
-        while any(device.session for device in hosted.services.registry.devices.values()):
+        while any(device.connection.here for device in hosted.registry.devices.values()):
             await asyncio.sleep(0.005)
         status = await status_of(hosted)
         assert status["shared"]["dropped"] == 3, "c left without its own"
@@ -206,7 +206,7 @@ async def test_a_device_keeps_its_samples_to_itself_in_a_run_that_wants_none(tmp
             await device.share(samples(3))
             await device.push(update(1, 0))
             assert device.connections == 2, "nothing was refused"
-            assert quiet.services.traffic.received[Samples] == 0
+            assert quiet.traffic.received[Samples] == 0
 
 
 ODD = wire.encode(samples(2))
@@ -253,7 +253,7 @@ async def test_samples_are_taken_while_an_update_waits_for_its_round(tmp_path: P
         sharing(hosted.port, "b") as (b,),
     ):
         a.send(packed_update(sequence=1, base=0))
-        while not hosted.engine.gathered:
+        while not hosted.engine.held:
             await asyncio.sleep(0.005)
         for count in (1, 2, 3):
             a.send(wire.encode(samples(count)))
@@ -266,7 +266,7 @@ async def test_samples_are_taken_while_an_update_waits_for_its_round(tmp_path: P
         assert (await a.answer())[:2] == [RECEIPT, 1]
 
         a.send(packed_update(sequence=2, base=2))
-        while not hosted.engine.gathered:
+        while not hosted.engine.held:
             await asyncio.sleep(0.005)
         a.send(pack([PULL, None]))
         await refused(a, "unexpected-record")
@@ -311,7 +311,7 @@ async def test_samples_that_were_on_a_lost_line_are_lost_and_no_more(tmp_path: P
                 await a.share(samples(2))
             assert (await a.push(update(1, 0))).version == 1
             assert a.got == []
-            assert hosted.services.relay.samples == 3
+            assert hosted.relay.samples == 3
             await a.share(samples(2))
             await until_shared(hosted, 5)
             await b.push(update(1, 0))
@@ -393,15 +393,15 @@ async def test_devices_with_other_classes_train_on_each_others_samples(
             )
         spoiling.cancel()
         await asyncio.wait((spoiling,))
-        assert hosted.engine.version == 150
-        devices = hosted.services.registry.devices
+        assert hosted.engine.published.version == 150
+        devices = hosted.registry.devices
     low, high, private, vandal_ = (devices[name] for name in ("low", "high", "private", "vandal"))
-    assert (private.shared, private.received) == (0, 0)
+    assert (private.statistics.shared, private.statistics.received) == (0, 0)
     for device, other in ((low, high), (high, low)):
-        assert device.updates > 3
-        assert device.shared > 0
-        assert device.received <= other.shared + vandal_.shared
-        assert device.samples > 10 * device.updates, "others' samples count, too"
+        assert device.statistics.updates > 3
+        assert device.statistics.shared > 0
+        assert device.statistics.received <= other.statistics.shared + vandal_.statistics.shared
+        assert device.statistics.samples > 10 * device.statistics.updates, "others' samples count, too"
     skipped = {message.partition(":")[0] for message in caplog.messages if "skipped" in message}
     assert {message.removeprefix("skipped a record that is ") for message in skipped} >= {
         "of classes that the model does not have",

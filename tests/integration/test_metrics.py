@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from edgeflock.server.journal import Evaluation
+from edgeflock.server.log import Evaluation
 from edgeflock.shared.errors import Refused
 from tests.hosting import LAYOUT, hosting
 from tests.integration.operator import operating
@@ -44,7 +44,7 @@ async def test_what_happened_in_numbers(tmp_path: Path) -> None:
             status, text = await viewer.get("/metrics")
             assert status == 200
             found = read(text)
-            ingress, egress = hosted.services.registry.devices['p"i\n'].traffic
+            ingress, egress = hosted.registry.devices['p"i\n'].connection.traffic
     own = (("device", 'p"i\n'),)
     for (name, labels), value in {
         ("edgeflock_updates_total", ()): 2,
@@ -95,7 +95,7 @@ async def test_the_dashboard_shows_nothing_that_is_not_there(tmp_path: Path) -> 
             await device.push(replace(update(1, 0), facts={**HEALTH, **STREAM}))
             with pytest.raises(Refused):
                 await device.push(update(2, 77))
-        hosted.services.hub.tally.loss = 0.5
+        hosted.hub.tally.loss = 0.5
         families = {
             family.name: family
             for family in text_string_to_metric_families((await viewer.get("/metrics"))[1])

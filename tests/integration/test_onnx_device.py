@@ -85,7 +85,7 @@ async def test_a_device_trains_a_model_that_it_has_no_code_of(
         )
         progress = await run_client(settings)
         assert (progress.updates, progress.samples) == (30, 240)
-        facts = hosted.services.registry.devices["pi"].facts
+        facts = hosted.registry.devices["pi"].identity.facts
         assert facts["backend"] == f"onnxruntime {onnxruntime.__version__} CPU"
         reached = hosted.engine.parameters.theta.astype(float)
     # The same batches, by the formulas: dense SGD, and statistics that follow by a tenth each time.
@@ -128,7 +128,7 @@ async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(
     async with hosting(tmp_path, *RUN, layout=LAYOUT) as hosted:
         settings = Client(server=f"http://127.0.0.1:{hosted.port}", name="pi", data=data(tmp_path))
         assert (await run_client(settings)).updates == 30
-        assert hosted.services.registry.devices["pi"].facts["backend"] == "onnx"
+        assert hosted.registry.devices["pi"].identity.facts["backend"] == "onnx"
     assert told == ["torch", "onnx"]
 
 

@@ -441,7 +441,7 @@ async def test_a_resend_gets_the_same_receipt(tmp_path: Path) -> None:
             assert (version, model[1]) == (1, 2), "the receipt of then, the model of now"
         async with joined(server.port, "jetson") as (other, _):
             assert await other.ask(question) == [RECEIPT, 3, 3, None], "numbers count for each device"
-        assert server.engine.version == 3
+        assert server.engine.published.version == 3
         assert server.engine.last_sequence(1) == 8
         assert before != server.engine.theta()[1].tobytes()
 

@@ -60,7 +60,7 @@ async def test_an_update_whose_receipt_was_lost_is_not_applied_twice(tmp_path: P
             second = await device.push(update(2, 1))
             assert device.connections == 2
             assert (first.version, second.version) == (1, 2)
-            assert hosted.engine.version == 2
+            assert hosted.engine.published.version == 2
             third = await device.push(update(3, 2))
             assert third.version == 3
 
@@ -80,7 +80,7 @@ async def test_an_update_that_never_arrived_is_sent_again(tmp_path: Path) -> Non
             receipt = await device.push(update(1, 0))
             assert receipt.version == 1
             assert device.connections == 2
-            assert hosted.engine.version == 1
+            assert hosted.engine.published.version == 1
 
 
 async def test_a_device_outlives_its_server(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def _restart(directory: Path, proxy: Proxy, device: asyncio.Task[Receipt])
     async with hosting(copy) as again:
         proxy.target = again.port
         await device
-        return again.engine.version, again.engine.parameters.theta.tobytes()
+        return again.engine.published.version, again.engine.parameters.theta.tobytes()
 
 
 async def test_another_run_on_the_same_address_is_noticed(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_another_run_on_the_same_address_is_noticed(tmp_path: Path) -> Non
             proxy.cut_all()
             with pytest.raises(RunReplaced):
                 await device.push(update(2, 1))
-            assert other.engine.version == 0
+            assert other.engine.published.version == 0
             welcome = await device.join()
             assert (welcome.run, welcome.sequence) == ("another-run-here", 0)
 
@@ -144,7 +144,7 @@ async def test_the_newer_session_of_a_device_wins(tmp_path: Path) -> None:
         assert (await new.push(update(2, 1))).version == 2
         with pytest.raises(Superseded):
             await old.push(update(2, 1))
-        assert hosted.engine.version == 2
+        assert hosted.engine.published.version == 2
 
 
 async def test_what_no_retry_can_mend_is_raised_at_once(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_a_complete_run_sends_its_devices_home(tmp_path: Path) -> None:
         with pytest.raises(RunOver):
             await device.push(update(3, 2))
         assert (await device.push(update(2, 1))).version == 2
-        assert hosted.engine.version == 2
+        assert hosted.engine.published.version == 2
 
 
 async def test_traffic_is_what_passed_the_socket(tmp_path: Path) -> None:
@@ -189,15 +189,15 @@ async def test_traffic_is_what_passed_the_socket(tmp_path: Path) -> None:
             for sequence in range(1, 6):
                 receipt = await device.push(update(sequence, sequence - 1, pull=sequence % 2 == 0))
                 assert receipt.version == sequence
-            known = hosted.services.registry.devices["pi"]
-            assert known.traffic == (proxy.upstream, proxy.downstream)
-            total = hosted.services.traffic
+            known = hosted.registry.devices["pi"]
+            assert known.connection.traffic == (proxy.upstream, proxy.downstream)
+            total = hosted.traffic
             assert (total.total.ingress, total.total.egress) == (proxy.upstream, proxy.downstream)
             # What is not a record's frame is the handshake: HTTP, once a connection.
             handshake = proxy.upstream - sum(total.received.values())
             assert 100 < handshake < 600
             assert {kind.__name__ for kind in total.received} == {"Hello", "Pull", "Update"}
             assert {kind.__name__ for kind in total.sent} == {"Welcome", "Model", "Receipt"}
-        while hosted.services.registry.devices["pi"].session is not None:
+        while hosted.registry.devices["pi"].connection.line is not None:
             await asyncio.sleep(0)
-        assert known.traffic == (proxy.upstream, proxy.downstream)
+        assert known.connection.traffic == (proxy.upstream, proxy.downstream)

@@ -35,7 +35,7 @@ async def test_viewers_look_and_admins_act(tmp_path: Path, token: str) -> None:
             for path, body in ACTING:
                 status, answer = await viewer.post(path, body)
                 assert (status, answer["code"]) == (403, "forbidden")
-            assert hosted.services.registry.devices["pi"].pause is None
+            assert hosted.registry.devices["pi"].connection.order is None
             assert hosted.engine.parameters.regime.learning_rate == 0.1
             for path, body in ACTING:
                 assert (await admin.post(path, body))[0] == 200
@@ -60,20 +60,16 @@ def test_without_an_admin_token_nobody_is_an_admin() -> None:
 
 def test_the_admin_token_is_made_up_once_and_for_its_owner_only(tmp_path: Path) -> None:
     config = parse(overrides=[f"run.directory={tmp_path}", "run.open=true", "model.data="])
-    opened = open_run(config)
     kept = tmp_path / "admin-token"
-    assert kept.read_text() == opened.admin_token + "\n"
-    assert len(opened.admin_token) > 20
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert opened.token == ""
-    opened.engine.close()
-    assert opened.lock is not None
-    opened.lock.close()
-    again = open_run(config)
-    assert again.admin_token == opened.admin_token
-    again.engine.close()
-    assert again.lock is not None
-    again.lock.close()
+    with open_run(config) as opened:
+        secret = opened.admin_token
+        assert kept.read_text() == secret + "\n"
+        assert len(secret) > 20
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert opened.token == ""
+    with open_run(config) as again:
+        assert again.admin_token == secret
     same = parse(overrides=[f"run.directory={tmp_path}", "run.token=x", "run.admin_token=x", "model.data="])
-    with pytest.raises(ConfigError, match="run.admin_token is run.token"):
-        open_run(same)
+    for _ in range(2):  # what failed has let go
+        with pytest.raises(ConfigError, match="run.admin_token is run.token"), open_run(same):
+            pass

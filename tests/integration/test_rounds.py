@@ -41,7 +41,7 @@ def update(base: int, sequence: int = 1, samples: int = 10) -> Update:
 
 async def gathered(hosted: Hosted, count: int) -> None:
     """Until so many updates wait."""
-    while len(hosted.engine.gathered) < count:
+    while len(hosted.engine.held) < count:
         await asyncio.sleep(0.005)
 
 
@@ -52,7 +52,7 @@ async def test_a_round_waits_for_all_who_are_connected(tmp_path: Path) -> None:
                 await device.join()
             first = [asyncio.create_task(device.push(update(0))) for device in (a, b)]
             await gathered(hosted, 2)
-            assert hosted.engine.version == 0
+            assert hosted.engine.published.version == 0
             receipts: list[Receipt] = await asyncio.gather(*first, c.push(update(0)))
             assert sorted(receipt.version for receipt in receipts) == [1, 2, 3]
             for receipt in receipts:
@@ -79,7 +79,7 @@ async def test_the_contribution_of_one_that_left_counts(tmp_path: Path) -> None:
             await gathered(hosted, 1)
             lost.cancel()
         await a.push(update(0))
-        assert hosted.engine.version == 2
+        assert hosted.engine.published.version == 2
         async with link(hosted.port, "b") as again:
             assert (await again.join()).sequence == 1
 
@@ -91,14 +91,14 @@ async def test_one_that_reconnects_while_it_waits_waits_on(tmp_path: Path) -> No
             await b.join()
             waiting = asyncio.create_task(b.push(update(0)))
             await gathered(hosted, 1)
-            device = hosted.services.registry.devices["b"]
-            assert device.session is not None
-            await device.session.leave()
-            while b.connections < 2 or device.session is None:
+            device = hosted.registry.devices["b"]
+            assert device.connection.line is not None
+            await device.connection.line.leave()
+            while b.connections < 2 or device.connection.line is None:
                 await asyncio.sleep(0.005)
             await a.push(update(0))
             assert (await waiting).version == 1
-            assert hosted.engine.version == 2
+            assert hosted.engine.published.version == 2
 
 
 async def test_the_deadline_leaves_stragglers_out(tmp_path: Path) -> None:
@@ -172,5 +172,9 @@ async def test_an_update_counts_though_its_device_was_away_when_the_round_ended(
         async with link(hosted.port, "b") as b:
             await b.join()
             assert (await b.push(update(0))).version == 1
-        devices = hosted.services.registry.devices
-        assert (devices["a"].updates, devices["b"].updates, hosted.engine.version) == (1, 1, 2)
+        devices = hosted.registry.devices
+        assert (
+            devices["a"].statistics.updates,
+            devices["b"].statistics.updates,
+            hosted.engine.published.version,
+        ) == (1, 1, 2)

@@ -11,12 +11,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.engine import Answer, Bounds, Engine, Push
+from edgeflock.server.asynchronous import Asynchronous
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
+from edgeflock.server.limits import Bounds
+from edgeflock.server.outcomes import Answer
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover
 from edgeflock.server.regime import Regime
+from edgeflock.server.rounds import Ending, Rounds
 from edgeflock.shared import sparse, values, wire
+from edgeflock.shared.errors import Refused
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Receipt, Update
 from tests.server.reference import SlowServer
@@ -69,6 +75,29 @@ def push(device: int, update: Update) -> Push:
     return Push(device, 1_700_000_000.0, update, wire.encode(update))
 
 
+DEADLINE = 30.0
+"""The rounds of `open_engine` end so many seconds after they began, and only then."""
+
+
+def commit(engine: Engine, pushes: Sequence[Push]) -> list[Receipt | Refused | None]:
+    """What comes of each at second 0; None if it is held."""
+    settled = dict(engine.commit(pushes, 0.0))
+    return [receipt(settled[one]) if one in settled else None for one in pushes]
+
+
+def receipt(answer: Answer) -> Receipt | Refused:
+    return answer if isinstance(answer, Refused) else answer.receipt
+
+
+def end_round(engine: Engine) -> list[tuple[Push, Receipt]]:
+    """What the round comes to that is open since second 0."""
+    ended = []
+    for one, answer in engine.commit([], DEADLINE):
+        assert not isinstance(answer, Refused)
+        ended.append((one, answer.receipt))
+    return ended
+
+
 def open_engine(
     directory: Path,
     regime: Regime = REGIME,
@@ -80,7 +109,11 @@ def open_engine(
     journal = Journal(directory / "journal.sqlite")
     if journal.run() is None:
         journal.begin_run("run", "package:Model", layout, initial(layout), 1_700_000_000.0)
-    return journal, Engine(journal, layout, recover(journal, layout, regime), bounds, pull)
+    rounds = Rounds(Ending(quorum=1 << 30, deadline=DEADLINE), layout)
+    parameters = recover(journal, layout, regime)
+    return journal, Engine(
+        journal, layout, parameters, rounds if regime.rounds else Asynchronous(), bounds, pull
+    )
 
 
 def recovered(directory: Path, regime: Regime, layout: Layout = LAYOUT) -> Parameters:
@@ -147,10 +180,10 @@ class Watched:
         self.pushes += group
         return group
 
-    def commit(self, count: int = 1) -> list[Answer]:
+    def commit(self, count: int = 1) -> list[Receipt | Refused | None]:
         """Push the next `count` updates as one group, all of which must be accepted."""
-        before, group = self.engine.version, self.prepare(count)
-        answers = self.engine.commit(group)
+        before, group = self.engine.published.version, self.prepare(count)
+        answers = commit(self.engine, group)
         assert answers == [Receipt(one.update.sequence, before + 1 + i, None) for i, one in enumerate(group)]
         return answers
 
@@ -175,7 +208,7 @@ def with_pull(one: Push) -> Push:
     return push(one.device, replace(one.update, pull=True))
 
 
-def kinds(answers: Sequence[Answer]) -> list[type]:
+def kinds(answers: Sequence[object]) -> list[type]:
     return [type(answer) for answer in answers]
 
 

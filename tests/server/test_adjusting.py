@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.engine import Bounds
+from edgeflock.server.limits import Bounds
 from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from tests.server.pushes import (
     LAYOUT,
     Watched,
+    commit,
     copy_as_killed,
     dense_update,
     open_engine,
@@ -24,7 +25,7 @@ CONFIGURED = 0.1
 
 
 def adjust(run: Watched, rate: float) -> None:
-    assert run.engine.adjust(rate, CONFIGURED) == run.engine.version
+    assert run.engine.adjust(rate, CONFIGURED) == run.engine.published.version
     run.slow.regime = replace(run.slow.regime, learning_rate=rate)
 
 
@@ -53,11 +54,11 @@ def test_killed_before_and_after_any_change(tmp_path: Path, rule: str, every: in
 def test_in_a_round_that_is_open(tmp_path: Path) -> None:
     """The round descends by the new rate, and so does a replay of it."""
     journal, engine = open_engine(tmp_path, ROUNDS)
-    engine.commit([push(1, dense_update(1, 0, dense(1)))])
+    commit(engine, [push(1, dense_update(1, 0, dense(1)))])
     assert ended(engine) == [1]
-    engine.commit([push(1, dense_update(2, 1, dense(2)))])
+    commit(engine, [push(1, dense_update(2, 1, dense(2)))])
     engine.adjust(0.7, ROUNDS.learning_rate)
-    engine.commit([push(2, dense_update(1, 1, dense(3)))])
+    commit(engine, [push(2, dense_update(1, 1, dense(3)))])
     before = engine.theta()[1]
     in_between = recovered(copy_as_killed(tmp_path, tmp_path / "in between"), ROUNDS)
     assert in_between.theta.tobytes() == before.tobytes()
@@ -71,7 +72,7 @@ def test_in_a_round_that_is_open(tmp_path: Path) -> None:
 
 def test_a_checkpoint_in_a_round_that_is_open_changes_nothing(tmp_path: Path) -> None:
     journal, engine = open_engine(tmp_path, ROUNDS)
-    engine.commit([push(1, dense_update(1, 0, dense(1)))])
+    commit(engine, [push(1, dense_update(1, 0, dense(1)))])
     assert engine.checkpoint() == 0
     assert ended(engine) == [1]
     assert replay(journal, LAYOUT).theta.tobytes() == engine.theta()[1].tobytes()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.engine import Bounds
+from edgeflock.server.limits import Bounds
 from edgeflock.shared import errors, grid, sparse, values
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.messages import Receipt, Update
@@ -15,6 +15,7 @@ from tests.server.pushes import (
     LAYOUT,
     REGIME,
     Watched,
+    commit,
     dense_update,
     journal_rows,
     kinds,
@@ -88,7 +89,7 @@ def run(tmp_path: Path) -> Watched:
 def test_what_is_refused_leaves_no_trace(run: Watched, bad: Update, refusal: type[Refused]) -> None:
     rows = journal_rows(run.directory)
     newcomer = run.engine.device_id("newcomer")
-    answers = run.engine.commit([push(newcomer, bad)])
+    answers = commit(run.engine, [push(newcomer, bad)])
     assert kinds(answers) == [refusal]
     run.check()
     assert run.engine.last_sequence(newcomer) == 0
@@ -100,14 +101,14 @@ def test_what_is_refused_leaves_no_trace(run: Watched, bad: Update, refusal: typ
 def test_the_update_that_the_bad_ones_were_made_of_is_good(run: Watched) -> None:
     newcomer = run.engine.device_id("newcomer")
     bad = [push(newcomer, update) for update, _ in BAD.values()]
-    assert run.engine.commit([*bad, push(newcomer, GOOD)])[-1] == Receipt(9, 9, None)
+    assert commit(run.engine, [*bad, push(newcomer, GOOD)])[-1] == Receipt(9, 9, None)
     run.slow.apply(8, [1, 5], [np.float32(1), np.float32(2)])
     run.check()
 
 
 def test_a_grid_and_scales_are_values_with_signs(run: Watched) -> None:
     newcomer = run.engine.device_id("newcomer")
-    assert run.engine.commit([push(newcomer, SIGNED)]) == [Receipt(9, 9, None)]
+    assert commit(run.engine, [push(newcomer, SIGNED)]) == [Receipt(9, 9, None)]
     run.slow.apply(8, [1, 5], [np.float32(1), np.float32(-1)])
     run.check()
     run.journal.close()
@@ -118,15 +119,15 @@ def test_samples_are_bounded_when_they_come_not_when_they_are_replayed(tmp_path:
     """A run may go on with a lower bound than some of its updates came under."""
     journal, engine = open_engine(tmp_path, bounds=Bounds(samples=1000))
     device = engine.device_id("one")
-    answers = engine.commit(
-        [push(device, replace(GOOD, sequence=n, base=0, samples=n)) for n in (1, 1000, 1001)]
+    answers = commit(
+        engine, [push(device, replace(GOOD, sequence=n, base=0, samples=n)) for n in (1, 1000, 1001)]
     )
     assert kinds(answers) == [Receipt, Receipt, errors.BadSamples]
     theta = engine.theta()[1].tobytes()
     journal.close()
     _, again = open_engine(tmp_path, bounds=Bounds(samples=10))
     assert again.theta()[1].tobytes() == theta
-    answers = again.commit([push(device, replace(GOOD, sequence=2000, base=0, samples=11))])
+    answers = commit(again, [push(device, replace(GOOD, sequence=2000, base=0, samples=11))])
     assert kinds(answers) == [errors.BadSamples]
 
 
@@ -134,7 +135,7 @@ def test_expansion_is_bounded_by_entries(tmp_path: Path) -> None:
     """An entry takes 12 bytes once decoded: two pass a bound of 24, three do not."""
     _, engine = open_engine(tmp_path, bounds=Bounds(expansion_bytes=24))
     device = engine.device_id("one")
-    answers = engine.commit(
-        [push(device, sparse_update(n, 0, dict.fromkeys(range(n), 1.0))) for n in (1, 2, 3)]
+    answers = commit(
+        engine, [push(device, sparse_update(n, 0, dict.fromkeys(range(n), 1.0))) for n in (1, 2, 3)]
     )
     assert kinds(answers) == [Receipt, Receipt, errors.ExpansionTooLarge]

@@ -17,17 +17,17 @@ from edgeflock.client.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.server.admission import Step
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.engine import Bounds
-from edgeflock.server.hosting import open_run
+from edgeflock.server.hosting import HostedRun, open_run
 from edgeflock.server.keys import EVALUATOR
+from edgeflock.server.limits import Bounds
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import sparse, values
-from edgeflock.shared.config import parse
+from edgeflock.shared.config import Config, parse
 from edgeflock.shared.messages import PROTOCOL, Hello, Model, Update
-from tests.server.pushes import LAYOUT, THETA, Watched, copy_as_killed, open_engine, recovered
+from tests.server.pushes import LAYOUT, THETA, Watched, commit, copy_as_killed, open_engine, recovered
 
 EVERY = 16
 """The average takes in every 16th version."""
@@ -56,9 +56,7 @@ def average_of(stored: Sequence[NDArray[np.float32]], eta: float) -> NDArray[np.
 
 
 def parameters(regime: Regime, theta: NDArray[np.float32] = THETA) -> Parameters:
-    made = Parameters(0, theta.copy())
-    made.adopt(regime, 0, [])
-    return made
+    return Parameters(0, theta.copy(), regime=regime, start=0)
 
 
 def steps(count: int, seed: int = 0) -> list[Step]:
@@ -180,13 +178,13 @@ def test_a_group_that_the_disk_never_got(tmp_path: Path, every: int) -> None:
     before = average(run)
     group = run.prepare(4)
     run.engine.stage(group)
-    assert run.engine.version == 18
+    assert (run.engine.parameters.version, run.engine.published.version) == (18, 14)
     assert average(run) != before
     run.engine.abandon()
     run.journal, run.engine = open_engine(tmp_path, ON, run.bounds)
-    assert run.engine.version == 14
+    assert run.engine.published.version == 14
     assert average(run) == before
-    run.engine.commit(group)
+    commit(run.engine, group)
     run.check()
     run.commit(22)
     run.check()
@@ -317,10 +315,14 @@ async def test_evaluated_and_served_while_devices_train_on_theta(tmp_path: Path)
         evaluated.append(theta.tobytes())
         return 0.5, None
 
-    opened = open_run(config)
+    with open_run(config) as opened:
+        await the_average_is_what_is_used(config, replace(opened, evaluate=evaluate), evaluated)
+
+
+async def the_average_is_what_is_used(config: Config, opened: HostedRun, evaluated: list[bytes]) -> None:
     engine, layout = opened.engine, opened.engine.layout
     random, replica = np.random.default_rng(0), Replica(layout)
-    app = create_app(config, replace(opened, evaluate=evaluate))
+    app = create_app(config, opened)
 
     def update(sequence: int) -> Update:
         where = np.sort(random.choice(layout.size, 50, replace=False))
@@ -356,5 +358,3 @@ async def test_evaluated_and_served_while_devices_train_on_theta(tmp_path: Path)
         assert flat.tobytes() == average
         async with http.get(f"{url}/v1/model") as response:
             assert await response.read() == average
-    if opened.lock:
-        opened.lock.close()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.replica import Replica
+from edgeflock.server.asynchronous import Asynchronous
 from edgeflock.server.differences import Differences
 from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
@@ -19,7 +20,7 @@ from edgeflock.server.staleness import Where
 from edgeflock.shared import sparse, wire
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Update
-from tests.server.pushes import dense_update, push, sparse_update
+from tests.server.pushes import commit, dense_update, push, sparse_update
 
 LAYOUT = Layout.of([("kernel", (8, 9)), ("bias", (8,))])  # 80: differences of up to 10 touches
 THETA: NDArray[np.float32] = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
@@ -28,7 +29,8 @@ THETA: NDArray[np.float32] = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
 def new_engine(pull: str = "f32") -> Engine:
     journal = Journal(Path(":memory:"))
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
-    return Engine(journal, LAYOUT, recover(journal, LAYOUT, Regime("adacomp", 0.1, 64)), pull=pull)
+    parameters = recover(journal, LAYOUT, Regime("adacomp", 0.1, 64))
+    return Engine(journal, LAYOUT, parameters, Asynchronous(), pull=pull)
 
 
 def through_the_wire(model: Model) -> Model:
@@ -51,17 +53,17 @@ def test_a_replica_of_any_age_catches_up(updates: list[dict[int, float] | None],
             update: Update = dense_update(version + 1, version, np.ones(LAYOUT.size, np.float32))
         else:
             update = sparse_update_of(version, changes)
-        engine.commit([push(device, update)])
+        commit(engine, [push(device, update)])
         newcomer = Replica(LAYOUT)
         newcomer.take(through_the_wire(engine.model(None)))
         replicas.append(newcomer)
         returning = data.draw(st.sampled_from(replicas))
         returning.take(through_the_wire(engine.model(returning.version)))
-        assert returning.version == engine.version
+        assert returning.version == engine.published.version
         assert returning.theta.tobytes() == engine.theta()[1].tobytes()
     for replica in replicas:
         replica.take(through_the_wire(engine.model(replica.version)))
-        assert replica.version == engine.version
+        assert replica.version == engine.published.version
         assert replica.theta.tobytes() == engine.theta()[1].tobytes()
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.engine import Bounds, Engine
-from edgeflock.server.journal import Evaluation
+from edgeflock.server.asynchronous import Asynchronous
+from edgeflock.server.engine import Engine
+from edgeflock.server.limits import Bounds
+from edgeflock.server.log import Evaluation
+from edgeflock.server.outcomes import Published
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete
 from edgeflock.shared.messages import Receipt
@@ -19,10 +22,12 @@ from tests.server.pushes import (
     REGIME,
     THETA,
     Watched,
+    commit,
     journal_rows,
     kinds,
     open_engine,
     push,
+    receipt,
     recovered,
     sparse_update,
     with_pull,
@@ -33,7 +38,7 @@ def test_an_update_is_journaled_applied_and_acknowledged(tmp_path: Path) -> None
     _, engine = open_engine(tmp_path, Regime("adacomp", 0.5, 6))
     device = engine.device_id("one")
     one = push(device, sparse_update(7, 0, {0: 1.0, 24: -2.0}))
-    assert engine.commit([one]) == [Receipt(7, 1, None)]
+    assert commit(engine, [one]) == [Receipt(7, 1, None)]
     expected = THETA.copy()
     expected[0] -= np.float32(0.5)
     expected[24] -= np.float32(-1.0)
@@ -46,14 +51,15 @@ def test_an_update_is_journaled_applied_and_acknowledged(tmp_path: Path) -> None
 def test_answers_come_in_the_order_of_the_group(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path)
     one, two = engine.device_id("one"), engine.device_id("two")
-    answers = engine.commit(
+    answers = commit(
+        engine,
         [
             push(one, sparse_update(1, 0, {1: 1.0})),
             push(two, sparse_update(1, 5, {1: 1.0})),
             push(two, sparse_update(1, 1, {1: 1.0})),
             push(one, sparse_update(2, 0, {2: math.nan})),
             push(one, sparse_update(2, 0, {2: 1.0})),
-        ]
+        ],
     )
     assert kinds(answers) == [Receipt, BaseInFuture, Receipt, NonFinite, Receipt]
     assert [answer for answer in answers if isinstance(answer, Receipt)] == [
@@ -61,7 +67,7 @@ def test_answers_come_in_the_order_of_the_group(tmp_path: Path) -> None:
         Receipt(1, 2, None),
         Receipt(2, 3, None),
     ]
-    assert engine.commit([]) == []
+    assert commit(engine, []) == []
 
 
 # Exactly once
@@ -71,7 +77,7 @@ def assert_counted_once(run: Watched) -> None:
     """Every update of the run, sent again in any order, gets its first receipt and changes nothing."""
     receipts = [Receipt(one.update.sequence, version + 1, None) for version, one in enumerate(run.pushes)]
     order = np.random.default_rng(0).permutation(len(receipts)).tolist()
-    assert run.engine.commit([run.pushes[i] for i in order]) == [receipts[i] for i in order]
+    assert commit(run.engine, [run.pushes[i] for i in order]) == [receipts[i] for i in order]
     run.check()
 
 
@@ -100,16 +106,16 @@ def test_also_within_one_group(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path)
     device = engine.device_id("one")
     first, second = (push(device, sparse_update(n, 0, {3: 1.0})) for n in (1, 2))
-    answers = engine.commit([first, first, second, second])
+    answers = commit(engine, [first, first, second, second])
     assert answers == [Receipt(1, 1, None), Receipt(1, 1, None), Receipt(2, 2, None), Receipt(2, 2, None)]
-    assert engine.version == 2
+    assert engine.published.version == 2
     assert len(journal_rows(tmp_path)) == 2
 
 
 def test_a_resent_update_may_ask_for_the_model(tmp_path: Path) -> None:
     run = Watched(tmp_path)
     run.commit(3)
-    (answer,) = run.engine.commit([with_pull(run.pushes[0])])
+    (answer,) = commit(run.engine, [with_pull(run.pushes[0])])
     assert isinstance(answer, Receipt)
     assert answer.version == 1
     assert answer.model == run.engine.model(run.pushes[0].update.base)
@@ -123,7 +129,7 @@ def test_sequences_count_for_each_device_alone(tmp_path: Path) -> None:
     assert one != two
     assert engine.device_id("one") == one
     update = sparse_update(1, 0, {3: 1.0})
-    assert engine.commit([push(one, update), push(two, update)]) == [
+    assert commit(engine, [push(one, update), push(two, update)]) == [
         Receipt(1, 1, None),
         Receipt(1, 2, None),
     ]
@@ -133,10 +139,10 @@ def test_sequences_count_for_each_device_alone(tmp_path: Path) -> None:
 def test_a_sequence_below_the_last_that_was_never_accepted(tmp_path: Path, skipped: int) -> None:
     _, engine = open_engine(tmp_path)
     device = engine.device_id("one")
-    engine.commit([push(device, sparse_update(5, 0, {3: 1.0}))])
-    (answer,) = engine.commit([push(device, sparse_update(skipped, 0, {3: 1.0}))])
+    commit(engine, [push(device, sparse_update(5, 0, {3: 1.0}))])
+    (answer,) = commit(engine, [push(device, sparse_update(skipped, 0, {3: 1.0}))])
     assert type(answer) is BadSequence
-    assert engine.version == 1
+    assert engine.published.version == 1
 
 
 # What is no number
@@ -156,10 +162,10 @@ def test_a_loss_that_is_no_number_does_not_stop_the_server(run: Watched, loss: f
     """Accepted or refused, but answered; and so are the others of its group."""
     newcomer, other = run.engine.device_id("newcomer"), run.engine.device_id("other")
     good = sparse_update(1, 8, {1: 1.0, 5: 2.0})
-    answers = run.engine.commit([push(newcomer, replace(good, loss=loss)), push(other, good)])
+    answers = commit(run.engine, [push(newcomer, replace(good, loss=loss)), push(other, good)])
     assert isinstance(answers[0], Receipt | Refused)
     assert isinstance(answers[1], Receipt)
-    assert len(journal_rows(run.directory)) == run.engine.version
+    assert len(journal_rows(run.directory)) == run.engine.published.version
     assert recovered(run.directory, REGIME).theta.tobytes() == run.engine.theta()[1].tobytes()
 
 
@@ -180,12 +186,17 @@ def test_nothing_leaves_before_the_disk_has_it(tmp_path: Path) -> None:
     """The first half writes nothing and puts no model into a receipt; the second gives all the same one."""
     run = Watched(tmp_path)
     group = [with_pull(one) for one in run.prepare(3)]
-    outcomes = run.engine.stage(group)
-    assert outcomes == [Receipt(one.update.sequence, 1 + i, None) for i, one in enumerate(group)]
+    staged = run.engine.stage(group)
+    receipts = [Receipt(one.update.sequence, 1 + i, None) for i, one in enumerate(group)]
+    assert [receipt(answer) for _, answer in staged.settled] == receipts
     assert journal_rows(tmp_path) == []
-    answers = run.engine.publish(group, outcomes)
+    assert run.engine.published == Published(0, REGIME.learning_rate, complete=False)
+    settled = run.engine.publish(staged)
+    assert run.engine.published == Published(3, REGIME.learning_rate, complete=False)
     assert len(journal_rows(tmp_path)) == 3
-    for one, answer in zip(group, answers, strict=True):
+    for one, (push_, answer_) in zip(group, settled, strict=True):
+        assert push_ is one
+        answer = receipt(answer_)
         assert isinstance(answer, Receipt)
         assert answer.model == run.engine.model(one.update.base)
         assert answer.model is not None
@@ -204,25 +215,25 @@ def test_theta_is_a_copy(tmp_path: Path) -> None:
 
 def test_a_complete_run_takes_no_more_but_answers_again(tmp_path: Path) -> None:
     run = Watched(tmp_path, bounds=Bounds(updates=4))
-    complete = [run.engine.complete]
+    complete = [run.engine.published.complete]
     run.commit(3)
-    complete.append(run.engine.complete)
+    complete.append(run.engine.published.complete)
     late = push(run.engine.device_id("newcomer"), sparse_update(1, 3, {0: 1.0}))
-    assert kinds(run.engine.commit([*run.prepare(1), late])) == [Receipt, RunComplete]
-    complete.append(run.engine.complete)
+    assert kinds(commit(run.engine, [*run.prepare(1), late])) == [Receipt, RunComplete]
+    complete.append(run.engine.published.complete)
     assert_counted_once(run)
     run.reopen()
-    complete.append(run.engine.complete)
+    complete.append(run.engine.published.complete)
     assert complete == [False, False, True, True]
-    assert kinds(run.engine.commit([late])) == [RunComplete]
+    assert kinds(commit(run.engine, [late])) == [RunComplete]
     assert_counted_once(run)
 
 
 def test_a_run_without_a_bound_is_never_complete(tmp_path: Path) -> None:
     run = Watched(tmp_path, bounds=Bounds(updates=0))
-    assert not run.engine.complete
+    assert not run.engine.published.complete
     run.commit(2)
-    assert not run.engine.complete
+    assert not run.engine.published.complete
 
 
 def snapshots(directory: Path) -> list[int]:
@@ -261,6 +272,6 @@ def test_dropped_updates_keep_their_facts(tmp_path: Path) -> None:
 
 def test_an_engine_needs_no_bounds(tmp_path: Path) -> None:
     journal, _ = open_engine(tmp_path)
-    engine = Engine(journal, LAYOUT, recovered(tmp_path, REGIME))
-    assert not engine.complete
-    assert engine.version == 0
+    engine = Engine(journal, LAYOUT, recovered(tmp_path, REGIME), Asynchronous())
+    assert not engine.published.complete
+    assert engine.published.version == 0

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.server.evaluation import Evaluator
-from edgeflock.server.journal import Evaluation
+from edgeflock.server.log import Evaluation
 from edgeflock.server.traffic import Meter
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
@@ -28,9 +28,8 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
     history: list[Evaluation] = []
     told: list[Evaluation | None] = []
     async with hosting(tmp_path, "run.updates=1") as hosted, link(hosted.port) as device:
-        services = hosted.services
         evaluator = Evaluator(
-            hosted.engine, services.writer, services.registry, Meter(), evaluate, 0.001, history, told.append
+            hosted.engine, hosted.writer, hosted.registry, Meter(), evaluate, 0.001, history, told.append
         )
         running = asyncio.create_task(evaluator.run())
         while "somebody's own" not in caplog.text:

@@ -8,7 +8,7 @@ import pytest
 
 from edgeflock.devices.clock import run_virtually
 from edgeflock.server.hub import Hub
-from edgeflock.server.registry import Device
+from edgeflock.server.registry import Device, Identity
 from edgeflock.server.traffic import Meter
 from edgeflock.shared import sparse
 from edgeflock.shared.feed import RunState
@@ -21,7 +21,7 @@ def update(sequence: int, loss: float = 0.5, index_mode: int = sparse.GOLOMB) ->
 
 async def test_devices_come_once_and_the_last_changed_first() -> None:
     hub = Hub(lambda: 0, Meter())
-    devices = [Device(number, f"pi-{number}") for number in (1, 2, 3)]
+    devices = [Device(Identity(f"pi-{number}", number)) for number in (1, 2, 3)]
     for device in devices:
         hub.changed(device)
     seen = hub.changes
@@ -33,17 +33,17 @@ async def test_devices_come_once_and_the_last_changed_first() -> None:
 
 
 async def test_a_resent_update_is_counted_once() -> None:
-    hub, device = Hub(lambda: 0, Meter()), Device(1, "pi")
+    hub, device = Hub(lambda: 0, Meter()), Device(Identity("pi", 1))
     for sequence, tau, mode in ((1, 0, sparse.GOLOMB), (1, 0, sparse.GOLOMB), (2, 5, sparse.DENSE)):
         hub.updated(device, update(sequence, index_mode=mode), tau)
     tally = hub.tally
     assert (tally.updates, tally.samples, tally.compressed) == (2, 20, 1)
     assert (tally.staleness[:4], tally.staleness_sum) == ([1, 0, 0, 1], 5)
-    assert device.updates == 2
+    assert device.statistics.updates == 2
 
 
 async def test_the_loss_is_that_of_many_devices_and_always_a_number() -> None:
-    hub, device = Hub(lambda: 0, Meter()), Device(1, "pi")
+    hub, device = Hub(lambda: 0, Meter()), Device(Identity("pi", 1))
     hub.updated(device, update(1, float("nan")), 0)
     assert hub.tally.loss is None
     for sequence in range(2, 1000):

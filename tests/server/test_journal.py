@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.journal import Account, Evaluation, Journal
+from edgeflock.server.journal import Account, Journal
+from edgeflock.server.log import Evaluation
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import ConfigError
-from tests.server.pushes import LAYOUT, REGIME, THETA, open_engine, push, recovered, sparse_update
+from tests.server.pushes import LAYOUT, REGIME, THETA, commit, open_engine, push, recovered, sparse_update
 
 
 @pytest.fixture
@@ -131,9 +132,9 @@ def test_a_commit_is_on_the_disk_when_it_returns(path: Path) -> None:
 def test_opened_one_after_the_other(tmp_path: Path) -> None:
     for opening in range(4):
         _, engine = open_engine(tmp_path)
-        assert engine.version == opening
+        assert engine.published.version == opening
         device = engine.device_id("one")
-        engine.commit([push(device, sparse_update(opening + 1, opening, {2: 1.0}))])
+        commit(engine, [push(device, sparse_update(opening + 1, opening, {2: 1.0}))])
         engine.close()
     expected = THETA.copy()
     for _ in range(4):

@@ -18,9 +18,13 @@ numbers = st.floats(-1000, 1000, width=32)
 
 
 def both(theta: NDArray[np.float32], regime: Regime) -> tuple[Parameters, SlowServer]:
-    parameters = Parameters(0, theta.copy())
-    parameters.adopt(regime, 0, [])
+    parameters = Parameters(0, theta.copy(), regime=regime, start=0)
     return parameters, SlowServer(theta, regime)
+
+
+def under(regime: Regime, before: Parameters, start: int, recent: list[Step]) -> Parameters:
+    """`before`, counting by `regime` from here on."""
+    return Parameters(before.version, before.theta, before.average, regime=regime, start=start, recent=recent)
 
 
 def push(
@@ -70,7 +74,8 @@ def test_a_run_whose_regime_changes(rule: str) -> None:
     steps: list[Step] = []
     for regime in (Regime(rule, 0.1, 4), Regime("adacomp", 0.3, 20), Regime(rule, 0.2, 3), slow.regime):
         slow.regime = regime
-        parameters.adopt(regime, max(0, parameters.version - regime.window), steps[-regime.window :])
+        start = max(0, parameters.version - regime.window)
+        parameters = under(regime, parameters, start, steps[start:])
         slow.assert_equals(parameters)
         for _ in range(9):
             base = int(random.choice(slow.bases))
@@ -90,7 +95,7 @@ def test_a_past_that_is_not_known_is_not_admitted(rule: str) -> None:
         delta = random.standard_normal(2).astype(np.float32)
         steps.append(push(parameters, slow, int(random.choice(slow.bases)), np.array([1, 4]), delta))
     slow.start = 3
-    parameters.adopt(slow.regime, 3, steps[3:])
+    parameters = under(slow.regime, parameters, 3, steps[3:])
     for _ in range(30):
         slow.assert_equals(parameters)
         where = np.flatnonzero(random.random(5) < 0.5)
@@ -113,9 +118,8 @@ def test_equation_five_by_hand() -> None:
 
 @pytest.mark.parametrize("rule", ["adacomp", "tau", "none"])
 def test_a_base_batch_scales_the_step_whatever_the_rule(rule: str) -> None:
-    plain, scaled = (Parameters(0, np.zeros(3, np.float32)) for _ in range(2))
-    plain.adopt(Regime(rule, 0.25, 8), 0, [])
-    scaled.adopt(Regime(rule, 0.25, 8, base_batch=64), 0, [])
+    regimes = Regime(rule, 0.25, 8), Regime(rule, 0.25, 8, base_batch=64)
+    plain, scaled = (Parameters(0, np.zeros(3, np.float32), regime=one, start=0) for one in regimes)
     for base in (0, 0, 1):
         step = Step(base, np.array([0, 2]), np.array([1, -2], np.float32), samples=16)
         plain.apply(step)

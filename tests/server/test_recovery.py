@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
+from edgeflock.server.limits import Bounds
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
@@ -22,6 +23,7 @@ from tests.server.pushes import (
     REGIME,
     THETA,
     Watched,
+    commit,
     copy_as_killed,
     open_engine,
     push,
@@ -57,15 +59,15 @@ def test_killed_within_a_group(tmp_path: Path, bounds: Bounds) -> None:
     run.commit(4)
     killed = tmp_path / "killed"
     group = run.prepare(3)
-    outcomes = run.engine.stage(group)
+    staged = run.engine.stage(group)
     copy_as_killed(tmp_path, killed)
-    run.engine.publish(group, outcomes)
+    run.engine.publish(staged)
     run.check()
 
     _, engine = open_engine(killed, REGIME, bounds)
-    assert engine.version == 4
+    assert engine.published.version == 4
     # The devices got no receipt and send again; then it is the same run.
-    engine.commit(group)
+    commit(engine, group)
     run.slow.assert_equals(engine.parameters)
 
 
@@ -137,7 +139,7 @@ def test_a_wider_window_than_the_journal_kept(tmp_path: Path, rule: str) -> None
     run.reopen(Regime(rule, 0.1, 12))
     run.check()
     newcomer = run.engine.device_id("newcomer")
-    (answer,) = run.engine.commit([push(newcomer, sparse_update(1, 13, {0: 1.0}))])
+    (answer,) = commit(run.engine, [push(newcomer, sparse_update(1, 13, {0: 1.0}))])
     assert type(answer) is BaseExpired
     for _ in range(20):
         run.commit()

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination import Rounds
+from edgeflock.server.admission import Step
+from edgeflock.server.asynchronous import Asynchronous
+from edgeflock.server.coordination import Push
+from edgeflock.server.coordinators import coordinator_of
 from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
+from edgeflock.server.rounds import Ending, Rounds
 from edgeflock.shared.config import Coordination
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture
 from edgeflock.shared.messages import Receipt, Update
@@ -19,8 +23,10 @@ from tests.server.pushes import (
     LAYOUT,
     NORMED,
     THETA,
+    commit,
     copy_as_killed,
     dense_update,
+    end_round,
     open_engine,
     push,
     recovered,
@@ -31,27 +37,83 @@ from tests.server.pushes import (
 ROUNDS = Regime("adacomp", 0.1, 6, rounds=True)
 
 
+STEP = Step(0, np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+
+def offer(rounds: Rounds, device: int, now: float = 0.0) -> Push:
+    """An update of `device`; held, as all are."""
+    one = push(device, sparse_update(1, 0, {}))
+    assert rounds.offer(one, STEP, now) is None
+    return one
+
+
+def applied(rounds: Rounds, now: float) -> list[int] | None:
+    """The devices whose updates apply by `now`."""
+    verdict = rounds.tick(now)
+    return None if verdict is None else [one.device for one, _ in verdict.updates]
+
+
 class TestWhenARoundEnds:
     def test_once_everybody_present_has_contributed(self) -> None:
-        rounds = Rounds(quorum=0, deadline=30)
-        assert not rounds.is_over({1, 2}, {1, 2, 3}, 29)
-        assert rounds.is_over({1, 2, 3}, {1, 2, 3}, 0)
-        assert rounds.is_over({1, 2}, {2}, 0), "one has left after its contribution, another without one"
+        rounds = Rounds(Ending(quorum=0, deadline=30), LAYOUT)
+        for device in (1, 2, 3):
+            rounds.arrived(device)
+        offer(rounds, 1)
+        offer(rounds, 2)
+        assert applied(rounds, 29) is None
+        offer(rounds, 3)
+        assert applied(rounds, 29) == [1, 2, 3]
+        assert rounds.held == {}
+
+    def test_whoever_has_left_is_not_waited_for_and_counts_if_it_contributed(self) -> None:
+        rounds = Rounds(Ending(quorum=0, deadline=30), LAYOUT)
+        for device in (1, 2, 3):
+            rounds.arrived(device)
+        offer(rounds, 2)
+        offer(rounds, 1)
+        rounds.left(2)
+        assert applied(rounds, 1) is None
+        rounds.left(3)
+        rounds.left(3)
+        assert applied(rounds, 1) == [2, 1]
 
     def test_at_its_quorum(self) -> None:
-        rounds = Rounds(quorum=2, deadline=30)
-        assert not rounds.is_over({1}, {1}, 29)
-        assert rounds.is_over({1, 2}, {1, 2, 3}, 0)
+        rounds = Rounds(Ending(quorum=2, deadline=30), LAYOUT)
+        offer(rounds, 1)
+        assert applied(rounds, 29) is None
+        offer(rounds, 2)
+        assert applied(rounds, 29) == [1, 2]
 
     def test_at_its_deadline(self) -> None:
-        assert Rounds(quorum=3, deadline=30).is_over({1}, {1, 2, 3}, 30)
+        rounds = Rounds(Ending(quorum=3, deadline=30), LAYOUT)
+        offer(rounds, 1, now=0.1)
+        offer(rounds, 2, now=29)
+        assert rounds.due == 30.1
+        assert applied(rounds, 30) is None
+        assert applied(rounds, rounds.due) == [1, 2]
+        assert rounds.due is None
 
     def test_never_without_a_contribution(self) -> None:
-        assert not Rounds(quorum=0, deadline=1).is_over(set(), set(), 100)
+        rounds = Rounds(Ending(quorum=0, deadline=1), LAYOUT)
+        assert (rounds.due, applied(rounds, 100)) == (None, None)
 
-    def test_only_if_the_run_has_rounds(self) -> None:
-        assert Rounds.of(Coordination()) is None
-        assert Rounds.of(Coordination(mode="rounds", quorum=3, deadline=2)) == Rounds(3, 2)
+    def test_an_update_sent_again_stands_where_it_stood(self) -> None:
+        rounds = Rounds(Ending(quorum=0, deadline=30), LAYOUT)
+        first, _ = offer(rounds, 1), offer(rounds, 2)
+        again = push(1, first.update)
+        assert rounds.offer_again(again) is first
+        verdict = rounds.tick(0)
+        assert verdict is not None
+        assert [one.device for one, _ in verdict.updates] == [1, 2]
+        assert verdict.updates[0][0] is again
+
+
+def test_each_mode_has_its_coordinator() -> None:
+    assert isinstance(coordinator_of(Coordination(), LAYOUT), Asynchronous)
+    rounds = coordinator_of(Coordination(mode="rounds", quorum=1, deadline=2), LAYOUT)
+    assert isinstance(rounds, Rounds)
+    offer(rounds, 1, now=5)
+    assert (rounds.due, applied(rounds, 5)) == (7, [1])
 
 
 def of(samples: int, update: Update) -> Update:
@@ -64,7 +126,7 @@ def dense(seed: int, size: int = LAYOUT.size) -> NDArray[np.float32]:
 
 def ended(engine: Engine) -> list[int]:
     """The versions that the round's updates made."""
-    return [receipt.version for _, receipt in engine.end_round()]
+    return [receipt.version for _, receipt in end_round(engine)]
 
 
 @pytest.mark.parametrize("base_batch", [0, 48])
@@ -76,8 +138,8 @@ def test_the_papers_equations(tmp_path: Path, base_batch: int) -> None:
         push(device, of(samples, dense_update(1, 0, gradient)))
         for device, (samples, gradient) in enumerate(zip(rates, gradients, strict=True), 1)
     ]
-    assert engine.commit(pushes) == [None, None, None]
-    assert engine.version == 0
+    assert commit(engine, pushes) == [None, None, None]
+    assert engine.published.version == 0
     assert engine.theta()[1].tobytes() == THETA.tobytes(), "nothing moves before the round ends"
     assert ended(engine) == [1, 2, 3]
     shares = np.array(rates) / sum(rates)
@@ -89,8 +151,8 @@ def test_the_papers_equations(tmp_path: Path, base_batch: int) -> None:
 def test_equal_batches_are_conventional_synchronous_sgd(tmp_path: Path) -> None:
     """Equation (1): the mean of the devices' gradients. A sparse one counts as zero elsewhere."""
     _, engine = open_engine(tmp_path, ROUNDS)
-    engine.commit([push(1, dense_update(1, 0, dense(0))), push(2, sparse_update(1, 0, {3: 2.0, 24: -4.0}))])
-    engine.end_round()
+    commit(engine, [push(1, dense_update(1, 0, dense(0))), push(2, sparse_update(1, 0, {3: 2.0, 24: -4.0}))])
+    end_round(engine)
     other = np.zeros(LAYOUT.size)
     other[[3, 24]] = 2, -4
     np.testing.assert_allclose(engine.theta()[1], THETA - 0.1 * (dense(0) + other) / 2, rtol=1e-5, atol=1e-6)
@@ -100,32 +162,32 @@ def test_running_statistics_follow_the_weighted_mean(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path, ROUNDS, layout=NORMED)
     for device, (samples, statistic) in enumerate([(30, 5.0), (10, 1.0)], 1):
         update = with_statistics(dense_update(1, 0, dense(device)), [statistic] * 6)
-        engine.commit([push(device, of(samples, update))])
-    engine.end_round()
+        commit(engine, [push(device, of(samples, update))])
+    end_round(engine)
     np.testing.assert_allclose(engine.theta()[1][-6:], 1 + (4 - 1) / 10, rtol=1e-6)
 
 
 def test_whoever_is_late_is_refused_and_may_try_again(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path, ROUNDS)
-    engine.commit([push(1, dense_update(1, 0, dense(1)))])
-    engine.end_round()
-    (late,) = engine.commit([push(2, dense_update(1, 0, dense(2)))])
+    commit(engine, [push(1, dense_update(1, 0, dense(1)))])
+    end_round(engine)
+    (late,) = commit(engine, [push(2, dense_update(1, 0, dense(2)))])
     assert isinstance(late, BaseExpired)
-    (early,) = engine.commit([push(2, dense_update(1, 9, dense(2)))])
+    (early,) = commit(engine, [push(2, dense_update(1, 9, dense(2)))])
     assert isinstance(early, BaseInFuture)
-    assert engine.commit([push(2, dense_update(1, 1, dense(2)))]) == [None]
+    assert commit(engine, [push(2, dense_update(1, 1, dense(2)))]) == [None]
     assert ended(engine) == [2]
 
 
 def test_what_is_sent_twice_counts_once(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path, ROUNDS)
     update = dense_update(1, 0, dense(1))
-    assert engine.commit([push(1, update)]) == [None]
-    assert engine.commit([push(1, update)]) == [None], "the line dropped while it waited"
-    (other,) = engine.commit([push(1, dense_update(2, 0, dense(2)))])
+    assert commit(engine, [push(1, update)]) == [None]
+    assert commit(engine, [push(1, update)]) == [None], "the line dropped while it waited"
+    (other,) = commit(engine, [push(1, dense_update(2, 0, dense(2)))])
     assert isinstance(other, BadSequence)
     assert ended(engine) == [1]
-    assert engine.commit([push(1, update)]) == [Receipt(1, 1, None)], (
+    assert commit(engine, [push(1, update)]) == [Receipt(1, 1, None)], (
         "the line dropped before the receipt came"
     )
     np.testing.assert_allclose(engine.theta()[1], THETA - np.float32(0.1) * dense(1), rtol=1e-6)
@@ -134,8 +196,8 @@ def test_what_is_sent_twice_counts_once(tmp_path: Path) -> None:
 def test_the_next_model_comes_with_the_receipt(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path, ROUNDS)
     for device, entries in ((1, {0: 1.0}), (2, {0: 1.0, 7: 3.0})):
-        engine.commit([push(device, sparse_update(1, 0, entries, pull=True))])
-    for _, receipt in engine.end_round():
+        commit(engine, [push(device, sparse_update(1, 0, entries, pull=True))])
+    for _, receipt in end_round(engine):
         assert receipt.model is not None
         assert (receipt.model.version, receipt.model.base, receipt.model.count) == (2, 0, 2)
 
@@ -151,10 +213,10 @@ class Random:
     def end(self, rounds: int) -> None:
         for _ in range(rounds):
             self.open()
-            self.engine.end_round()
+            end_round(self.engine)
 
     def open(self) -> None:
-        random, base = self._random, self.engine.version
+        random, base = self._random, self.engine.published.version
         for device in range(1, int(random.integers(2, 6))):
             self._sequence += 1
             update = dense_update(self._sequence, base, dense(self._sequence))
@@ -163,7 +225,7 @@ class Random:
                 entries = {int(k): float(random.standard_normal()) for k in where}
                 update = sparse_update(self._sequence, base, entries)
             update = with_statistics(update, random.standard_normal(6).tolist())
-            self.engine.commit([push(device, of(int(random.integers(1, 100)), update))])
+            commit(self.engine, [push(device, of(int(random.integers(1, 100)), update))])
 
 
 @pytest.mark.parametrize("average", [0.0, 4.0])
@@ -211,8 +273,8 @@ def test_the_average_takes_in_every_stride_of_a_large_round(tmp_path: Path) -> N
     expected, version = THETA.astype(np.float64), 0
     for _ in range(4):
         for device in range(1, 101):
-            engine.commit([push(device, sparse_update(version + 1, version, {0: 1.0, 7: -2.0}))])
-        engine.end_round()
+            commit(engine, [push(device, sparse_update(version + 1, version, {0: 1.0, 7: -2.0}))])
+        end_round(engine)
         for count in range(version // 16 + 1, (version + 100) // 16 + 1):
             expected += 9 / (count + 8) * (engine.theta()[1] - expected)
         version += 100
@@ -224,22 +286,22 @@ def test_the_average_takes_in_every_stride_of_a_large_round(tmp_path: Path) -> N
 def test_a_replay_ends_a_round_where_another_regime_begins(tmp_path: Path) -> None:
     """Asynchronous from then on, a straggler's update may be based on where the last round began."""
     _, engine = open_engine(tmp_path, ROUNDS)
-    engine.commit([push(device, dense_update(1, 0, dense(device))) for device in (1, 2)])
-    engine.end_round()
+    commit(engine, [push(device, dense_update(1, 0, dense(device))) for device in (1, 2)])
+    end_round(engine)
     engine.close()
     journal, engine = open_engine(tmp_path, Regime("none", 0.1, 6))
-    assert engine.commit([push(3, dense_update(1, 2, dense(3)))]) == [Receipt(1, 3, None)]
+    assert commit(engine, [push(3, dense_update(1, 2, dense(3)))]) == [Receipt(1, 3, None)]
     replayed = replay(journal, LAYOUT)
     assert replayed.theta.tobytes() == engine.theta()[1].tobytes()
 
 
 def test_all_of_a_round_get_one_difference(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path, ROUNDS)
-    engine.commit([push(device, sparse_update(1, 0, {3: 1.0}, pull=True)) for device in (1, 2)])
-    (_, first), (_, second) = engine.end_round()
+    commit(engine, [push(device, sparse_update(1, 0, {3: 1.0}, pull=True)) for device in (1, 2)])
+    (_, first), (_, second) = end_round(engine)
     assert first.model is second.model
     assert first.model is not None
-    engine.commit([push(1, sparse_update(2, 2, {5: 1.0}, pull=True))])
-    ((_, third),) = engine.end_round()
+    commit(engine, [push(1, sparse_update(2, 2, {5: 1.0}, pull=True))])
+    ((_, third),) = end_round(engine)
     assert third.model is not None
     assert (third.model.base, third.model.version) == (2, 3)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from edgeflock.client.replica import Replica
 from edgeflock.server.admission import Step
-from edgeflock.server.engine import Bounds
-from edgeflock.server.limits import check_limits
+from edgeflock.server.limits import Bounds, check_limits
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
@@ -30,6 +29,7 @@ from tests.server.pushes import (
     REGIME,
     THETA,
     Watched,
+    commit,
     copy_as_killed,
     dense_update,
     initial,
@@ -69,8 +69,9 @@ def test_none_is_beyond_half_precision() -> None:
 def test_they_stay_among_what_was_measured(rule: str, data: st.DataObject) -> None:
     """However many come at once from the same old version: no variance is below zero."""
     before = data.draw(st.floats(-1000, 1000, width=32))
-    parameters = Parameters(0, np.array([5, before], np.float32), buffers=1)
-    parameters.adopt(Regime(rule, 1.0, 300), 0, [])
+    parameters = Parameters(
+        0, np.array([5, before], np.float32), buffers=1, regime=Regime(rule, 1.0, 300), start=0
+    )
     seen = [before]
     for number in range(data.draw(st.integers(1, 60))):
         seen.append(data.draw(halves))
@@ -83,8 +84,7 @@ def test_they_stay_among_what_was_measured(rule: str, data: st.DataObject) -> No
 @every_rule
 def test_a_tenth_of_the_way_or_less_if_late(rule: str) -> None:
     """1 of 10 for what is up to ten versions old, then 1 of as many, whatever the rule and its rate."""
-    parameters = Parameters(0, np.zeros(2, np.float32), buffers=1)
-    parameters.adopt(Regime(rule, 123.0, 300), 0, [])
+    parameters = Parameters(0, np.zeros(2, np.float32), buffers=1, regime=Regime(rule, 123.0, 300), start=0)
     nothing = Step(0, np.zeros(0, np.int64), np.zeros(0, np.float32))
     for version in range(40):
         parameters.theta[1] = 2
@@ -95,10 +95,9 @@ def test_a_tenth_of_the_way_or_less_if_late(rule: str) -> None:
 def test_a_slice_without_them_needs_nothing_of_them() -> None:
     """Two slices count as the whole: the parameters, and the statistics as the tail of the other."""
     random = np.random.default_rng(4)
-    whole, head, tail = Parameters(0, initial(NORMED), buffers=6), Parameters(0, THETA[:20].copy()), None
-    tail = Parameters(0, initial(NORMED)[20:], buffers=6)
-    for parameters in (whole, head, tail):
-        parameters.adopt(REGIME, 0, [])
+    whole = Parameters(0, initial(NORMED), buffers=6, regime=REGIME, start=0)
+    head = Parameters(0, THETA[:20].copy(), regime=REGIME, start=0)
+    tail = Parameters(0, initial(NORMED)[20:], buffers=6, regime=REGIME, start=0)
     for version in range(30):
         base = max(0, version - int(random.integers(0, 5)))
         where = np.flatnonzero(random.random(LAYOUT.size) < 0.4)
@@ -111,8 +110,8 @@ def test_a_slice_without_them_needs_nothing_of_them() -> None:
 
 def test_the_average_takes_them_in() -> None:
     """After 16 versions all of theta, after 32 a w of (eta + 1) / (2 + eta)."""
-    parameters = Parameters(0, initial(NORMED), buffers=6)
-    parameters.adopt(Regime("none", 0.1, 8, average=8.0), 0, [])
+    averaged = Regime("none", 0.1, 8, average=8.0)
+    parameters = Parameters(0, initial(NORMED), buffers=6, regime=averaged, start=0)
     random, thetas = np.random.default_rng(9), []
     for version in range(32):
         delta, seen = (random.standard_normal(n).astype(np.float32) for n in (LAYOUT.size, 6))
@@ -131,10 +130,10 @@ def test_devices_get_them_in_differences_and_whole(tmp_path: Path) -> None:
     replicas = [Replica(NORMED) for _ in range(3)]
     behind = 0
     for number in range(40):
-        base = run.engine.version
+        base = run.engine.published.version
         entries = {number % 25: 1.0}
         update = with_statistics(sparse_update(number + 1, base, entries), [number + k for k in range(6)])
-        assert kinds(run.engine.commit([push(run.devices[0], update)])) == [Receipt]
+        assert kinds(commit(run.engine, [push(run.devices[0], update)])) == [Receipt]
         for replica in replicas[: 1 + (number % 3 == 0) + (number % 7 == 0)]:
             model = run.engine.model(replica.version)
             received = wire.decode(wire.encode(model))
@@ -145,7 +144,7 @@ def test_devices_get_them_in_differences_and_whole(tmp_path: Path) -> None:
                 assert model.count == 1 + 6
                 behind += 1
     assert behind > 30
-    unchanged = run.engine.model(run.engine.version)
+    unchanged = run.engine.model(run.engine.published.version)
     assert (unchanged.base, unchanged.count) == (40, 0)
 
 
@@ -221,7 +220,7 @@ def run(tmp_path: Path) -> Watched:
 def test_they_come_at_the_end_of_the_values(run: Watched, update: Update) -> None:
     before = run.engine.theta()[1]
     newcomer = run.engine.device_id("newcomer")
-    assert run.engine.commit([push(newcomer, update)]) == [Receipt(9, 9, None)]
+    assert commit(run.engine, [push(newcomer, update)]) == [Receipt(9, 9, None)]
     after = run.engine.theta()[1]
     seen = np.array(NUMBERS, np.float16).astype(np.float32)
     assert after[25:].tolist() == (before[25:] + (seen - before[25:]) / np.float32(10)).tolist()
@@ -232,7 +231,7 @@ def test_they_come_at_the_end_of_the_values(run: Watched, update: Update) -> Non
 def test_what_is_refused_leaves_no_trace(run: Watched, bad: Update, refusal: type[Refused]) -> None:
     rows = journal_rows(run.directory)
     newcomer = run.engine.device_id("newcomer")
-    assert kinds(run.engine.commit([push(newcomer, bad)])) == [refusal]
+    assert kinds(commit(run.engine, [push(newcomer, bad)])) == [refusal]
     run.check()
     assert journal_rows(run.directory) == rows
     run.journal.close()
@@ -240,7 +239,7 @@ def test_what_is_refused_leaves_no_trace(run: Watched, bad: Update, refusal: typ
 
 
 def test_a_client_that_knows_nothing_of_them_is_told(run: Watched) -> None:
-    (answer,) = run.engine.commit([push(run.devices[0], replace(PLAIN, sequence=99))])
+    (answer,) = commit(run.engine, [push(run.devices[0], replace(PLAIN, sequence=99))])
     assert str(answer) == ("2 values as f32 take 8 bytes, not 0; the last 12 bytes are 6 running statistics")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgeflock.server.journal import Evaluation
+from edgeflock.server.log import Evaluation
 from edgeflock.server.trackers import KINDS, Tracked, Trackers, check
 from edgeflock.shared.config import parse
 from edgeflock.shared.errors import ConfigError

@@ -1,0 +1,37 @@
+"""Each update applies at once, as a version of its own: nobody waits for anybody."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from edgeflock.server.admission import Step
+from edgeflock.server.coordination import Apply, Push
+from edgeflock.shared.config import Coordination
+from edgeflock.shared.layout import Layout
+
+_NONE: Mapping[int, Push] = MappingProxyType({})
+
+
+class Asynchronous:
+    """A coordinator that holds nothing."""
+
+    held = _NONE
+    due = None
+
+    @classmethod
+    def of(cls, settings: Coordination, layout: Layout) -> "Asynchronous":
+        return cls()
+
+    def offer(self, push: Push, step: Step, now: float) -> Apply | None:
+        return Apply(((push, step.where),), step)
+
+    def offer_again(self, push: Push) -> Push:
+        raise KeyError(push.device)
+
+    def arrived(self, device: int) -> None:
+        pass
+
+    def left(self, device: int) -> None:
+        pass
+
+    def tick(self, now: float) -> Apply | None:
+        return None

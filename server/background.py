@@ -1,0 +1,67 @@
+"""The server's tasks beside its sessions: the first that fails ends them all, and the server with them."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from edgeflock.server.evaluation import Evaluator
+from edgeflock.server.hub import Hub
+from edgeflock.server.writer import Writer
+from edgeflock.shared.errors import Unavailable
+
+
+class Background:
+    """Writer, evaluator and hub at work, from `start` to `stop`."""
+
+    def __init__(self, writer: Writer, evaluator: Evaluator, hub: Hub) -> None:
+        self._writer = writer
+        self._evaluator = evaluator
+        self._hub = hub
+        self._stopping = asyncio.Event()
+        self._failed = ""
+        self._work: asyncio.Task[None] | None = None
+
+    def start(self, failed: Callable[[], None]) -> None:
+        """`failed` is called if they end before `stop`."""
+        self._work = asyncio.create_task(self._run())
+        self._work.add_done_callback(lambda _: None if self._stopping.is_set() else failed())
+
+    async def stop(self) -> None:
+        """Answer what waits, account for the traffic, and end. Raises nothing: `failure` tells."""
+        self._stopping.set()
+        if self._work is not None:
+            await asyncio.wait([self._work])
+
+    @property
+    def failure(self) -> tuple[str, BaseException] | None:
+        """(which task, what it failed with) of the one that failed first; None if none did."""
+        if self._work is None or not self._work.done() or self._work.cancelled():
+            return None
+        error = self._work.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        return None if error is None else (self._failed, error)
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._writer.run()).add_done_callback(self._blame("the journal's writer"))
+            beside = {
+                "the evaluator": group.create_task(self._evaluator.run()),
+                "the hub": group.create_task(self._hub.run(lambda: self._evaluator.state)),
+            }
+            for name, task in beside.items():
+                task.add_done_callback(self._blame(name))
+            await self._stopping.wait()
+            for task in beside.values():
+                task.cancel()
+            await asyncio.wait(beside.values())
+            with suppress(Unavailable):
+                await self._evaluator.record()
+            self._writer.stop()
+
+    def _blame(self, name: str) -> Callable[[asyncio.Task[None]], None]:
+        def look(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                self._failed = self._failed or name
+
+        return look

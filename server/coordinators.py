@@ -1,0 +1,18 @@
+"""The ways to coordinate, by the name that `coordination.mode` gives them."""
+
+from collections.abc import Callable
+
+from edgeflock.server.asynchronous import Asynchronous
+from edgeflock.server.coordination import Coordinator
+from edgeflock.server.rounds import Rounds
+from edgeflock.shared.config import Coordination
+from edgeflock.shared.layout import Layout
+
+MODES: dict[str, Callable[[Coordination, Layout], Coordinator]] = {
+    "async": Asynchronous.of,
+    "rounds": Rounds.of,
+}
+
+
+def coordinator_of(settings: Coordination, layout: Layout) -> Coordinator:
+    return MODES[settings.mode](settings, layout)

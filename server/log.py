@@ -1,0 +1,56 @@
+"""What an engine needs of whatever makes it durable (journal.py), and the records that it hands over."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.regime import Regime
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The model at `version` on held-out data; traffic in bytes since the run began."""
+
+    version: int
+    time: float
+    loss: float | None
+    """None if it is not a finite number: the model has diverged."""
+    accuracy: float | None
+    ingress: int
+    egress: int
+
+
+class Log(Protocol):
+    """Writes gather until `commit`, which returns only when they are durable. One caller at a time."""
+
+    def add_update(
+        self, version: int, device: int, sequence: int, time: float, loss: float, samples: int, frame: bytes
+    ) -> None: ...
+
+    def add_snapshot(
+        self, version: int, theta: NDArray[np.float32], average: NDArray[np.float32] | None = None
+    ) -> None: ...
+
+    def add_regime(self, version: int, regime: Regime) -> None: ...
+
+    def add_adjustment(self, version: int, configured: float, chosen: float) -> None: ...
+
+    def add_evaluation(self, evaluation: Evaluation) -> None: ...
+
+    def add_account(self, device: int, ingress: int, egress: int) -> None: ...
+
+    def forget_frames(self, before: int) -> None: ...
+
+    def device_id(self, name: str) -> int: ...
+
+    def last_receipts(self) -> dict[int, tuple[int, int]]: ...
+
+    def receipt(self, device: int, sequence: int) -> int | None: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
