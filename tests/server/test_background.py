@@ -1,0 +1,85 @@
+"""Tasks beside the sessions: one that dies takes the server along, and both ends learn why."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from edgeflock.server import app as server_app
+from edgeflock.server.claim import claimed
+from edgeflock.server.evaluation import Evaluator
+from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hub import Hub
+from edgeflock.shared.config import Config, parse
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from tests.hosting import LAYOUT, hosting, initial_theta
+
+
+def settings(directory: Path) -> Config:
+    return parse(overrides=["run.port=0", "model.data=", f"run.directory={directory}"])
+
+
+async def serve_until(directory: Path, act: Callable[[int], None]) -> None:
+    """Serve, and `act` on the port once it listens."""
+    config = settings(directory)
+    with claimed(directory, "run.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
+        await server_app.serve(config, HostedRun(claim.run, "", claim.engine, None, [], []), act)
+
+
+@pytest.mark.parametrize("victim", [(Evaluator, "the evaluator"), (Hub, "the hub")])
+async def test_a_task_that_dies_ends_the_server_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: tuple[type, str]
+) -> None:
+    kind, name = victim
+    dying = asyncio.Event()
+
+    async def die(*_: object) -> None:
+        await dying.wait()
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(kind, "run", die)
+    with pytest.raises(EdgeflockError, match=rf"{name} failed: ZeroDivisionError\('a fault of ours'\)"):
+        await serve_until(tmp_path, lambda port: dying.set())
+    # All is let go: it can be served again in this process.
+    monkeypatch.undo()
+    async with hosting(tmp_path):
+        pass
+
+
+async def test_it_is_not_ready_once_a_task_has_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dying = asyncio.Event()
+
+    async def die(*_: object) -> None:
+        await dying.wait()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Evaluator, "run", die)
+    async with hosting(tmp_path) as hosted, aiohttp.ClientSession() as http:
+
+        async def ready() -> int:
+            async with http.get(f"http://127.0.0.1:{hosted.port}/readyz") as response:
+                return response.status
+
+        assert await ready() == 200
+        dying.set()
+        while await ready() != 503:
+            await asyncio.sleep(0)
+
+
+async def test_a_run_is_one_server_s_and_then_another_s(tmp_path: Path) -> None:
+    """Serve, stop, open again in one process; and what fails to open lets go."""
+    config, theta = settings(tmp_path), initial_theta(LAYOUT.size)
+    async with hosting(tmp_path) as hosted:
+        assert hosted.engine.published.version == 0
+        with pytest.raises(ConfigError, match="another server hosts it"):
+            claimed(tmp_path, "run.directory", LAYOUT, theta, config).__enter__()
+    with claimed(tmp_path, "run.directory", LAYOUT, theta, config) as claim:
+        claim.journal.add_update(1, 1, 1, 0.0, 0.5, 10, b"no record")
+    for _ in range(2):
+        with (
+            pytest.raises(EdgeflockError),
+            claimed(tmp_path, "run.directory", LAYOUT, theta, config),
+        ):
+            pytest.fail("the journal cannot be recovered")

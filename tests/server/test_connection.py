@@ -1,0 +1,71 @@
+"""The states of a device's connection: every event in every state."""
+
+import itertools
+
+import pytest
+
+from edgeflock.server.connection import TRANSITIONS, Connection, Event, State
+from edgeflock.server.traffic import Meter
+from edgeflock.shared.errors import Dropped
+
+
+class Session:
+    """A line that counts."""
+
+    def __init__(self, ingress: int = 0, egress: int = 0) -> None:
+        self.meter = Meter(ingress, egress)
+
+    async def supersede(self) -> None: ...
+
+    async def drop(self, because: Dropped) -> None: ...
+
+    async def leave(self) -> None: ...
+
+
+WITH_A_LINE = {State.HERE, State.PAUSED, State.DROPPING}
+ORDERED = {State.PAUSED: False, State.PAUSED_AWAY: False, State.DROPPING: True, State.DROPPED: True}
+"""state -> whether the operator's order is to drop."""
+
+
+def happen(connection: Connection, event: Event) -> None:
+    {
+        Event.JOIN: lambda: connection.join(Session(1, 2)),
+        Event.LEAVE: connection.leave,
+        Event.PAUSE: lambda: connection.pause("a reason"),
+        Event.DROP: lambda: connection.drop("a reason"),
+        Event.RESUME: connection.resume,
+    }[event]()
+
+
+def test_a_line_an_order_and_a_state_always_agree() -> None:
+    """Whatever happens in whatever order, as far as it can happen."""
+    for events in itertools.product(Event, repeat=5):
+        play(events)
+
+
+def play(events: tuple[Event, ...]) -> None:
+    connection, lines = Connection(), 0
+    for event in events:
+        if event not in TRANSITIONS[connection.state]:
+            with pytest.raises(KeyError):
+                happen(connection, event)
+            return
+        before = connection.order
+        happen(connection, event)
+        lines += event is Event.JOIN
+        assert connection.here == (connection.state in WITH_A_LINE)
+        assert connection.present == (connection.state is State.HERE)
+        assert (connection.order is not None) == (connection.state in ORDERED)
+        assert connection.dropped == ORDERED.get(connection.state, False)
+        assert connection.traffic == (lines, 2 * lines)
+        if before is not None and connection.order is not before:
+            assert before.over.is_set(), "whoever waits for it looks again"
+
+
+@pytest.mark.parametrize("state", State)
+def test_an_operator_may_say_anything_at_any_time(state: State) -> None:
+    assert {Event.PAUSE, Event.DROP, Event.RESUME} <= TRANSITIONS[state].keys()
+
+
+def test_nobody_joins_who_is_there_or_is_dropped() -> None:
+    assert {state for state in State if Event.JOIN in TRANSITIONS[state]} == {State.AWAY, State.PAUSED_AWAY}

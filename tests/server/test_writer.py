@@ -1,0 +1,138 @@
+"""The group commit on a real engine: whatever happens to it, everybody has an answer and nothing is torn."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.engine import Engine
+from edgeflock.server.outcomes import Accepted
+from edgeflock.server.regime import Regime
+from edgeflock.server.writer import Held, Writer
+from edgeflock.shared.errors import NonFinite, Superseded, Unavailable
+from edgeflock.shared.messages import Receipt
+from tests.server.pushes import REGIME, open_engine, push, sparse_update
+
+ROUNDS = Regime("none", 0.1, 6, rounds=True)
+
+
+@asynccontextmanager
+async def writing(directory: Path, regime: Regime = REGIME) -> AsyncIterator[tuple[Engine, Writer]]:
+    """A writer at work; ended with the context, however it has ended."""
+    journal, engine = open_engine(directory, regime)
+    writer = Writer(engine)
+    running = asyncio.create_task(writer.run())
+    try:
+        yield engine, writer
+    finally:
+        writer.stop()
+        await asyncio.wait([running])
+        running.cancelled() or running.exception()
+        journal.abandon()
+
+
+async def test_what_waits_at_a_stop_is_answered(tmp_path: Path) -> None:
+    async with writing(tmp_path) as (engine, writer):
+        pushing = [
+            asyncio.create_task(writer.push(push(device, sparse_update(1, 0, {device: 1.0}))))
+            for device in range(1, 5)
+        ]
+        await asyncio.sleep(0)
+        writer.stop()
+        assert [await one for one in pushing] == [Accepted(Receipt(1, v, None), v - 1) for v in range(1, 5)]
+        assert engine.published.version == 4
+        assert writer.trouble is not None
+
+
+async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
+    async with writing(tmp_path) as (engine, writer):
+        with pytest.raises(NonFinite):
+            await writer.push(push(1, sparse_update(1, 0, {0: float("nan")})))
+        assert await writer.push(push(1, sparse_update(1, 0, {0: 1.0}))) == Accepted(Receipt(1, 1, None), 0)
+        assert writer.trouble is None
+
+
+async def test_a_writer_that_is_cancelled_answers_everybody_and_lets_go(tmp_path: Path) -> None:
+    """Its thread is in the middle of a flush: nobody may touch the engine before that is over."""
+    journal, engine = open_engine(tmp_path)
+    flushing, go_on = threading.Event(), threading.Event()
+    commit = journal.commit
+
+    def slow() -> None:
+        flushing.set()
+        assert go_on.wait(60)
+        commit()
+
+    engine.publish(engine.stage([push(1, sparse_update(1, 0, {0: 1.0}))]))
+    journal.commit = slow  # type: ignore[method-assign]
+    writer = Writer(engine)
+    running = asyncio.create_task(writer.run())
+    under_way = asyncio.create_task(writer.push(push(1, sparse_update(2, 1, {0: 1.0}))))
+    await asyncio.to_thread(flushing.wait, 60)
+    waiting = asyncio.create_task(writer.push(push(2, sparse_update(1, 1, {0: 1.0}))))
+    calling = asyncio.create_task(writer.call(engine.theta))
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.sleep(0)
+    assert not running.done(), "the flush goes on"
+    assert engine.published.version == 1
+    go_on.set()
+    with suppress(asyncio.CancelledError):
+        await running
+    for one in (under_way, waiting, calling):
+        with pytest.raises(Unavailable):
+            await one
+    assert writer.trouble is not None
+    journal.commit = commit  # type: ignore[method-assign]
+    engine.close()
+
+
+@pytest.mark.parametrize("calls", [False, True])
+async def test_a_journal_that_fails_ends_it_with_the_reason(tmp_path: Path, calls: bool) -> None:
+    journal, engine = open_engine(tmp_path)
+
+    def full() -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    journal.commit = full  # type: ignore[method-assign]
+    writer = Writer(engine)
+    running = asyncio.create_task(writer.run())
+    one = push(1, sparse_update(1, 0, {0: 1.0}))
+    with pytest.raises(Unavailable, match="journal"):
+        await (writer.call(lambda: engine.record(None, [])) if calls else writer.push(one))
+    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+        await running
+    assert engine.published.version == 0, "what is not on the disk is not seen"
+    assert isinstance(writer.error, sqlite3.OperationalError)
+    engine.close()  # writes nothing: memory is ahead of the disk
+    _, again = open_engine(tmp_path)
+    assert again.published.version == 0
+
+
+async def test_what_is_held_is_answered_when_it_applies(tmp_path: Path) -> None:
+    async with writing(tmp_path, ROUNDS) as (engine, writer):
+        together: list[int] = []
+        writer._together = together.append
+        first = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
+        assert isinstance(first, Held)
+        again = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
+        assert isinstance(again, Held)
+        with pytest.raises(Superseded):
+            await first.answer
+        assert list(engine.held) == [1]
+
+
+async def test_what_is_held_at_a_stop_is_sent_again(tmp_path: Path) -> None:
+    async with writing(tmp_path, ROUNDS) as (engine, writer):
+        held = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
+        assert isinstance(held, Held)
+        writer.leave()
+        writer.see(1, False)
+        writer.stop()
+        with pytest.raises(Unavailable, match="send it again"):
+            await held.answer
+        assert engine.published.version == 0, "the round has not ended because its devices were sent away"
