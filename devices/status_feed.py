@@ -14,10 +14,11 @@ from edgeflock.shared.feed import COLUMNS
 from edgeflock.tui import fleet
 from edgeflock.tui.feed_client import FeedClient
 from edgeflock.tui.lines import Line, text_of
+from edgeflock.tui.link import Freshness, Link
 from edgeflock.tui.page_device import device_page
 from edgeflock.tui.page_events import event_line
 from edgeflock.tui.page_fleet import Window, fleet_page
-from edgeflock.tui.page_header import Freshness, Link, header
+from edgeflock.tui.page_header import header
 from edgeflock.tui.page_overview import overview_numbers
 from edgeflock.tui.state import State, reduce, summary
 

@@ -10,9 +10,10 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.feed import Point, Row
 from edgeflock.tui import trace
 from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.page_header import Freshness, Link
+from edgeflock.tui.kept import Kept
+from edgeflock.tui.link import Freshness, Link
 from edgeflock.tui.recording import Recorder
-from edgeflock.tui.source import Actions, Kept, Notify
+from edgeflock.tui.source import Actions, Notify
 from edgeflock.tui.state import State, reduce
 
 LONGEST_WAIT = 30.0

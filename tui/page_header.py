@@ -1,40 +1,15 @@
 """The two lines on top: the run and its progress; where one is, and how fresh that is."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from edgeflock.tui import numbers
 from edgeflock.tui.chart import meter
 from edgeflock.tui.lines import Ink, Line, apart, crop, width_of
+from edgeflock.tui.link import Freshness, Link
 from edgeflock.tui.state import State
 
 Page = Literal["overview", "fleet", "events", "config", "device"]
 PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config")
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Where frames come from, and how that goes."""
-
-    phase: Literal["connecting", "live", "waiting", "refused", "replay", "ended"]
-    detail: str = ""
-    """Why there is no connection; of a replay, its speed and place."""
-    again: float | None = None
-    """When (monotonic) the next attempt comes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """How old what is shown is."""
-
-    age: float
-    """Seconds since the last frame came."""
-    interval: float = 1.0
-    """Seconds that frames are apart."""
-    frozen: bool = False
-    behind: float = 0.0
-    """Seconds between what is shown and the newest frame."""
-    again_in: float | None = None
 
 
 def header(state: State | None, link: Link, fresh: Freshness, source: str, width: int) -> Line:
@@ -89,6 +64,16 @@ def connection(link: Link, fresh: Freshness) -> Line:
         return [(f"✕ {link.detail} ", "bad")]
     sign = "▶" if link.phase == "replay" else "■"
     return [(f"{sign} {link.detail} ", "accent")]
+
+
+def absent(source: str, link: Link) -> list[Line]:
+    """What stands on a page while nothing is known of the run."""
+    where: Line = [(source, "strong")]
+    if link.phase == "refused":
+        return [where, [], [(link.detail, "bad")]]
+    if link.phase == "waiting":
+        return [where, [], [(f"no run to show: {link.detail}", "bad")], [("trying again", "dim")]]
+    return [where, [], [("connecting", "dim")]]
 
 
 def menu(state: State | None, page: Page, width: int) -> Line:

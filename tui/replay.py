@@ -9,7 +9,7 @@ from collections.abc import Callable
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.feed import Point, Row
 from edgeflock.tui import numbers, trace
-from edgeflock.tui.page_header import Freshness, Link
+from edgeflock.tui.link import Freshness, Link
 from edgeflock.tui.recording import Recording
 from edgeflock.tui.source import Notify
 from edgeflock.tui.state import State
