@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import RenderableType
-from rich.style import Style
 from textual._compositor import ChopsUpdate
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -17,13 +16,15 @@ from textual.widgets import Footer
 from edgeflock.tui import fleet, preferences
 from edgeflock.tui.dialogs import Help
 from edgeflock.tui.frugal import Frugal
-from edgeflock.tui.lines import Ink, Line, crop
+from edgeflock.tui.lines import Line, crop
 from edgeflock.tui.numbers import plain
 from edgeflock.tui.page_header import PAGES
-from edgeflock.tui.pages import ConfigPage, DevicePage, EventsPage, FleetPage, OverviewPage
-from edgeflock.tui.palette import THEMES, inks
-from edgeflock.tui.run_view import Bar, RunView
+from edgeflock.tui.pages import ConfigPage, DevicePage, EventsPage, OverviewPage
+from edgeflock.tui.painted import Bar
+from edgeflock.tui.palette import THEMES, Palette
+from edgeflock.tui.run_view import RunView
 from edgeflock.tui.source import Source
+from edgeflock.tui.table_widget import FleetPage
 
 _OWNERS = (
     ("Everywhere", None),
@@ -60,19 +61,19 @@ class Top(App[None]):
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
-        self._folder = folder
-        self.labels: dict[str, str] = {}
-        self.labels_version = 0
         self._preferences = preferences.Preferences()
         if folder is not None:
             self._preferences = preferences.load(folder / "top.toml", binding_ids(), self.available_themes)
-            self.labels = preferences.load_labels(folder / "labels.toml")
+        self.book = preferences.LabelBook(folder / "labels.toml" if folder is not None else None)
         self.theme = self._preferences.theme
-        self.inks: dict[Ink, Style] = {}
-        self._color(self.current_theme)
-        self.views = [RunView(source, id=f"run-{number}") for number, source in enumerate(sources)]
+        self.palette = Palette()
+        self.palette.take(self.current_theme, plain=self.no_color)
+        self.views = [
+            RunView(source, self.palette, self.book, id=f"run-{number}")
+            for number, source in enumerate(sources)
+        ]
         self.at = 0
-        self._servers = Bar(self._server_line, id="servers")
+        self._servers = Bar(self._server_line, self.palette, id="servers")
 
     def compose(self) -> ComposeResult:
         yield self._servers
@@ -94,11 +95,8 @@ class Top(App[None]):
         update = Frugal.of(renderable) if isinstance(renderable, ChopsUpdate) else renderable
         super()._display(screen, update)
 
-    def _color(self, theme: Theme) -> None:
-        self.inks = inks(theme.to_color_system().generate() | theme.variables, plain=self.no_color)
-
     def _recolor(self, theme: Theme) -> None:
-        self._color(theme)
+        self.palette.take(theme, plain=self.no_color)
         self._servers.redraw(whole=True)
         self.view.redraw(whole=True)
 
@@ -126,20 +124,6 @@ class Top(App[None]):
                 (" ", "text"),
             ]
         return crop(line, width)
-
-    # Labels
-
-    def set_label(self, device: str, label: str) -> None:
-        """Keep it, here and in the file."""
-        self.labels = {name: text for name, text in self.labels.items() if name != device}
-        if label:
-            self.labels[device] = label
-        self.labels_version += 1
-        if self._folder is not None:
-            try:
-                preferences.save_labels(self._folder / "labels.toml", self.labels)
-            except OSError as error:
-                self.notify(f"labels cannot be kept: {error}", severity="warning", markup=False)
 
     # Help and commands
 

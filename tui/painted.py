@@ -1,19 +1,17 @@
 """A widget made of lines that repaints only the cells that changed: over a slow link every cell counts."""
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from edgeflock.tui.lines import WITH_BACKGROUND, Ink, Line
-
-if TYPE_CHECKING:
-    from edgeflock.tui.app import Top
+from edgeflock.tui.changes import changed
+from edgeflock.tui.lines import WITH_BACKGROUND, Line
+from edgeflock.tui.palette import Palette
 
 
 class Painted(Widget):
@@ -21,13 +19,9 @@ class Painted(Widget):
 
     DEFAULT_CSS: ClassVar[str] = "Painted { width: 1fr; height: 1fr; }"
 
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> "Top": ...  # type: ignore[override]
-
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, palette: Palette, *, id: str) -> None:
         super().__init__(id=id)
+        self._palette = palette
         self._lines: list[Line] = []
         self._strips: list[Strip] = []
 
@@ -59,7 +53,7 @@ class Painted(Widget):
             self.refresh(*regions)
 
     def _strip(self, line: Line) -> Strip:
-        inks: dict[Ink, Style] = self.app.inks
+        inks = self._palette.inks
         plain = [style for ink, style in inks.items() if ink not in WITH_BACKGROUND]
         segments: list[Segment] = []
         for text, ink in line:
@@ -74,7 +68,7 @@ class Painted(Widget):
     def render_line(self, y: int) -> Strip:
         if y < len(self._strips):
             return self._strips[y]
-        return Strip.blank(self.size.width, self.app.inks["text"])
+        return Strip.blank(self.size.width, self._palette.inks["text"])
 
     def on_resize(self, _: events.Resize) -> None:
         self.redraw(whole=True)
@@ -83,37 +77,15 @@ class Painted(Widget):
         self.redraw(whole=True)
 
 
-def changed(before: Line, after: Line) -> list[tuple[int, int]]:
-    """The spans of cells [start, end) that differ between two lines of one width."""
-    spans: list[tuple[int, int]] = []
-    old, new = _cells(before), _cells(after)
-    for x, (was, is_) in enumerate(zip(old, new, strict=True)):
-        if was == is_:
-            continue
-        if spans and x - spans[-1][1] <= _MOVE:
-            spans[-1] = (spans[-1][0], x + 1)
-        else:
-            spans.append((x, x + 1))
-    # The two halves of a wide character go together.
-    return [
-        (start - (new[start] == _HALF or old[start] == _HALF), end + (end < len(new) and new[end] == _HALF))
-        for start, end in spans
-    ]
+class Bar(Painted):
+    """One line that depends on the run."""
 
+    DEFAULT_CSS: ClassVar[str] = "Bar { height: 1; }"
 
-_MOVE = 6
-"""To move the terminal's cursor costs as much as so many cells."""
-_HALF = ("", "text")
+    def __init__(self, line: Callable[[int], Line], palette: Palette, *, id: str) -> None:
+        """`line`: width -> what is to be seen."""
+        super().__init__(palette, id=id)
+        self._line = line
 
-
-def _cells(line: Line) -> list[tuple[str, str]]:
-    """(character, ink) of each cell; the second cell of a wide character is _HALF."""
-    cells: list[tuple[str, str]] = []
-    for text, ink in line:
-        for char in text:
-            width = cell_len(char)
-            if width:
-                blank = char == " " and ink not in WITH_BACKGROUND
-                cells.append((char, "text" if blank else ink))
-                cells += [_HALF] * (width - 1)
-    return cells
+    def draw(self, width: int, height: int) -> list[Line]:
+        return [self._line(width)]

@@ -71,6 +71,17 @@ THEMES = (
 )
 
 
+class Palette:
+    """The styles of the theme that is on: widgets that draw look them up here, the app changes them."""
+
+    def __init__(self) -> None:
+        self.inks: Mapping[Ink, Style] = {}
+
+    def take(self, theme: Theme, *, plain: bool) -> None:
+        """Draw in this theme from now on; `plain`: without colour."""
+        self.inks = inks(theme.to_color_system().generate() | theme.variables, plain=plain)
+
+
 def inks(colours: Mapping[str, str], *, plain: bool = False) -> dict[Ink, Style]:
     """A style for each ink, from a theme's variables; `plain`: with NO_COLOR, bold and reverse must do."""
 

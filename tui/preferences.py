@@ -59,16 +59,31 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
     return Preferences(theme, keys)
 
 
-def load_labels(path: Path) -> dict[str, str]:
-    """Device -> label. Raises ConfigError."""
+class LabelBook:
+    """What the operator calls the devices, kept in a file of theirs."""
+
+    def __init__(self, path: Path | None) -> None:
+        """None: nothing is read or kept. Raises ConfigError."""
+        self._path = path
+        self.labels: Mapping[str, str] = _load(path) if path is not None else {}
+        """Device -> label. A change makes a new mapping: who holds one can see that it is an old one."""
+
+    def label(self, device: str, label: str) -> None:
+        """Call it so; an empty label is none. Raises OSError if it cannot be kept, but holds for now."""
+        others = {name: text for name, text in self.labels.items() if name != device}
+        self.labels = others | {device: label} if label else others
+        if self._path is not None:
+            _save(self._path, self.labels)
+
+
+def _load(path: Path) -> dict[str, str]:
     table = _read(path)
     if not all(isinstance(label, str) for label in table.values()):
         raise ConfigError(f'{path}: must hold lines such as "pi-3" = "kitchen"')
     return {name: str(label) for name, label in table.items()}
 
 
-def save_labels(path: Path, labels: Mapping[str, str]) -> None:
-    """Raises OSError."""
+def _save(path: Path, labels: Mapping[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (f"{_quoted(name)} = {_quoted(label)}\n" for name, label in sorted(labels.items()))
     fresh = path.with_suffix(".new")

@@ -1,7 +1,6 @@
 """One run on the screen: its source, its pages, and what an operator does to it."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -15,39 +14,20 @@ from edgeflock.tui import operator
 from edgeflock.tui.dialogs import Ask
 from edgeflock.tui.lines import Line
 from edgeflock.tui.page_header import Page, header, menu
-from edgeflock.tui.pages import ConfigPage, DevicePage, EventsPage, FleetPage, OverviewPage, PageWidget
-from edgeflock.tui.painted import Painted
+from edgeflock.tui.pages import (
+    ConfigPage,
+    DevicePage,
+    EventsPage,
+    FilterLine,
+    OverviewPage,
+    PageWidget,
+)
+from edgeflock.tui.painted import Bar
+from edgeflock.tui.palette import Palette
+from edgeflock.tui.preferences import LabelBook
 from edgeflock.tui.source import Source
 from edgeflock.tui.state import State
-
-if TYPE_CHECKING:
-    from edgeflock.tui.app import Top
-
-
-class Bar(Painted):
-    """One line that depends on the run."""
-
-    DEFAULT_CSS: ClassVar[str] = "Bar { height: 1; }"
-
-    def __init__(self, line: Callable[[int], Line], *, id: str) -> None:
-        super().__init__(id=id)
-        self._line = line
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        return [self._line(width)]
-
-
-class FilterLine(Input):
-    """What to look for; the page follows every letter."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Keep"),
-        Binding("escape", "clear", "Clear"),
-    ]
-
-    def action_clear(self) -> None:
-        self.value = ""
-        self.post_message(self.Submitted(self, ""))
+from edgeflock.tui.table_widget import FleetPage
 
 
 class RunView(Vertical):
@@ -80,27 +60,22 @@ class RunView(Vertical):
         Binding("escape", "back", "Back", id="escape", show=False),
     ]
 
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> "Top": ...  # type: ignore[override]
-
-    def __init__(self, source: Source, *, id: str) -> None:
+    def __init__(self, source: Source, palette: Palette, book: LabelBook, *, id: str) -> None:
         super().__init__(id=id)
         self.source = source
+        self._book = book
         self.page: Page = "overview"
-        self.fleet = FleetPage(self, id="fleet")
-        self.events = EventsPage(self, id="events")
-        self.device = DevicePage(self, id="device")
+        self.fleet = FleetPage(source, palette, book, id="fleet")
+        self.device = DevicePage(source, palette, book, id="device")
         self.pages: dict[Page, PageWidget] = {
-            "overview": OverviewPage(self, id="overview"),
+            "overview": OverviewPage(source, palette, id="overview"),
             "fleet": self.fleet,
-            "events": self.events,
-            "config": ConfigPage(self, id="config"),
+            "events": EventsPage(source, palette, id="events"),
+            "config": ConfigPage(source, palette, id="config"),
             "device": self.device,
         }
-        self._header = Bar(lambda width: self._top_line(width), id="header")
-        self._menu = Bar(lambda width: menu(self.state, self.page, width), id="menu")
+        self._header = Bar(self._top_line, palette, id="header")
+        self._menu = Bar(self._menu_line, palette, id="menu")
         self._filter = FilterLine(
             id="filter", placeholder="pi   state:paused   loss>1.5   !class:laptop", compact=True
         )
@@ -136,18 +111,11 @@ class RunView(Vertical):
         for bar in (self._header, self._menu, self.pages[self.page]):
             bar.redraw(whole=whole)
 
-    def absent(self) -> list[Line]:
-        """What stands on a page while nothing is known."""
-        link = self.source.link
-        where: Line = [(self.source.name, "strong")]
-        if link.phase == "refused":
-            return [where, [], [(link.detail, "bad")]]
-        if link.phase == "waiting":
-            return [where, [], [(f"no run to show: {link.detail}", "bad")], [("trying again", "dim")]]
-        return [where, [], [("connecting", "dim")]]
-
     def _top_line(self, width: int) -> Line:
         return header(self.state, self.source.link, self.source.freshness(), self.source.name, width)
+
+    def _menu_line(self, width: int) -> Line:
+        return menu(self.state, self.page, width)
 
     # Where one is
 
@@ -167,6 +135,11 @@ class RunView(Vertical):
         if (row := self.device.row) is not None:
             self._load_history(row)
 
+    def on_device_page_neighbour(self, message: DevicePage.Neighbour) -> None:
+        message.stop()
+        self.fleet.action_move(message.step)
+        self.fleet.action_open()
+
     @work(exclusive=True, group="history")
     async def _load_history(self, row: Row) -> None:
         try:
@@ -180,9 +153,7 @@ class RunView(Vertical):
     def action_back(self) -> None:
         """Out of the filter, of what it filters, of the device, of the frozen display: one a time."""
         page = self.pages[self.page]
-        if isinstance(page, FleetPage) and page.look.query:
-            page.filter("")
-        elif isinstance(page, EventsPage) and page.words:
+        if isinstance(page, FleetPage | EventsPage) and page.sought:
             page.filter("")
         elif self.page == "device":
             self.action_page("fleet")
@@ -196,7 +167,7 @@ class RunView(Vertical):
             self.action_page("fleet")
         page = self.pages[self.page]
         assert isinstance(page, FleetPage | EventsPage)
-        self._filter.value = page.look.query if isinstance(page, FleetPage) else page.words
+        self._filter.value = page.sought
         self._filter.display = True
         self._filter.focus()
 
@@ -253,12 +224,18 @@ class RunView(Vertical):
             return
         label = await self.app.push_screen_wait(
             Ask(
-                "Label", f"What {row.name} is called here. Empty: nothing.", self.app.labels.get(row.name, "")
+                "Label",
+                f"What {row.name} is called here. Empty: nothing.",
+                self._book.labels.get(row.name, ""),
             )
         )
-        if label is not None:
-            self.app.set_label(row.name, label.strip())
-            self.redraw()
+        if label is None:
+            return
+        try:
+            self._book.label(row.name, label.strip())
+        except OSError as error:
+            self.app.notify(f"labels cannot be kept: {error}", severity="warning", markup=False)
+        self.redraw()
 
     # What an admin may do
 

@@ -170,7 +170,7 @@ async def test_labels_are_kept(tmp_path: Path) -> None:
         await shows(pilot, "1 of 14 devices")
     assert (tmp_path / "labels.toml").read_text() == '"jetson-1" = "attic"\n'
     async with screen(folder=tmp_path) as pilot:
-        assert top(pilot).labels == {"jetson-1": "attic"}
+        assert top(pilot).book.labels == {"jetson-1": "attic"}
         await pilot.press("2", "n")
         await asked(pilot, "What jetson-1 is called here")
         await pilot.press(*["backspace"] * 5, "enter")
@@ -476,9 +476,9 @@ def test_every_binding_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("theme", ["edgeflock-light", "colour-blind", "high-contrast", "nord"])
 async def test_themes_change_colours_and_nothing_else(theme: str) -> None:
     async with screen() as pilot:
-        before, inks = text(pilot), top(pilot).inks
+        before, inks = text(pilot), top(pilot).palette.inks
         pilot.app.theme = theme
-        await until(pilot, lambda: top(pilot).inks != inks)
+        await until(pilot, lambda: top(pilot).palette.inks != inks)
         assert text(pilot) == before
 
 
@@ -486,7 +486,7 @@ async def test_without_colour_what_is_chosen_is_reversed(monkeypatch: pytest.Mon
     monkeypatch.setenv("NO_COLOR", "1")
     async with screen() as pilot:
         await shows(pilot, "Accuracy")
-        inks = top(pilot).inks
+        inks = top(pilot).palette.inks
         assert inks["chosen"].reverse
         assert inks["cursor"].reverse
         assert not inks["text"].reverse
