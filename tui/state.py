@@ -6,7 +6,7 @@ not change between them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.feed import Delta, Evaluation, Event, Frame, Overview, Role, Row, Run, Snapshot
@@ -124,23 +124,3 @@ Item = TypeVar("Item")
 def _thinned(points: tuple[Item, ...]) -> tuple[Item, ...]:
     """Every second one once there are too many; the newest always stays."""
     return points if len(points) <= MOST_POINTS else (*points[:-1:2], points[-1])
-
-
-def summary(state: State) -> dict[str, Any]:
-    """Everything that a screen shows, of plain JSON types."""
-    overview, run = state.overview, state.run
-    names = [name.rstrip("_") for name in Row._fields]
-    return {
-        "time": state.time,
-        "run": run.run,
-        "model": run.model,
-        "parameters": run.parameters,
-        "updates_target": run.updates_target,
-        "role": state.role,
-        "overview": {name: getattr(overview, name) for name in Overview.__slots__},
-        "evaluations": [evaluation._asdict() for evaluation in state.evaluations],
-        "devices": [dict(zip(names, row, strict=True)) for row in state.devices.values()],
-        "events": [event._asdict() for event in state.events],
-        "missed_events": state.missed_events,
-        "config": run.config,
-    }

@@ -177,6 +177,16 @@ async def test_labels_are_kept(tmp_path: Path) -> None:
         await until(pilot, lambda: (tmp_path / "labels.toml").read_text() == "")
 
 
+async def test_labels_that_cannot_be_kept_are_told_and_hold_until_the_end(tmp_path: Path) -> None:
+    (tmp_path / "labels.new").mkdir()  # where the file would be written
+    async with screen(folder=tmp_path) as pilot:
+        await pilot.press("2", "n")
+        await asked(pilot, "What jetson-1 is called here")
+        await pilot.press(*"attic", "enter")
+        await shows(pilot, "labels cannot be kept: ")
+        assert top(pilot).book.labels == {"jetson-1": "attic"}
+
+
 async def test_help_names_every_key_that_does_something_here() -> None:
     async with screen(size=WIDE) as pilot:
         await pilot.press("2", "question_mark")

@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.feed import Delta, Event, Snapshot
-from edgeflock.tui.state import MOST_EVENTS, MOST_POINTS, State, reduce, snapshot, summary
+from edgeflock.tui.state import MOST_EVENTS, MOST_POINTS, State, reduce, snapshot
 from tests.tui.runs import BEGAN, frames
 
 
@@ -75,12 +75,3 @@ def test_a_snapshot_of_a_state_leads_back_to_it() -> None:
     assert state is not None
     again = reduce(None, snapshot(state))
     assert again == replace(state, trend=state.trend[-1:], changed=5)
-
-
-def test_the_summary_says_all_that_a_screen_shows() -> None:
-    first, second = begun()
-    told = summary(reduce(reduce(None, first), second))
-    assert told["overview"]["version"] == second.overview.version
-    assert told["devices"][0]["class"] == second.devices[0].class_
-    assert told["config"]["coordination"]["learning_rate"] == 0.05
-    assert [event["kind"] for event in told["events"]] == ["joined"] * 3
