@@ -11,11 +11,9 @@ from rich.console import Console
 from edgeflock.shared import feed
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.feed import COLUMNS
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.lines import text_of
-from edgeflock.tui.page_device import device_page
-from edgeflock.tui.printed import block, summary
-from edgeflock.tui.state import State, reduce
+from edgeflock.tui.pages import block, device_page, summary
+from edgeflock.tui.sources import FeedClient, State, reduce
+from edgeflock.tui.text import text_of
 
 
 async def first_state(client: FeedClient) -> State | None:

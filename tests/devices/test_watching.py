@@ -11,7 +11,7 @@ from edgeflock.devices.plot_command import draw, watched
 from edgeflock.devices.status_feed import first_state
 from edgeflock.devices.top_command import Plan, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.tui.feed_client import FeedClient
+from edgeflock.tui.sources import FeedClient
 from tests.devices.test_cli import edgeflock
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update

@@ -8,11 +8,11 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from edgeflock.tui.app import Top
-from edgeflock.tui.dialogs import Confirm
-from edgeflock.tui.recording import Recording
-from edgeflock.tui.replay import Replay
-from edgeflock.tui.source import Source
+from edgeflock.tui.screen.app import Top
+from edgeflock.tui.screen.dialogs import Confirm
+from edgeflock.tui.sources.recording import Recording
+from edgeflock.tui.sources.replay import Replay
+from edgeflock.tui.sources.source import Source
 from tests.tui.runs import frames
 
 WIDE, NARROW = (140, 44), (80, 24)

@@ -5,5 +5,5 @@ from tests.test_imports import modules_after
 
 def test_status_loads_no_textual_and_no_server() -> None:
     loaded = modules_after("import edgeflock.devices.status, edgeflock.devices.status_feed")
-    assert "edgeflock.tui.state" in loaded
+    assert "edgeflock.tui.sources.state" in loaded
     assert not loaded & {"textual", "torch", "edgeflock.server", "matplotlib"}

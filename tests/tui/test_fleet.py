@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui.fleet import COLUMNS, Column, View, natural, select, told
+from edgeflock.tui.pages.fleet import COLUMNS, Column, View, natural, select, told
 from tests.tui.runs import state
 
 STATE = state(14, 60)

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual._compositor import ChopsUpdate
 from textual.strip import Strip
 
-from edgeflock.tui.frugal import Frugal
+from edgeflock.tui.screen.frugal import Frugal
 
 WIDTH = 30
 STYLES = [

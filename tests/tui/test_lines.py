@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.tui import numbers
-from edgeflock.tui.changes import changed
-from edgeflock.tui.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
-from edgeflock.tui.lines import Line, apart, beside, columns, crop, fit, heading, text_of, width_of
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.changes import changed
+from edgeflock.tui.text.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
+from edgeflock.tui.text.lines import Line, apart, beside, columns, crop, fit, heading, text_of, width_of
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.feed import Frame, Point
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.kept import Kept
-from edgeflock.tui.live import Live
-from edgeflock.tui.recording import Recorder, Recording
-from edgeflock.tui.state import reduce
+from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.kept import Kept
+from edgeflock.tui.sources.live import Live
+from edgeflock.tui.sources.recording import Recorder, Recording
+from edgeflock.tui.sources.state import reduce
 from tests.tui.runs import BEGAN, frames
 from tests.tui.server import serving
 

@@ -7,9 +7,9 @@ import pytest
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.feed import Frame, Point, Role, Snapshot
-from edgeflock.tui.app import Top, binding_ids
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.live import Live
+from edgeflock.tui.screen.app import Top, binding_ids
+from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.live import Live
 from tests.tui.runs import BEGAN, frames
 from tests.tui.screens import WIDE, asked, frozen, lacks, screen, shows, text, top, until
 from tests.tui.server import Feed, serving

@@ -1,9 +1,9 @@
 """What the screen shows, for a pipe."""
 
 from edgeflock.shared.feed import Delta
-from edgeflock.tui.lines import text_of
-from edgeflock.tui.printed import block, summary
-from edgeflock.tui.state import reduce
+from edgeflock.tui.pages.printed import block, summary
+from edgeflock.tui.sources.state import reduce
+from edgeflock.tui.text.lines import text_of
 from tests.tui.runs import frames, state
 
 

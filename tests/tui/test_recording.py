@@ -9,9 +9,9 @@ import pytest
 from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.feed import Frame
-from edgeflock.tui.recording import KEY_EVERY, Recorder, Recording
-from edgeflock.tui.replay import Replay
-from edgeflock.tui.state import State, reduce
+from edgeflock.tui.sources.recording import KEY_EVERY, Recorder, Recording
+from edgeflock.tui.sources.replay import Replay
+from edgeflock.tui.sources.state import State, reduce
 from tests.tui.runs import BEGAN, frames
 
 

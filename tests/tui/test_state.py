@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.feed import Delta, Event, Snapshot
-from edgeflock.tui.state import MOST_EVENTS, MOST_POINTS, State, reduce, snapshot
+from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, State, reduce, snapshot
 from tests.tui.runs import BEGAN, frames
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from edgeflock.tui import curves, numbers
-from edgeflock.tui.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
-from edgeflock.tui.curves import Against, Curve
-from edgeflock.tui.lines import Ink, Line, Span, apart, beside, columns, fit, heading, page
-from edgeflock.tui.page_events import event_line
-from edgeflock.tui.state import State
+from edgeflock.tui.pages import curves
+from edgeflock.tui.pages.curves import Against, Curve
+from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
+from edgeflock.tui.text.lines import Ink, Line, Span, apart, beside, columns, fit, heading, page
 
 WINDOW = 300.0
 """Seconds that the curves of rates cover."""

@@ -8,14 +8,14 @@ from textual.message import Message
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.feed import Row
-from edgeflock.tui import fleet
-from edgeflock.tui.lines import Line
-from edgeflock.tui.page_fleet import Window, columns_at, fleet_page, name_width, scrolled
-from edgeflock.tui.pages import PageWidget
-from edgeflock.tui.palette import Palette
-from edgeflock.tui.preferences import LabelBook
-from edgeflock.tui.source import Source
-from edgeflock.tui.state import State
+from edgeflock.tui.pages import fleet
+from edgeflock.tui.pages.table import Window, columns_at, fleet_page, name_width, scrolled
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.screen.widgets import PageWidget
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line
 
 
 class FleetPage(PageWidget):

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from edgeflock.shared.feed import Point, Row
-from edgeflock.tui import numbers
-from edgeflock.tui.chart import Axis, Series, around, chart, duration_ceiling
-from edgeflock.tui.fleet import COLUMNS, STATES, ink
-from edgeflock.tui.lines import Ink, Line, apart, beside, fit, heading, page
-from edgeflock.tui.page_events import event_line
-from edgeflock.tui.query import Labels
-from edgeflock.tui.state import State
+from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
+from edgeflock.tui.pages.query import Labels
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling
+from edgeflock.tui.text.lines import Ink, Line, apart, beside, fit, heading, page
 
 _NEWEST = {"loss": numbers.decimal, "staleness": numbers.count, "bytes": numbers.size}
 _FACTS = 30

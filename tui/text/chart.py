@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.tui.lines import Ink, Line, fit
+from edgeflock.tui.text.lines import Ink, Line, fit
 
 _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.int64)
 """The dot at (row, column) of a cell, after Unicode 2800."""

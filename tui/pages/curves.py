@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edgeflock.shared.feed import BINS
-from edgeflock.tui import numbers
-from edgeflock.tui.state import State
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
 
 Against = Literal["time", "updates", "bytes"]
 Rate = Literal["updates_per_s", "ingress_rate", "egress_rate"]

@@ -13,18 +13,19 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Footer
 
-from edgeflock.tui import fleet, preferences
-from edgeflock.tui.dialogs import Help
-from edgeflock.tui.frugal import Frugal
-from edgeflock.tui.lines import Line, crop
-from edgeflock.tui.numbers import plain
-from edgeflock.tui.page_header import PAGES
-from edgeflock.tui.pages import ConfigPage, DevicePage, EventsPage, OverviewPage
-from edgeflock.tui.painted import Bar
-from edgeflock.tui.palette import THEMES, Palette
-from edgeflock.tui.run_view import RunView
-from edgeflock.tui.source import Source
-from edgeflock.tui.table_widget import FleetPage
+from edgeflock.tui.pages import fleet
+from edgeflock.tui.pages.header import PAGES
+from edgeflock.tui.screen import preferences
+from edgeflock.tui.screen.dialogs import Help
+from edgeflock.tui.screen.frugal import Frugal
+from edgeflock.tui.screen.painted import Bar
+from edgeflock.tui.screen.palette import THEMES, Palette
+from edgeflock.tui.screen.run_view import RunView
+from edgeflock.tui.screen.table import FleetPage
+from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, OverviewPage
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.text.lines import Line, crop
+from edgeflock.tui.text.numbers import plain
 
 _OWNERS = (
     ("Everywhere", None),

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.feed import Point, Row
-from edgeflock.tui import trace
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.kept import Kept
-from edgeflock.tui.link import Freshness, Link
-from edgeflock.tui.recording import Recorder
-from edgeflock.tui.source import Actions, Notify
-from edgeflock.tui.state import State, reduce
+from edgeflock.tui.sources import trace
+from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.kept import Kept
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.recording import Recorder
+from edgeflock.tui.sources.source import Actions, Notify
+from edgeflock.tui.sources.state import State, reduce
 
 LONGEST_WAIT = 30.0
 """Seconds between two attempts to connect."""

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from edgeflock.tui import numbers
-from edgeflock.tui.chart import meter
-from edgeflock.tui.lines import Ink, Line, apart, crop, width_of
-from edgeflock.tui.link import Freshness, Link
-from edgeflock.tui.state import State
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import meter
+from edgeflock.tui.text.lines import Ink, Line, apart, crop, width_of
 
 Page = Literal["overview", "fleet", "events", "config", "device"]
 PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config")

@@ -3,7 +3,7 @@
 from collections import deque
 
 from edgeflock.shared.feed import Row
-from edgeflock.tui.state import State
+from edgeflock.tui.sources.state import State
 
 MOST_KEPT = 900
 """States kept for stepping back, and"""

@@ -5,9 +5,9 @@ from functools import cache
 from typing import Any
 
 from edgeflock.shared.config import Config
-from edgeflock.tui import numbers
-from edgeflock.tui.lines import Line, beside, columns, fit
-from edgeflock.tui.state import State
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.lines import Line, beside, columns, fit
 
 
 def config_page(state: State, width: int) -> list[Line]:

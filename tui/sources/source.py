@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from edgeflock.shared.feed import Point, Row
-from edgeflock.tui.link import Freshness, Link
-from edgeflock.tui.state import State
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.state import State
 
 Notify = Callable[[], None]
 """Called when there is something new to show."""

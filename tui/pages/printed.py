@@ -3,14 +3,14 @@
 from typing import Any
 
 from edgeflock.shared.feed import Overview, Row
-from edgeflock.tui import fleet
-from edgeflock.tui.lines import Line
-from edgeflock.tui.link import Freshness, Link
-from edgeflock.tui.page_events import event_line
-from edgeflock.tui.page_fleet import Window, fleet_page
-from edgeflock.tui.page_header import header
-from edgeflock.tui.page_overview import overview_numbers
-from edgeflock.tui.state import State
+from edgeflock.tui.pages import fleet
+from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.pages.header import header
+from edgeflock.tui.pages.overview import overview_numbers
+from edgeflock.tui.pages.table import Window, fleet_page
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line
 
 _EVENTS = 5
 """Lines of the newest events."""

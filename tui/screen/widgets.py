@@ -8,19 +8,19 @@ from textual.message import Message
 from textual.widgets import Input
 
 from edgeflock.shared.feed import Point, Row
-from edgeflock.tui import trace
-from edgeflock.tui.curves import AGAINST, Against
-from edgeflock.tui.lines import Line, notice, page
-from edgeflock.tui.page_config import config_page
-from edgeflock.tui.page_device import device_page
-from edgeflock.tui.page_events import events_page, matching
-from edgeflock.tui.page_header import absent
-from edgeflock.tui.page_overview import overview
-from edgeflock.tui.painted import Painted
-from edgeflock.tui.palette import Palette
-from edgeflock.tui.preferences import LabelBook
-from edgeflock.tui.source import Source
-from edgeflock.tui.state import State
+from edgeflock.tui.pages.config import config_page
+from edgeflock.tui.pages.curves import AGAINST, Against
+from edgeflock.tui.pages.device import device_page
+from edgeflock.tui.pages.events import events_page, matching
+from edgeflock.tui.pages.header import absent
+from edgeflock.tui.pages.overview import overview
+from edgeflock.tui.screen.painted import Painted
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.sources import trace
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line, notice, page
 
 
 class PageWidget(Painted, can_focus=True):

@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from edgeflock.shared.feed import Row
-from edgeflock.tui import numbers, query
-from edgeflock.tui.lines import Align, Ink
-from edgeflock.tui.query import Labels
-from edgeflock.tui.state import State
+from edgeflock.tui.pages import query
+from edgeflock.tui.pages.query import Labels
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.lines import Align, Ink
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from edgeflock.tui.lines import Line, beside, fit, text_of
+from edgeflock.tui.text.lines import Line, beside, fit, text_of
 
 _CSS = """
 {name} {{ align: center middle; background: $background 60%; }}

@@ -2,7 +2,7 @@
 
 from rich.cells import cell_len
 
-from edgeflock.tui.lines import WITH_BACKGROUND, Line
+from edgeflock.tui.text.lines import WITH_BACKGROUND, Line
 
 
 def changed(before: Line, after: Line) -> list[tuple[int, int]]:

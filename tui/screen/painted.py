@@ -9,9 +9,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from edgeflock.tui.changes import changed
-from edgeflock.tui.lines import WITH_BACKGROUND, Line
-from edgeflock.tui.palette import Palette
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.text.changes import changed
+from edgeflock.tui.text.lines import WITH_BACKGROUND, Line
 
 
 class Painted(Widget):

@@ -7,7 +7,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from edgeflock.tui.lines import WITH_BACKGROUND, Ink
+from edgeflock.tui.text.lines import WITH_BACKGROUND, Ink
 
 THEMES = (
     Theme(

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from edgeflock.shared.feed import Row
-from edgeflock.tui.fleet import COLUMNS, Column, View, fitting, ink
-from edgeflock.tui.lines import Ink, Line, apart, fit, notice, page
-from edgeflock.tui.numbers import plain
-from edgeflock.tui.query import Labels
-from edgeflock.tui.state import State
+from edgeflock.tui.pages.fleet import COLUMNS, Column, View, fitting, ink
+from edgeflock.tui.pages.query import Labels
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Ink, Line, apart, fit, notice, page
+from edgeflock.tui.text.numbers import plain
 
 
 @dataclass(frozen=True, slots=True)

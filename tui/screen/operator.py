@@ -7,9 +7,9 @@ from textual.app import App
 
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.feed import Row
-from edgeflock.tui.dialogs import Ask, Confirm
-from edgeflock.tui.source import Actions
-from edgeflock.tui.state import State
+from edgeflock.tui.screen.dialogs import Ask, Confirm
+from edgeflock.tui.sources.source import Actions
+from edgeflock.tui.sources.state import State
 
 
 async def pause_or_resume(app: App[Any], actions: Actions, row: Row) -> None:

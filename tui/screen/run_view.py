@@ -10,11 +10,14 @@ from textual.widgets import Input
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.feed import Row
-from edgeflock.tui import operator
-from edgeflock.tui.dialogs import Ask
-from edgeflock.tui.lines import Line
-from edgeflock.tui.page_header import Page, header, menu
-from edgeflock.tui.pages import (
+from edgeflock.tui.pages.header import Page, header, menu
+from edgeflock.tui.screen import operator
+from edgeflock.tui.screen.dialogs import Ask
+from edgeflock.tui.screen.painted import Bar
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.screen.table import FleetPage
+from edgeflock.tui.screen.widgets import (
     ConfigPage,
     DevicePage,
     EventsPage,
@@ -22,12 +25,9 @@ from edgeflock.tui.pages import (
     OverviewPage,
     PageWidget,
 )
-from edgeflock.tui.painted import Bar
-from edgeflock.tui.palette import Palette
-from edgeflock.tui.preferences import LabelBook
-from edgeflock.tui.source import Source
-from edgeflock.tui.state import State
-from edgeflock.tui.table_widget import FleetPage
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line
 
 
 class RunView(Vertical):

@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 
 from edgeflock.shared.feed import Event
-from edgeflock.tui import numbers
-from edgeflock.tui.lines import Ink, Line, fit, notice, page
-from edgeflock.tui.state import State
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.lines import Ink, Line, fit, notice, page
 
 INKS: dict[str, Ink] = {
     "joined": "good",

@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.feed import Point, Row
-from edgeflock.tui import numbers, trace
-from edgeflock.tui.link import Freshness, Link
-from edgeflock.tui.recording import Recording
-from edgeflock.tui.source import Notify
-from edgeflock.tui.state import State
+from edgeflock.tui.sources import trace
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.recording import Recording
+from edgeflock.tui.sources.source import Notify
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
 
 TICK = 0.2
 """Seconds between two looks at the clock."""
