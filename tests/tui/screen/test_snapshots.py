@@ -1,6 +1,7 @@
 """Whole screens against the ones that somebody looked at and found good, at two sizes.
 
-`EDGEFLOCK_REDRAW=1 pytest tests/tui/test_screens.py` writes them anew: look at them before you keep them.
+`EDGEFLOCK_REDRAW=1 pytest tests/tui/screen/test_snapshots.py` writes them anew: look at them
+before you keep them.
 """
 
 import os
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.screens import NARROW, WIDE, frozen, screen, shows, text
+from tests.tui.screen.monitor import NARROW, WIDE, frozen, screen, shows, text
 
-SCREENS = Path(__file__).parent / "screens"
+SCREENS = Path(__file__).parent / "snapshots"
 
 KEYS = {
     "overview": [],

@@ -5,15 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
-import pytest
-
-from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.feed import Frame, Point
+from edgeflock.shared.feed import Frame
 from edgeflock.tui.sources.feed_client import FeedClient
-from edgeflock.tui.sources.kept import Kept
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
-from edgeflock.tui.sources.state import reduce
 from tests.tui.runs import BEGAN, frames
 from tests.tui.server import serving
 
@@ -110,78 +105,3 @@ async def test_how_old_what_is_shown_is() -> None:
             await until(lambda: live.state is not None)
             now = 107.5
             assert live.freshness().age == 7.5
-
-
-async def test_actions_and_their_refusals() -> None:
-    async with serving(token="admin") as server:
-        client = FeedClient(server.url, "admin")
-        await client.pause("pi/1 ü", "too hot")
-        await client.resume("pi-1")
-        await client.drop("pi-1")
-        await client.learning_rate(0.05)
-        await client.checkpoint()
-        assert server.acts == [
-            ("/v1/devices/pi/1 ü/pause", {"because": "too hot"}),
-            ("/v1/devices/pi-1/resume", {}),
-            ("/v1/devices/pi-1/drop", {}),
-            ("/v1/learning_rate", {"value": 0.05}),
-            ("/v1/checkpoint", {}),
-        ]
-        server.refusal = (403, "only an admin may do this")
-        with pytest.raises(EdgeflockError, match=r"only an admin may do this \(403\)"):
-            await client.checkpoint()
-        with pytest.raises(EdgeflockError, match="--token"):
-            await FeedClient(server.url, "wrong").checkpoint()
-    with pytest.raises(EdgeflockError, match="connection refused"):
-        await client.checkpoint()
-
-
-async def test_the_history_of_a_device() -> None:
-    state = reduce(None, FRAMES[0])
-    row = state.devices[1]
-    async with serving(FRAMES[0]) as server:
-        server.history = (row, [Point(BEGAN, 0.5, 3, 900)])
-        assert await FeedClient(server.url, "").device(row.name) == (row, (Point(BEGAN, 0.5, 3, 900),))
-        with pytest.raises(EdgeflockError, match=r"no such device \(404\)"):
-            await FeedClient(server.url, "").device("nobody")
-
-
-@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://host:port"])
-def test_what_is_no_url(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"must be a URL such as http://192\.0\.2\.1:8470"):
-        FeedClient(url, "")
-
-
-def test_kept_states_are_bounded_by_number_and_by_rows() -> None:
-    made = [reduce(None, FRAMES[0])]
-    for frame in FRAMES[1:]:
-        made.append(reduce(made[-1], frame))
-    few = Kept(most=5)
-    for state in made:
-        few.add(state)
-    assert len(few) == 5
-    few.step(-100)
-    assert few.shown == made[-5]
-    little = Kept(most_rows=12)
-    for state in made:
-        little.add(state)
-    assert len(little) == 3, "of four rows each"
-
-
-def test_a_frozen_display_stays_while_frames_come() -> None:
-    made = [reduce(None, FRAMES[0])]
-    for frame in FRAMES[1:]:
-        made.append(reduce(made[-1], frame))
-    kept = Kept(most=8)
-    for state in made[:10]:
-        kept.add(state)
-    kept.toggle()
-    kept.step(-2)
-    for state in made[10:]:
-        kept.add(state)
-        assert kept.shown == made[7]
-    assert kept.behind == made[-1].time - made[7].time
-    kept.step(1)
-    assert kept.shown != made[7]
-    kept.toggle()
-    assert kept.shown == made[-1]
