@@ -14,10 +14,9 @@ from edgeflock.devices.curves import COLOURS
 from edgeflock.devices.top_command import opened
 from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.tui import curves, numbers
-from edgeflock.tui.curves import Against, Curve
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.state import State, reduce
+from edgeflock.tui.pages import Against, Curve, curves
+from edgeflock.tui.sources import FeedClient, State, reduce
+from edgeflock.tui.text import numbers
 
 _LABELS: dict[Against, str] = {
     "time": "since the run began",

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from edgeflock.devices.status_feed import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.state import State, summary
+from edgeflock.tui.pages import summary
+from edgeflock.tui.sources import FeedClient, State
 
 
 async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:

@@ -11,17 +11,9 @@ from rich.console import Console
 from edgeflock.shared import feed
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.feed import COLUMNS
-from edgeflock.tui import fleet
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.lines import Line, text_of
-from edgeflock.tui.page_device import device_page
-from edgeflock.tui.page_events import event_line
-from edgeflock.tui.page_fleet import Window, fleet_page
-from edgeflock.tui.page_header import Freshness, Link, header
-from edgeflock.tui.page_overview import overview_numbers
-from edgeflock.tui.state import State, reduce, summary
-
-_EVENTS = 5
+from edgeflock.tui.pages import block, device_page, summary
+from edgeflock.tui.sources import FeedClient, State, reduce
+from edgeflock.tui.text import text_of
 
 
 async def first_state(client: FeedClient) -> State | None:
@@ -48,17 +40,6 @@ def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
                 print()
 
     asyncio.run(follow())
-
-
-def block(state: State, server: str, width: int) -> list[Line]:
-    """The screen's header, numbers, whole table and newest events, below each other."""
-    rows = fleet.select(state, fleet.View(), {})
-    table = fleet_page(
-        state, rows, fleet.told(rows, {}), fleet.View(), {}, Window(cursor=-1), None, width, len(rows) + 2
-    )
-    events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
-    top = header(state, Link("live"), Freshness(0.0), server, width)
-    return [top, *overview_numbers(state, width), [], *table, *([[], *events] if events else [])]
 
 
 def show_device(server: str, token: str, name: str, *, as_json: bool) -> None:

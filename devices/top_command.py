@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui import preferences
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.live import Live
-from edgeflock.tui.recording import Recorder, Recording
-from edgeflock.tui.replay import Replay
-from edgeflock.tui.source import Source
+from edgeflock.tui.sources import FeedClient, Live, Recorder, Recording, Replay, Source
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -34,7 +29,7 @@ class Plan:
 
 def show(plan: Plan) -> None:
     """Show the runs until the operator quits. Raises ConfigError."""
-    from edgeflock.tui.app import Top
+    from edgeflock.tui.screen import Top, preferences
 
     recorder = Recorder.at(plan.record) if plan.record is not None else None
     try:

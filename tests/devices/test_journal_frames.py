@@ -15,7 +15,7 @@ from edgeflock.shared.config import parse
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update
-from edgeflock.tui.state import State, reduce
+from edgeflock.tui.sources import State, reduce
 
 LAYOUT = Layout.of([("w", (10, 4)), ("b", (4,))])
 BEGAN = 1_000_000.0

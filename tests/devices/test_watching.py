@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from edgeflock.devices.plot_command import draw, watched
-from edgeflock.devices.status_feed import block, first_state
+from edgeflock.devices.status_feed import first_state
 from edgeflock.devices.top_command import Plan, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.tui.feed_client import FeedClient
-from edgeflock.tui.lines import text_of
+from edgeflock.tui.sources import FeedClient
 from tests.devices.test_cli import edgeflock
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
@@ -74,14 +73,6 @@ async def test_a_live_server_is_watched_as_long_as_asked() -> None:
     async with serving() as server:
         with pytest.raises(EdgeflockError, match="no frame from .* within 0.2 s"):
             await watched(FeedClient(server.url, ""), 0.2)
-
-
-def test_the_block_of_text_is_the_screen_s() -> None:
-    text = text_of(block(state(14, 60), "http://vm:8470", 100))
-    assert "DigitsCNN 5f3c0ad1" in text
-    assert "jetson-11" in text
-    assert text.count("pi4-5") == 2, "in the table and among the events"
-    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_equal_runs_make_equal_figures(tmp_path: Path) -> None:

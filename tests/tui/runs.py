@@ -17,7 +17,7 @@ from edgeflock.shared.feed import (
     Snapshot,
     staleness_bin,
 )
-from edgeflock.tui.state import State, reduce
+from edgeflock.tui.sources.state import State, reduce
 
 BEGAN = 1_763_740_800.0
 """2025-11-21 16:00:00 UTC."""

@@ -1,0 +1,25 @@
+"""What the screen shows, for a pipe."""
+
+from edgeflock.shared.feed import Delta
+from edgeflock.tui.pages.printed import block, summary
+from edgeflock.tui.sources.state import reduce
+from edgeflock.tui.text.lines import text_of
+from tests.tui.runs import frames, state
+
+
+def test_the_block_of_text_is_the_screen_s() -> None:
+    text = text_of(block(state(14, 60), "http://vm:8470", 100))
+    assert "DigitsCNN 5f3c0ad1" in text
+    assert "jetson-11" in text
+    assert text.count("pi4-5") == 2, "in the table and among the events"
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_summary_says_all_that_a_screen_shows() -> None:
+    first, second, *_ = frames(3, 2)
+    assert isinstance(second, Delta)
+    told = summary(reduce(reduce(None, first), second))
+    assert told["overview"]["version"] == second.overview.version
+    assert told["devices"][0]["class"] == second.devices[0].class_
+    assert told["config"]["coordination"]["learning_rate"] == 0.05
+    assert [event["kind"] for event in told["events"]] == ["joined"] * 3

@@ -1,0 +1,91 @@
+"""What each role may do to a run, and how it is asked, done and told."""
+
+from edgeflock.shared.feed import Role
+from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.live import Live
+from tests.tui.runs import frames
+from tests.tui.screen.monitor import WIDE, asked, lacks, screen, shows, text
+from tests.tui.server import Feed, serving
+
+
+def live_as(role: Role, server: Feed) -> Live:
+    server.first = list(frames(14, 60, role=role))
+    return Live(FeedClient(server.url, ""))
+
+
+async def test_a_viewer_is_offered_no_action() -> None:
+    async with serving() as server, screen(live_as("viewer", server), size=WIDE) as pilot:
+        await pilot.press("2")
+        await shows(pilot, "viewer")
+        await shows(pilot, "jetson-1")
+        for key in ("p", "D", "L", "C"):
+            await pilot.press(key)
+        await pilot.press("question_mark")
+        await shows(pilot, "any key closes this")
+        for words in ("Pause or resume it", "Drop the device", "The learning rate", "Checkpoint now"):
+            assert words not in text(pilot)
+        await pilot.press("z", "colon", *"checkpoint")
+        await shows(pilot, "No matches found")
+        assert server.acts == []
+
+
+async def test_an_admin_is_asked_and_then_it_is_done() -> None:
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        await pilot.press("2")
+        await shows(pilot, "Pause D Drop L Rate C Save")
+        await pilot.press("p")
+        await asked(pilot, "Pause jetson-1?")
+        await pilot.press(*"hot", "enter")
+        await shows(pilot, "jetson-1 is paused")
+        await pilot.press("D")
+        await asked(pilot, "Drop jetson-1?")
+        await pilot.press("n")
+        await lacks(pilot, "Drop jetson-1?")
+        await pilot.press("D")
+        await asked(pilot, "Drop jetson-1?")
+        await pilot.press("y")
+        await shows(pilot, "jetson-1 is dropped")
+        await pilot.press("L")
+        await asked(pilot, "It holds from the next update on")
+        await pilot.press("home", *["delete"] * 6, *"0.02", "enter")
+        await asked(pilot, "count with 0.02 instead of 0.05")
+        await pilot.press("y")
+        await shows(pilot, "the learning rate is 0.02")
+        await pilot.press("C")
+        await asked(pilot, "Checkpoint now?")
+        await pilot.press("y")
+        await shows(pilot, "a checkpoint is written")
+        assert server.acts == [
+            ("/v1/devices/jetson-1/pause", {"because": "hot"}),
+            ("/v1/devices/jetson-1/drop", {}),
+            ("/v1/learning_rate", {"value": 0.02}),
+            ("/v1/checkpoint", {}),
+        ]
+
+
+async def test_a_paused_device_is_resumed_and_nothing_is_done_by_half() -> None:
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        await pilot.press("slash", *"state:paused", "enter", "p")
+        await asked(pilot, "Resume pi4-5?")
+        await pilot.press("y")
+        await shows(pilot, "pi4-5 goes on")
+        await pilot.press("L")
+        await asked(pilot, "It holds from the next update on")
+        await pilot.press("home", *["delete"] * 6, *"fast", "enter")
+        await shows(pilot, "'fast' is not a number")
+        await pilot.press("p")
+        await asked(pilot, "Resume pi4-5?")
+        await pilot.press("escape")
+        await lacks(pilot, "Resume pi4-5?")
+        assert server.acts == [("/v1/devices/pi4-5/resume", {})]
+
+
+async def test_what_the_server_refuses_is_shown() -> None:
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        server.refusal = (409, "the run has ended")
+        await shows(pilot, "admin")
+        await pilot.press("C")
+        await asked(pilot, "Checkpoint now?")
+        await pilot.press("y")
+        await shows(pilot, "It was not done")
+        await shows(pilot, "the run has ended (409)")

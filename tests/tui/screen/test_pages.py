@@ -1,0 +1,116 @@
+"""The other pages as somebody at the keys meets them, and the help."""
+
+from edgeflock.shared.feed import Frame, Point
+from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.live import Live
+from tests.tui.runs import BEGAN, frames
+from tests.tui.screen.monitor import WIDE, lacks, screen, shows, text, top, until
+from tests.tui.server import serving
+
+
+async def test_pages_by_their_numbers() -> None:
+    async with screen() as pilot:
+        await shows(pilot, "Staleness ─")
+        for key, words in (
+            ("2", "▲device"),
+            ("3", "checkpoint snapshot of"),
+            ("4", "[run]"),
+            ("1", "Loss ─"),
+        ):
+            await pilot.press(key)
+            await shows(pilot, words)
+
+
+async def test_the_x_axis_switches() -> None:
+    async with screen() as pilot:
+        await shows(pilot, "2m              4m")
+        await pilot.press("x")
+        await shows(pilot, "4k              8k")
+        await pilot.press("x")
+        await shows(pilot, "2MB            4MB")
+        await pilot.press("x")
+        await shows(pilot, "2m              4m")
+
+
+async def test_the_filter_of_the_log() -> None:
+    async with screen() as pilot:
+        await pilot.press("3", "slash", *"refused", "enter")
+        await shows(pilot, "3 events with 'refused'")
+        await pilot.press("escape")
+        await shows(pilot, "23 events")
+
+
+async def test_the_log_scrolls() -> None:
+    async with screen() as pilot:
+        await pilot.press("3")
+        await shows(pilot, "base-expired")
+        await pilot.press("home")
+        await shows(pilot, "newer below")
+        first = text(pilot)
+        await pilot.press("down")
+        await until(pilot, lambda: text(pilot) != first)
+        await pilot.press("end")
+        await lacks(pilot, "newer below")
+        for key in ("k", "j", "pageup", "pagedown", "up"):
+            await pilot.press(key)
+
+
+async def test_the_configuration_scrolls_and_marks_what_was_changed() -> None:
+    async with screen() as pilot:
+        await pilot.press("4")
+        await shows(pilot, '● host              "0.0.0.0"')
+        await pilot.press("pagedown")
+        await shows(pilot, "● learning_rate     0.05")
+        await pilot.press("pageup", "pageup", "j", "k", "down", "up")
+        await shows(pilot, "run 5f3c0ad1e2b49687")
+
+
+async def test_the_device_page_has_the_history_of_the_server_and_goes_on_with_the_feed() -> None:
+    told: list[Frame] = list(frames(14, 61))
+    async with serving(*told[:61]) as server, screen(Live(FeedClient(server.url, "")), size=WIDE) as pilot:
+        row = next(row for row in told[0].devices if row.name == "jetson-1")
+        server.history = (row, [Point(BEGAN + n, 2.0 - n / 100, n % 5, 600 * n) for n in range(1, 60)])
+        await pilot.press("2")
+        await shows(pilot, "▌jetson-1")
+        await pilot.press("enter")
+        device = top(pilot).view.device
+        await until(pilot, lambda: len(device.points) == 59)
+        server.tell(told[61])
+        await until(pilot, lambda: len(device.points) == 60)
+        assert device.points[-1].loss == next(r.loss for r in told[61].devices if r.name == "jetson-1")
+        server.history = None
+        await pilot.press("down")
+        await shows(pilot, "no history of jetson-6: no such device (404)")
+
+
+async def test_help_names_every_key_that_does_something_here() -> None:
+    async with screen(size=WIDE) as pilot:
+        await pilot.press("2", "question_mark")
+        await shows(pilot, "any key closes this")
+        shown = text(pilot)
+        for about in (
+            "Sort by the next column",
+            "A closer look",
+            "Go to a time",
+            "Show only what matches",
+        ):
+            assert about in shown
+        assert "Drop the device" not in shown, "a recording cannot be acted on"
+        await pilot.press("z")
+        await lacks(pilot, "any key closes this")
+
+
+async def test_the_palette_finds_commands() -> None:
+    async with screen(size=WIDE) as pilot:
+        await pilot.press("colon")
+        await shows(pilot, "Search for commands")
+        await pilot.press(*"sort by temp")
+        await shows(pilot, "Celsius")
+        await pilot.press("enter")
+        await shows(pilot, "▼temp")
+
+
+async def test_q_ends_it() -> None:
+    async with screen() as pilot:
+        await pilot.press("q")
+        await until(pilot, lambda: not pilot.app.is_running)

@@ -1,0 +1,92 @@
+"""An operator's own keys, themes and labels."""
+
+from pathlib import Path
+
+import pytest
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.tui.screen.app import Top, binding_ids
+from tests.tui.screen.monitor import asked, frozen, screen, shows, text, top, until
+
+
+async def test_labels_are_kept(tmp_path: Path) -> None:
+    async with screen(folder=tmp_path) as pilot:
+        await pilot.press("2", "n")
+        await asked(pilot, "What jetson-1 is called here")
+        await pilot.press(*"attic", "enter")
+        await pilot.press("slash", *"label:attic", "enter")
+        await shows(pilot, "1 of 14 devices")
+    assert (tmp_path / "labels.toml").read_text() == '"jetson-1" = "attic"\n'
+    async with screen(folder=tmp_path) as pilot:
+        assert top(pilot).book.labels == {"jetson-1": "attic"}
+        await pilot.press("2", "n")
+        await asked(pilot, "What jetson-1 is called here")
+        await pilot.press(*["backspace"] * 5, "enter")
+        await until(pilot, lambda: (tmp_path / "labels.toml").read_text() == "")
+
+
+async def test_labels_that_cannot_be_kept_are_told_and_hold_until_the_end(tmp_path: Path) -> None:
+    (tmp_path / "labels.new").mkdir()  # where the file would be written
+    async with screen(folder=tmp_path) as pilot:
+        await pilot.press("2", "n")
+        await asked(pilot, "What jetson-1 is called here")
+        await pilot.press(*"attic", "enter")
+        await shows(pilot, "labels cannot be kept: ")
+        assert top(pilot).book.labels == {"jetson-1": "attic"}
+
+
+async def test_keys_are_bound_anew(tmp_path: Path) -> None:
+    (tmp_path / "top.toml").write_text('theme = "colour-blind"\n[keys]\nfleet = "f,f3"\nhelp = "f1"\n')
+    async with screen(folder=tmp_path) as pilot:
+        assert pilot.app.theme == "colour-blind"
+        await pilot.press("2")
+        assert top(pilot).view.page == "overview"
+        await pilot.press("f")
+        assert top(pilot).view.page == "fleet"
+        await pilot.press("1", "f3")
+        assert top(pilot).view.page == "fleet"
+        await pilot.press("f1")
+        await shows(pilot, "f f3")
+
+
+@pytest.mark.parametrize(
+    ("toml", "complaint"),
+    [
+        ("[keys]\nflet = 'f'", "keys.flet: there is no such action; did you mean fleet?"),
+        ("[keys]\nfleet = 3", "keys.fleet = 3 must be keys as text"),
+        ("[keys]\nfleet = 'f'\nevents = 'e,f'", "keys.events and keys.fleet are both 'f'"),
+        ("theme = 'pink'", "theme = 'pink' is none of"),
+        ("tehme = 'x'", "unknown key tehme"),
+        ("keys = 'vi'", "must be a section"),
+        ("[keys", "not TOML"),
+    ],
+)
+def test_preferences_that_cannot_be(tmp_path: Path, toml: str, complaint: str) -> None:
+    (tmp_path / "top.toml").write_text(toml)
+    with pytest.raises(ConfigError, match=complaint.replace("[", r"\[").replace("?", r"\?")):
+        Top([frozen(1, 1)], tmp_path)
+
+
+def test_every_binding_has_a_name_of_its_own() -> None:
+    names = binding_ids()
+    assert len(names) == len(set(names))
+    assert {"fleet", "filter", "freeze", "quit", "pause_device"} <= set(names)
+
+
+@pytest.mark.parametrize("theme", ["edgeflock-light", "colour-blind", "high-contrast", "nord"])
+async def test_themes_change_colours_and_nothing_else(theme: str) -> None:
+    async with screen() as pilot:
+        before, inks = text(pilot), top(pilot).palette.inks
+        pilot.app.theme = theme
+        await until(pilot, lambda: top(pilot).palette.inks != inks)
+        assert text(pilot) == before
+
+
+async def test_without_colour_what_is_chosen_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with screen() as pilot:
+        await shows(pilot, "Accuracy")
+        inks = top(pilot).palette.inks
+        assert inks["chosen"].reverse
+        assert inks["cursor"].reverse
+        assert not inks["text"].reverse

@@ -1,0 +1,52 @@
+"""A server's HTTP interface as the monitor asks it."""
+
+import pytest
+
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.feed import Frame, Point
+from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.state import reduce
+from tests.tui.runs import BEGAN, frames
+from tests.tui.server import serving
+
+FRAMES: list[Frame] = list(frames(4, 30))
+
+
+async def test_actions_and_their_refusals() -> None:
+    async with serving(token="admin") as server:
+        client = FeedClient(server.url, "admin")
+        await client.pause("pi/1 ü", "too hot")
+        await client.resume("pi-1")
+        await client.drop("pi-1")
+        await client.learning_rate(0.05)
+        await client.checkpoint()
+        assert server.acts == [
+            ("/v1/devices/pi/1 ü/pause", {"because": "too hot"}),
+            ("/v1/devices/pi-1/resume", {}),
+            ("/v1/devices/pi-1/drop", {}),
+            ("/v1/learning_rate", {"value": 0.05}),
+            ("/v1/checkpoint", {}),
+        ]
+        server.refusal = (403, "only an admin may do this")
+        with pytest.raises(EdgeflockError, match=r"only an admin may do this \(403\)"):
+            await client.checkpoint()
+        with pytest.raises(EdgeflockError, match="--token"):
+            await FeedClient(server.url, "wrong").checkpoint()
+    with pytest.raises(EdgeflockError, match="connection refused"):
+        await client.checkpoint()
+
+
+async def test_the_history_of_a_device() -> None:
+    state = reduce(None, FRAMES[0])
+    row = state.devices[1]
+    async with serving(FRAMES[0]) as server:
+        server.history = (row, [Point(BEGAN, 0.5, 3, 900)])
+        assert await FeedClient(server.url, "").device(row.name) == (row, (Point(BEGAN, 0.5, 3, 900),))
+        with pytest.raises(EdgeflockError, match=r"no such device \(404\)"):
+            await FeedClient(server.url, "").device("nobody")
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://host:port"])
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"must be a URL such as http://192\.0\.2\.1:8470"):
+        FeedClient(url, "")

@@ -1,0 +1,30 @@
+"""Lines of exactly their width."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeflock.tui.text.lines import Line, apart, beside, columns, crop, fit, heading, text_of, width_of
+
+texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Lo"]), max_size=20)
+
+
+@given(texts, st.integers(1, 30))
+def test_what_is_fitted_fits(text: str, width: int) -> None:
+    assert width_of([(fit(text, width), "text")]) == width
+    assert width_of([(fit(text, width, "right"), "text")]) == width
+
+
+@given(st.lists(texts, max_size=5), st.integers(0, 40))
+def test_what_is_cropped_has_its_width(spans: list[str], width: int) -> None:
+    assert width_of(crop([(text, "text") for text in spans], width)) == width
+
+
+def test_blocks_side_by_side() -> None:
+    left: list[Line] = [[("ab", "text")], []]
+    right: list[Line] = [[("c", "dim")], [("d", "dim")]]
+    assert text_of(beside([(left, 3), (right, 2)])) == "ab   c\n     d"
+    assert columns(80, 3) == [26, 25, 25]
+    assert sum(columns(80, 3)) + 4 == 80
+    assert text_of([apart([("name", "text")], [("12", "text")], 9)]) == "name   12"
+    assert text_of([apart([("a long name", "text")], [("12", "text")], 9)]) == "a long 12"
+    assert text_of([heading("Loss", [("0.1", "first")], 14)]) == "Loss ───── 0.1"

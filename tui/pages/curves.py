@@ -1,0 +1,89 @@
+"""The curves of the overview as data: what is drawn against what. Screen and `edgeflock plot` share them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from edgeflock.shared.feed import BINS
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+
+Against = Literal["time", "updates", "bytes"]
+Rate = Literal["updates_per_s", "ingress_rate", "egress_rate"]
+AGAINST: tuple[Against, ...] = ("time", "updates", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points in order of x."""
+
+    x: list[float]
+    y: list[float]
+
+
+FORMS: dict[Against, Callable[[float], str]] = {
+    "time": numbers.span,
+    "updates": numbers.short,
+    "bytes": numbers.short_size,
+}
+
+
+def accuracy(state: State, against: Against) -> Curve:
+    """Of the evaluations, in percent."""
+    known = [(e, e.accuracy) for e in state.evaluations if e.accuracy is not None]
+    start = began(state)
+    return Curve(
+        [_place(against, e.time - start, e.version, e.ingress) for e, _ in known],
+        [value * 100 for _, value in known],
+    )
+
+
+def test_loss(state: State, against: Against) -> Curve:
+    """Of the evaluations."""
+    known = [(e, e.loss) for e in state.evaluations if e.loss is not None]
+    start = began(state)
+    return Curve(
+        [_place(against, e.time - start, e.version, e.ingress) for e, _ in known], [loss for _, loss in known]
+    )
+
+
+def training_loss(state: State, against: Against) -> Curve:
+    """As the devices tell, averaged over recent updates; since somebody watches."""
+    known = [(m, m.loss) for m in state.trend if m.loss is not None]
+    start = began(state)
+    return Curve(
+        [_place(against, m.time - start, m.version, m.ingress) for m, _ in known], [loss for _, loss in known]
+    )
+
+
+def reduction(state: State, against: Against) -> Curve:
+    """How many times less than dense, since somebody watches."""
+    known = [(m, m.reduction) for m in state.trend if m.reduction is not None]
+    start = began(state)
+    return Curve(
+        [_place(against, m.time - start, m.version, m.ingress) for m, _ in known],
+        [value for _, value in known],
+    )
+
+
+def recent(state: State, field: Rate, window: float) -> Curve:
+    """A rate over the last `window` seconds; x is in seconds before now, the last of them 0."""
+    known = [m for m in state.trend if m.time >= state.time - window]
+    return Curve([m.time - state.time for m in known], [getattr(m, field) for m in known])
+
+
+def began(state: State) -> float:
+    """The time that is 0 on the axis: of the first evaluation or of the first frame."""
+    return min(
+        [*(evaluation.time for evaluation in state.evaluations[:1]), *(m.time for m in state.trend[:1])],
+        default=state.time,
+    )
+
+
+def bin_labels() -> Sequence[str]:
+    """The least staleness of each bin."""
+    return ["0", *(f"{2**power}" if power < 10 else f"{2 ** (power - 10)}k" for power in range(BINS - 1))]
+
+
+def _place(against: Against, seconds: float, version: int, ingress: int) -> float:
+    return float({"time": seconds, "updates": version, "bytes": ingress}[against])

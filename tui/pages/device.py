@@ -1,0 +1,91 @@
+"""One device: what it is, how it does, and how that went."""
+
+from collections.abc import Sequence
+
+from edgeflock.shared.feed import Point, Row
+from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
+from edgeflock.tui.pages.query import Labels
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling
+from edgeflock.tui.text.lines import Ink, Line, apart, beside, fit, heading, page
+
+_NEWEST = {"loss": numbers.decimal, "staleness": numbers.count, "bytes": numbers.size}
+_FACTS = 30
+"""Cells that the column of facts takes."""
+
+
+def device_page(
+    state: State, row: Row, points: Sequence[Point], labels: Labels, width: int, height: int
+) -> list[Line]:
+    """Facts on the left, curves on the right, its events below where there is room."""
+    sign, state_ink = STATES[row.state]
+    told = f"{sign} {row.state}" + (f": {numbers.plain(row.paused_because)}" if row.paused_because else "")
+    title: Line = [(numbers.plain(row.name), "strong"), ("  " + told, state_ink)]
+    if row.name in labels:
+        title.append(("  " + numbers.plain(labels[row.name]), "accent"))
+    events = [event for event in state.events if event.device == row.name]
+    log = min(6, len(events)) if height >= 30 else 0
+    body = height - 2 - (log + 2 if log else 0)
+    graphs = width - _FACTS - 3
+    lines = [apart(title, [("esc back", "dim")], width), []]
+    lines += beside([(_facts(state, row, body), _FACTS), (_graphs(points, graphs, body), graphs)], gap=3)
+    if log:
+        lines += [[], heading("Its events", [], width)]
+        lines += [event_line(event, state.time, width) for event in events[-log:]]
+    return page(lines, width, height)
+
+
+def _facts(state: State, row: Row, height: int) -> list[Line]:
+    """Every column of the table but those of the title, and what only this page shows."""
+    facts: list[tuple[str, str, Ink]] = [
+        (column.title, column.text(row, state.time, {}), ink(column, row))
+        for column in COLUMNS
+        if column.key not in ("name", "state", "label", "paused_because")
+    ]
+    facts += [
+        ("samples", numbers.count(row.samples), "text"),
+        ("compressed", numbers.count(row.compressed), "text"),
+    ]
+    if row.undervoltage is not None:
+        low = row.undervoltage
+        facts.append(("power", "UNDER-VOLTAGE" if low else "ok", "bad" if low else "text"))
+    # What is not known gives way first, if not all of it fits.
+    if len(facts) > height:
+        facts = [fact for fact in facts if fact[1] != numbers.NOTHING]
+    return [
+        [(fit(name, 12), "dim"), (fit(value.strip(), _FACTS - 12, "right"), meaning)]
+        for name, value, meaning in facts[:height]
+    ] + [[]] * max(0, height - len(facts))
+
+
+def _graphs(points: Sequence[Point], width: int, height: int) -> list[Line]:
+    each = height // 3
+    if len(points) < 2:
+        return [
+            heading("Loss", [], width),
+            *[[]] * max(0, height // 2 - 2),
+            [("no history yet".center(width), "dim")],
+        ]
+    now, start = points[-1].time, points[0].time
+    x = Axis(-duration_ceiling(now - start), 0.0, lambda s: "last" if s == 0 else f"-{numbers.span(-s)}")
+    lines: list[Line] = []
+    panels: tuple[tuple[str, str, Ink], ...] = (
+        ("Loss", "loss", "first"),
+        ("Staleness", "staleness", "third"),
+        ("Received", "bytes", "second"),
+    )
+    for number, (title, field, meaning) in enumerate(panels):
+        rows = each if number < 2 else height - 2 * each
+        known = [(p.time - now, float(value)) for p in points if (value := getattr(p, field)) is not None]
+        if not known:
+            lines += [heading(title, [("not told", "dim")], width), *[[]] * (rows - 1)]
+            continue
+        times, values = [time for time, _ in known], [value for _, value in known]
+        form = numbers.short_size if field == "bytes" else numbers.short
+        y = around(values, form, zero=field != "bytes")
+        last: Line = [(_NEWEST[field](values[-1]), meaning)]
+        lines.append(heading(title, last, width))
+        lines += chart([Series(times, values, meaning)], x, y, width, rows - 1)
+    return lines

@@ -1,0 +1,67 @@
+"""The log: what happened, the newest last."""
+
+import time
+from collections.abc import Sequence
+
+from edgeflock.shared.feed import Event
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.lines import Ink, Line, fit, notice, page
+
+INKS: dict[str, Ink] = {
+    "joined": "good",
+    "resumed": "good",
+    "finished": "good",
+    "left": "dim",
+    "round": "dim",
+    "evaluated": "first",
+    "checkpoint": "first",
+    "config": "accent",
+    "paused": "accent",
+    "dropped": "accent",
+    "refused": "warn",
+    "warning": "warn",
+    "diverged": "bad",
+}
+
+
+def matching(events: Sequence[Event], query: str) -> list[Event]:
+    """The events that hold every word of the query, in their kind, device or text."""
+    words = query.lower().split()
+    return [
+        event
+        for event in events
+        if all(word in f"{event.kind} {event.device or ''} {event.text}".lower() for word in words)
+    ]
+
+
+def event_line(event: Event, now: float, width: int) -> Line:
+    """A clock time (with the day if it is not of the last 24 hours), the kind, the device, the text."""
+    form = "%H:%M:%S" if now - event.time < 86400 else "%d %b %H:%M"
+    clock = time.strftime(form, time.localtime(event.time))
+    line: Line = [(fit(clock, 9), "dim"), (fit(event.kind, 11), INKS[event.kind])]
+    if event.device is not None:
+        line.append((numbers.plain(event.device) + "  ", "strong"))
+    if event.text != event.kind:
+        line.append((numbers.plain(event.text), "text"))
+    return line
+
+
+def events_page(state: State, query: str, back: int, width: int, height: int) -> list[Line]:
+    """The log up to `back` lines before its end, with a line about what is not shown."""
+    found = matching(state.events, query)
+    if not found:
+        about = f"no event holds {query!r}; esc clears the filter" if query else "nothing has happened yet"
+        return notice([[(about, "dim")]], width, height)
+    rows = height - 1
+    end = len(found) - min(back, max(0, len(found) - rows))
+    shown = found[max(0, end - rows) : end]
+    parts = [f"{len(found):,} events" + (f" with {query!r}" if query else "")]
+    if state.missed_events:
+        parts.append(
+            f"{state.missed_events:,} were dropped, because they came faster than this link takes them"
+        )
+    if end < len(found):
+        parts.append(f"{len(found) - end:,} newer below")
+    lines = [event_line(event, state.time, width) for event in shown]
+    return page([*lines, *[[]] * (rows - len(lines)), [(", ".join(parts), "dim")]], width, height)

@@ -1,0 +1,193 @@
+"""The table of devices as data: its columns, their order, and which devices are in it."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from edgeflock.shared.feed import Row
+from edgeflock.tui.pages import query
+from edgeflock.tui.pages.query import Labels
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.lines import Align, Ink
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the table."""
+
+    key: str
+    title: str
+    width: int
+    value: Callable[[Row, Labels], Any]
+    """What it is sorted by; None sorts last."""
+    text: Callable[[Row, float, Labels], str]
+    """(row, time of the frame, labels) -> what stands there."""
+    about: str
+    align: Align = "right"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an operator chose to see."""
+
+    sort: str = "name"
+    reverse: bool = False
+    query: str = ""
+
+
+STATES: dict[str, tuple[str, Ink]] = {
+    "training": ("●", "good"),
+    "idle": ("○", "warn"),
+    "paused": ("‖", "accent"),
+    "away": ("·", "dim"),
+}
+"""State -> its sign and ink: a sign each, so that no state is told by colour alone."""
+
+
+@lru_cache(1 << 15)
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts pi-2 before pi-10."""
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"(\d+)", text.lower())
+        if part
+    ]
+
+
+def _of(field: str) -> Callable[[Row, Labels], Any]:
+    return lambda row, _: getattr(row, field)
+
+
+def _shown(field: str, form: Callable[[Any], str]) -> Callable[[Row, float, Labels], str]:
+    return lambda row, now, labels: form(getattr(row, field))
+
+
+def _column(
+    key: str, title: str, width: int, form: Callable[[Any], str], about: str, align: Align = "right"
+) -> Column:
+    field = query.KEYS[key]
+    return Column(key, title, width, _of(field), _shown(field, form), about, align)
+
+
+def _words(value: str | None) -> str:
+    return numbers.NOTHING if value is None else numbers.plain(value)
+
+
+def _measure(unit: str) -> Callable[[float | None], str]:
+    return lambda value: numbers.NOTHING if value is None else f"{value:.0f}{unit}"
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        "name",
+        "device",
+        16,
+        lambda row, _: natural(row.name),
+        lambda row, now, labels: numbers.plain(row.name) + (" ↯" if row.undervoltage else ""),
+        "the device's name; ↯: its voltage is too low",
+        "left",
+    ),
+    Column(
+        "state",
+        "state",
+        10,
+        _of("state"),
+        lambda row, now, labels: f"{STATES[row.state][0]} {row.state}",
+        "training, idle (connected, but silent for long), paused or away",
+        "left",
+    ),
+    _column("class", "class", 7, _words, "what kind of machine it says it is", "left"),
+    _column("loss", "loss", 6, numbers.decimal, "of its last update"),
+    _column("staleness", "stale", 5, numbers.count, "versions between its last update's base and the model"),
+    _column("updates", "updates", 7, numbers.count, "updates that count"),
+    _column("rate", "rate", 5, numbers.rate, "samples a second that arrive at it"),
+    _column("batch", "batch", 5, numbers.count, "samples a step"),
+    Column(
+        "last_seen",
+        "seen",
+        4,
+        lambda row, _: row.last_seen,
+        lambda row, now, labels: numbers.age(None if row.last_seen is None else now - row.last_seen),
+        "how long ago it last said something",
+    ),
+    _column("ingress", "in", 7, numbers.size, "bytes received from it"),
+    _column("egress", "out", 7, numbers.size, "bytes sent to it"),
+    _column("depth", "depth", 6, numbers.count, "samples that wait in its buffer"),
+    _column("cpu", "cpu", 4, _measure("%"), "of all its cores"),
+    _column("ram", "ram", 6, _measure("M"), "MiB that are used"),
+    _column("temperature", "temp", 4, _measure("°"), "Celsius"),
+    _column("battery", "batt", 4, _measure("%"), "battery"),
+    _column("backend", "backend", 7, _words, "what it trains with", "left"),
+    _column("refused", "refused", 7, numbers.count, "updates that were refused"),
+    _column("drops", "drops", 6, numbers.count, "samples that its buffer had no room for"),
+    Column(
+        "label",
+        "label",
+        12,
+        lambda row, labels: labels.get(row.name),
+        lambda row, now, labels: numbers.plain(labels.get(row.name, numbers.NOTHING)),
+        "what you call it",
+        "left",
+    ),
+    _column("paused_because", "paused because", 20, _words, "who paused it, and why", "left"),
+)
+BY_KEY = {column.key: column for column in COLUMNS}
+
+
+def select(state: State, view: View, labels: Labels) -> list[Row]:
+    """The devices to show, in order. What is not known comes last in either direction.
+
+    Raises ConfigError if the query has an unknown key.
+    """
+    test = query.parse(view.query)
+    rows = (
+        [row for row in state.devices.values() if test(row, labels)]
+        if view.query
+        else list(state.devices.values())
+    )
+    value = BY_KEY[view.sort].value
+    known = [(key, row) for row in rows if (key := value(row, labels)) is not None]
+    unknown = [row for row in rows if value(row, labels) is None]
+    known.sort(key=lambda pair: (pair[0], pair[1].id), reverse=view.reverse)
+    return [row for _, row in known] + unknown
+
+
+def ink(column: Column, row: Row) -> Ink:
+    """What a cell means: normal values are plain, so that what needs a look stands out."""
+    if row.state == "away" and column.key not in ("name", "state"):
+        return "dim"
+    if column.key == "state":
+        return STATES[row.state][1]
+    if column.key == "temperature" and row.temperature is not None and row.temperature >= 75:
+        return "bad" if row.temperature >= 85 else "warn"
+    if column.key == "battery" and row.battery is not None and row.battery < 30:
+        return "bad" if row.battery < 15 else "warn"
+    if column.key in ("refused", "drops") and getattr(row, column.key):
+        return "warn"
+    if column.key == "name" and row.undervoltage:
+        return "bad"
+    if column.key in ("class", "backend", "egress", "last_seen"):
+        return "dim"
+    return "accent" if column.key in ("label", "paused_because") else "text"
+
+
+def told(rows: Sequence[Row], labels: Labels) -> list[Column]:
+    """The columns behind the name, those first of which any device tells something."""
+    rest = COLUMNS[1:]
+    known = [column for column in rest if any(column.value(row, labels) is not None for row in rows)]
+    return known + [column for column in rest if column not in known]
+
+
+def fitting(rest: Sequence[Column], width: int, first: int, names: int) -> tuple[list[Column], int]:
+    """The name, in `names` cells, and what fits of `rest` from the `first` on; how many are beyond."""
+    chosen = [COLUMNS[0]]
+    room = width - names
+    for column in rest[first:]:
+        if column.width + 1 > room:
+            break
+        room -= column.width + 1
+        chosen.append(column)
+    return chosen, len(rest[first:]) - (len(chosen) - 1)

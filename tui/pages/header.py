@@ -1,0 +1,98 @@
+"""The two lines on top: the run and its progress; where one is, and how fresh that is."""
+
+from typing import Literal
+
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import meter
+from edgeflock.tui.text.lines import Ink, Line, apart, crop, width_of
+
+Page = Literal["overview", "fleet", "events", "config", "device"]
+PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config")
+
+
+def header(state: State | None, link: Link, fresh: Freshness, source: str, width: int) -> Line:
+    """The run, its progress, and the connection."""
+    right: Line = [(" ", "text"), *connection(link, fresh)]
+    if state is None:
+        return apart([(" edgeflock ", "accent"), (" " + numbers.plain(source), "dim")], right, width)
+    whole = _progress(state, width - width_of(right), known=True)
+    if width_of(whole) + width_of(right) > width:
+        whole = _progress(state, width - width_of(right), known=False)
+    return apart(whole, right, width)
+
+
+def _progress(state: State, room: int, *, known: bool) -> Line:
+    """The model, the run if it is to be `known`, how far it is, and a bar if there is room."""
+    overview, target = state.overview, state.run.updates_target
+    model = numbers.plain(state.run.model.rpartition(":")[2] or state.run.model)
+    line: Line = [(" edgeflock ", "accent"), (f" {model} ", "strong")]
+    if known:
+        line.append((f"{state.run.run[:8]}  ", "dim"))
+    if overview.state == "training":
+        line.append((f"{numbers.count(overview.version)}", "strong"))
+    else:
+        line.append((overview.state, "good" if overview.state == "finished" else "bad"))
+        line.append((f" at {numbers.count(overview.version)}", "text"))
+    if not target:
+        return [*line, (" updates", "dim")]
+    line.append((f" of {numbers.count(target)} ", "dim"))
+    left = room - width_of(line) - 4
+    if left >= 6 and overview.state == "training":
+        full, rest = meter(overview.version / target, min(left, 16))
+        line += [(full, "accent"), (rest, "rule")]
+    return line
+
+
+def connection(link: Link, fresh: Freshness) -> Line:
+    """What the link is doing, in words and a sign."""
+    old = fresh.age > max(3.0, 3 * fresh.interval)
+    aged = f" · data {numbers.age(fresh.age)} old" if fresh.age != float("inf") else ""
+    if fresh.frozen:
+        behind = f" {numbers.age(fresh.behind)} back" if fresh.behind >= 0.5 else ""
+        lost = f" · {link.phase}" if link.phase in ("waiting", "refused") else ""
+        return [(f" ‖ paused{behind}{lost} ", "chosen")]
+    if link.phase == "live":
+        return [(f"▲ stalled{aged} ", "warn")] if old else [("● live ", "good")]
+    if link.phase == "connecting":
+        return [(f"○ connecting{aged} ", "warn")]
+    if link.phase == "waiting":
+        again = f", again in {fresh.again_in:.0f}s" if fresh.again_in is not None else ""
+        return [(f"✕ {link.detail or 'no connection'}{again}{aged} ", "bad")]
+    if link.phase == "refused":
+        return [(f"✕ {link.detail} ", "bad")]
+    sign = "▶" if link.phase == "replay" else "■"
+    return [(f"{sign} {link.detail} ", "accent")]
+
+
+def absent(source: str, link: Link) -> list[Line]:
+    """What stands on a page while nothing is known of the run."""
+    where: Line = [(source, "strong")]
+    if link.phase == "refused":
+        return [where, [], [(link.detail, "bad")]]
+    if link.phase == "waiting":
+        return [where, [], [(f"no run to show: {link.detail}", "bad")], [("trying again", "dim")]]
+    return [where, [], [("connecting", "dim")]]
+
+
+def menu(state: State | None, page: Page, width: int) -> Line:
+    """The pages by their numbers, devices that are up, and the role."""
+    counts = {} if state is None else {"fleet": len(state.devices), "events": len(state.events)}
+    line: Line = [(" ", "text")]
+    for number, name in enumerate(PAGES, 1):
+        on_it = name == page or (page == "device" and name == "fleet")
+        title = f" {number} {name.capitalize()}"
+        if name in counts:
+            title += f" {counts[name]:,}"
+        line.append((title + " ", "chosen" if on_it else "dim"))
+    if state is None:
+        return crop(line, width)
+    overview = state.overview
+    up: Ink = "good" if overview.connected else "warn"
+    right: Line = [
+        (f"{overview.connected:,}", up),
+        (f"/{overview.devices:,} up  ", "dim"),
+        (state.role + " ", "dim"),
+    ]
+    return apart(line, right, width)

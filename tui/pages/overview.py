@@ -1,0 +1,157 @@
+"""The first page: how the run is doing."""
+
+from collections.abc import Sequence
+
+from edgeflock.tui.pages import curves
+from edgeflock.tui.pages.curves import Against, Curve
+from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
+from edgeflock.tui.text.lines import Ink, Line, Span, apart, beside, columns, fit, heading, page
+
+WINDOW = 300.0
+"""Seconds that the curves of rates cover."""
+
+_EVENTS = 6
+"""Lines of events below the charts, where there is room."""
+
+
+def overview(state: State, against: Against, width: int, height: int) -> list[Line]:
+    """Numbers, curves, and where there is room the newest events."""
+    lines = [*overview_numbers(state, width), []]
+    room = height - len(lines)
+    events = _EVENTS + 2 if room >= 34 else 0
+    below = (room - events) // 2
+    above = room - events - below
+    upper = [_accuracy, _loss] if width < 112 else [_accuracy, _loss, _reduction]
+    lower = [_traffic, _speed, _staleness]
+    gap = 1 if above > 12 else 0
+    for panels, rows in ((upper, above - gap), (lower, below)):
+        widths = columns(width, len(panels))
+        drawn = [
+            (panel(state, against, each, rows), each) for panel, each in zip(panels, widths, strict=True)
+        ]
+        lines += beside(drawn)
+        lines += [[]] * (gap if panels is upper else 0)
+    if events:
+        lines += [[], heading("Events", [], width)]
+        lines += [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
+    return page(lines, width, height)
+
+
+def overview_numbers(state: State, width: int) -> list[Line]:
+    """Two lines: what each number is, and the number."""
+    overview = state.overview
+    newest = state.evaluations[-1] if state.evaluations else None
+    tiles: list[tuple[str, str, Ink]] = [
+        ("accuracy", numbers.percent(newest.accuracy, 2) if newest else numbers.NOTHING, "first"),
+        ("loss", numbers.decimal(newest.loss if newest else overview.loss), "strong"),
+        ("updates/s", numbers.rate(overview.updates_per_s), "strong"),
+        ("ingress", numbers.size(overview.ingress), "strong"),
+        ("egress", numbers.size(overview.egress), "strong"),
+        ("dense", numbers.size(overview.dense_bytes), "dim"),
+        ("reduction", numbers.reduction(overview.reduction), "second"),
+    ]
+    if overview.cnc is not None and overview.cnc < 1:
+        tiles.append(("compressed", numbers.percent(overview.cnc), "strong"))
+    if overview.shared_samples:
+        tiles.append(("shared", numbers.count(overview.shared_samples), "strong"))
+    each = min(16, width // len(tiles))
+    above: Line = [(fit(label, each), "dim") for label, _, _ in tiles]
+    below: Line = [(fit(value, each), ink) for _, value, ink in tiles]
+    return [above, below]
+
+
+def _accuracy(state: State, against: Against, width: int, height: int) -> list[Line]:
+    curve = curves.accuracy(state, against)
+    best: Line = [(f"best {max(curve.y):.2f}%", "first")] if curve.y else []
+    if not curve.y:
+        why = "evaluation failed" if state.overview.evaluation_failed else "no evaluation with accuracy yet"
+        return _empty("Accuracy", why, width, height)
+    y = around(curve.y, lambda value: f"{value:.4g}%", zero=False, top=100.0)
+    return [
+        heading("Accuracy", best, width),
+        *_against(state, against, [(curve, "first")], y, width, height - 1),
+    ]
+
+
+def _loss(state: State, against: Against, width: int, height: int) -> list[Line]:
+    test, training = curves.test_loss(state, against), curves.training_loss(state, against)
+    if not test.y and not training.y:
+        return _empty("Loss", "no update and no evaluation yet", width, height)
+    legend: Line = [("test", "first")] if test.y else []
+    if training.y:
+        legend += [("  " if legend else "", "text"), ("training", "second")]
+    y = around(_without_outliers([*test.y, *training.y]), lambda value: f"{value:.3g}", zero=True)
+    series: list[tuple[Curve, Ink]] = [(training, "second"), (test, "first")]
+    return [heading("Loss", legend, width), *_against(state, against, series, y, width, height - 1)]
+
+
+def _without_outliers(values: Sequence[float]) -> list[float]:
+    """The values without the first few wild ones, which would flatten all others."""
+    if len(values) < 20:
+        return list(values)
+    bound = 3 * sorted(values)[int(len(values) * 0.9)]
+    return [value for value in values if value <= bound]
+
+
+def _reduction(state: State, against: Against, width: int, height: int) -> list[Line]:
+    curve = curves.reduction(state, against)
+    if not curve.y:
+        return _empty("Against dense", "no update yet", width, height)
+    value: Line = [(numbers.reduction(state.overview.reduction), "second")]
+    y = around(curve.y, lambda value: f"{value:.3g}x", zero=False)
+    return [
+        heading("Against dense", value, width),
+        *_against(state, against, [(curve, "second")], y, width, height - 1),
+    ]
+
+
+def _traffic(state: State, against: Against, width: int, height: int) -> list[Line]:
+    ingress = curves.recent(state, "ingress_rate", WINDOW)
+    egress = curves.recent(state, "egress_rate", WINDOW)
+    arrows: Line = [
+        (f"↓{numbers.short_size(state.overview.ingress_rate)}", "first"),
+        (f" ↑{numbers.short_size(state.overview.egress_rate)}", "second"),
+    ]
+    y = around([*ingress.y, *egress.y], numbers.short_size, zero=True)
+    series: list[tuple[Curve, Ink]] = [(egress, "second"), (ingress, "first")]
+    return [heading("Bytes/s", arrows, width), *_recent(series, y, width, height - 1)]
+
+
+def _speed(state: State, against: Against, width: int, height: int) -> list[Line]:
+    curve = curves.recent(state, "updates_per_s", WINDOW)
+    value: Line = [(numbers.rate(state.overview.updates_per_s), "third")]
+    y = around(curve.y, numbers.short, zero=True)
+    return [heading("Updates/s", value, width), *_recent([(curve, "third")], y, width, height - 1)]
+
+
+def _staleness(state: State, against: Against, width: int, height: int) -> list[Line]:
+    counts = state.overview.staleness
+    total = sum(counts)
+    if not total:
+        return _empty("Staleness", "no update yet", width, height)
+    middle = next(n for n in range(len(counts)) if sum(counts[: n + 1]) * 2 >= total)
+    labels = curves.bin_labels()
+    value: Line = [("median ", "dim"), (f"{labels[middle]}{'+' if middle > 1 else ''}", "third")]
+    return [heading("Staleness", value, width), *bars(labels, counts, "third", width, height - 1)]
+
+
+def _against(
+    state: State, against: Against, series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int
+) -> list[Line]:
+    last = max((curve.x[-1] for curve, _ in series if curve.x), default=0.0)
+    end = duration_ceiling(last) if against == "time" else ceiling(max(last, 1.0))
+    x = Axis(0.0, end, curves.FORMS[against])
+    return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height)
+
+
+def _recent(series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int) -> list[Line]:
+    x = Axis(-WINDOW, 0.0, lambda seconds: "now" if seconds == 0 else f"-{numbers.span(-seconds)}")
+    return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height)
+
+
+def _empty(title: str, why: str, width: int, height: int) -> list[Line]:
+    text: Span = (why.center(width), "dim")
+    return [heading(title, [], width), *[[]] * max(0, (height - 2) // 2), apart([text], [], width)]

@@ -1,0 +1,50 @@
+"""A run without a screen: what `edgeflock top` shows, as lines below each other or as JSON."""
+
+from typing import Any
+
+from edgeflock.shared.feed import Overview, Row
+from edgeflock.tui.pages import fleet
+from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.pages.header import header
+from edgeflock.tui.pages.overview import overview_numbers
+from edgeflock.tui.pages.table import Window, fleet_page
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line
+
+_EVENTS = 5
+"""Lines of the newest events."""
+
+
+def block(state: State, source: str, width: int) -> list[Line]:
+    """The screen's header, numbers, whole table and newest events, below each other.
+
+    `source` is what the run is called, `width` in cells.
+    """
+    rows = fleet.select(state, fleet.View(), {})
+    table = fleet_page(
+        state, rows, fleet.told(rows, {}), fleet.View(), {}, Window(cursor=-1), None, width, len(rows) + 2
+    )
+    events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
+    top = header(state, Link("live"), Freshness(0.0), source, width)
+    return [top, *overview_numbers(state, width), [], *table, *([[], *events] if events else [])]
+
+
+def summary(state: State) -> dict[str, Any]:
+    """Everything that a screen shows, of plain JSON types."""
+    overview, run = state.overview, state.run
+    names = [name.rstrip("_") for name in Row._fields]
+    return {
+        "time": state.time,
+        "run": run.run,
+        "model": run.model,
+        "parameters": run.parameters,
+        "updates_target": run.updates_target,
+        "role": state.role,
+        "overview": {name: getattr(overview, name) for name in Overview.__slots__},
+        "evaluations": [evaluation._asdict() for evaluation in state.evaluations],
+        "devices": [dict(zip(names, row, strict=True)) for row in state.devices.values()],
+        "events": [event._asdict() for event in state.events],
+        "missed_events": state.missed_events,
+        "config": run.config,
+    }

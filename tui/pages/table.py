@@ -1,0 +1,137 @@
+"""The table of devices, of which only the visible part is ever made into lines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from edgeflock.shared.feed import Row
+from edgeflock.tui.pages.fleet import COLUMNS, Column, View, fitting, ink
+from edgeflock.tui.pages.query import Labels
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Ink, Line, apart, fit, notice, page
+from edgeflock.tui.text.numbers import plain
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which part of the table is on screen."""
+
+    cursor: int = 0
+    """The chosen row, and"""
+    top: int = 0
+    """the first visible one, as positions in the selection."""
+    first: int = 0
+    """The first column behind the name."""
+
+
+def fleet_page(
+    state: State,
+    rows: Sequence[Row],
+    rest: Sequence[Column],
+    view: View,
+    labels: Labels,
+    window: Window,
+    trouble: str | None,
+    width: int,
+    height: int,
+) -> list[Line]:
+    """Titles, the visible devices, and a line that says what is shown.
+
+    `rest`: the columns behind the name, in order; `trouble`: why the filter fails.
+    """
+    if not state.devices:
+        about: list[Line] = [
+            [("No device has joined yet.", "strong")],
+            [],
+            [("On each device:  edgeflock client --server URL --token TOKEN --data URI", "dim")],
+        ]
+        return notice(about, width, height)
+    names = name_width(state, width)
+    chosen, beyond = fitting(rest, width - 1, window.first, names)
+    lines = [_titles(chosen, names, view, window.first, beyond, width)]
+    body = height - 2
+    for at in range(window.top, window.top + body):
+        if at < len(rows):
+            lines.append(_row(rows[at], chosen, names, state.time, labels, at == window.cursor, width))
+        else:
+            lines.append([])
+    if not rows:
+        lines[1 + body // 2] = [(f"  no device matches {view.query!r}; esc clears the filter", "dim")]
+    lines.append(_below(state, rows, view, window, trouble, body, width))
+    return page(lines, width, height)
+
+
+def name_width(state: State, width: int) -> int:
+    """As wide as the longest name, within bounds."""
+    longest = max(
+        (cell_len(row.name) + 2 * bool(row.undervoltage) for row in state.devices.values()), default=0
+    )
+    return min(max(longest, 8), 16 if width < 100 else 24)
+
+
+def columns_at(rest: Sequence[Column], first: int, width: int, names: int) -> list[tuple[Column, int, int]]:
+    """(column, start, end) in cells of each visible column."""
+    places: list[tuple[Column, int, int]] = []
+    x = 1
+    for column in fitting(rest, width - 1, first, names)[0]:
+        end = x + (names if column is COLUMNS[0] else column.width)
+        places.append((column, x, end))
+        x = end + 1
+    return places
+
+
+def _titles(chosen: list[Column], names: int, view: View, first: int, beyond: int, width: int) -> Line:
+    line: Line = []
+    for column in chosen:
+        size = names if column is COLUMNS[0] else column.width
+        # The mark stands before the title, so that it takes nothing from it: in the gap if need be.
+        mark = ("▼" if view.reverse else "▲") if column.key == view.sort else ""
+        gap = "" if mark or column.align == "right" else " "
+        line.append((fit(gap + mark + column.title, 1 + size, column.align), "accent" if mark else "dim"))
+    more = ("◂" if first else "") + ("▸" if beyond else "")
+    return apart(line, [(more, "accent")] if more else [], width)
+
+
+def _row(
+    row: Row, chosen: list[Column], names: int, now: float, labels: Labels, on_it: bool, width: int
+) -> Line:
+    def of(meaning: Ink) -> Ink:
+        return "cursor" if on_it else meaning
+
+    line: Line = [("▌" if on_it else " ", of("accent"))]
+    for column in chosen:
+        size = names if column is COLUMNS[0] else column.width
+        line += [
+            (fit(column.text(row, now, labels), size, column.align), of(ink(column, row))),
+            (" ", of("text")),
+        ]
+    used = sum(names if column is COLUMNS[0] else column.width for column in chosen) + len(chosen) + 1
+    return [*line, (" " * max(0, width - used), of("text"))]
+
+
+def _below(
+    state: State, rows: Sequence[Row], view: View, window: Window, trouble: str | None, body: int, width: int
+) -> Line:
+    if trouble is not None:
+        return [(trouble, "bad")]
+    parts = [
+        f"{len(rows):,} devices" if not view.query else f"{len(rows):,} of {len(state.devices):,} devices"
+    ]
+    if view.query:
+        parts.append(f"filter {plain(view.query)}")
+    tally = {name: 0 for name in ("training", "idle", "paused", "away")}
+    for row in rows:
+        tally[row.state] += 1
+    parts += [f"{number:,} {name}" for name, number in tally.items() if number]
+    where: Line = []
+    if len(rows) > body:
+        where = [(f"{window.cursor + 1:,} / {len(rows):,}", "dim")]
+    return apart([(" · ".join(parts), "dim")], where, width)
+
+
+def scrolled(window: Window, total: int, body: int) -> Window:
+    """The window with its cursor within the rows, and in sight."""
+    cursor = max(0, min(window.cursor, total - 1))
+    top = min(max(window.top, cursor - body + 1, 0), cursor, max(0, total - body))
+    return Window(cursor, top, max(0, min(window.first, len(COLUMNS) - 2)))

@@ -1,0 +1,185 @@
+"""`edgeflock top`: the application around one or several runs."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.console import RenderableType
+from textual._compositor import ChopsUpdate
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.theme import Theme
+from textual.widgets import Footer
+
+from edgeflock.tui.pages import fleet
+from edgeflock.tui.pages.header import PAGES
+from edgeflock.tui.screen import preferences
+from edgeflock.tui.screen.dialogs import Help
+from edgeflock.tui.screen.frugal import Frugal
+from edgeflock.tui.screen.painted import Bar
+from edgeflock.tui.screen.palette import THEMES, Palette
+from edgeflock.tui.screen.run_view import RunView
+from edgeflock.tui.screen.table import FleetPage
+from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, OverviewPage
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.text.lines import Line, crop
+from edgeflock.tui.text.numbers import plain
+
+_OWNERS = (
+    ("Everywhere", None),
+    ("This run", RunView),
+    ("Overview", OverviewPage),
+    ("Fleet", FleetPage),
+    ("Events", EventsPage),
+    ("Configuration", ConfigPage),
+    ("Device", DevicePage),
+)
+
+
+class Top(App[None]):
+    """Shows runs. What it knows of them, it has from their sources."""
+
+    TITLE = "edgeflock"
+    CSS: ClassVar[str] = """
+    Screen { background: $background; }
+    Footer { background: $background; }
+    #servers { display: none; }
+    """
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "keys", "Help", id="help"),
+        Binding("colon", "command_palette", "Commands", id="commands", show=False),
+        Binding("tab", "server(1)", "Next server", id="next_server", show=False, priority=True),
+        Binding("shift+tab", "server(-1)", "Server before", id="server_before", show=False, priority=True),
+        Binding("q", "quit", "Quit", id="quit"),
+    ]
+
+    def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
+        """`folder` holds top.toml and labels.toml; None: nothing is read or kept. Raises ConfigError."""
+        super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        self._preferences = preferences.Preferences()
+        if folder is not None:
+            self._preferences = preferences.load(folder / "top.toml", binding_ids(), self.available_themes)
+        self.book = preferences.LabelBook(folder / "labels.toml" if folder is not None else None)
+        self.theme = self._preferences.theme
+        self.palette = Palette()
+        self.palette.take(self.current_theme, plain=self.no_color)
+        self.views = [
+            RunView(source, self.palette, self.book, id=f"run-{number}")
+            for number, source in enumerate(sources)
+        ]
+        self.at = 0
+        self._servers = Bar(self._server_line, self.palette, id="servers")
+
+    def compose(self) -> ComposeResult:
+        yield self._servers
+        yield from self.views
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.set_keymap(dict(self._preferences.keys))
+        self.theme_changed_signal.subscribe(self, self._recolor)
+        self._servers.display = len(self.views) > 1
+        self.show_server(0)
+
+    @property
+    def view(self) -> RunView:
+        """The run that is shown."""
+        return self.views[self.at]
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        update = Frugal.of(renderable) if isinstance(renderable, ChopsUpdate) else renderable
+        super()._display(screen, update)
+
+    def _recolor(self, theme: Theme) -> None:
+        self.palette.take(theme, plain=self.no_color)
+        self._servers.redraw(whole=True)
+        self.view.redraw(whole=True)
+
+    # Several servers
+
+    def show_server(self, number: int) -> None:
+        self.at = number
+        for at, view in enumerate(self.views):
+            view.display = at == number
+        self.view.pages[self.view.page].focus()
+        self._servers.redraw()
+        self.view.redraw(whole=True)
+
+    def action_server(self, step: int) -> None:
+        self.show_server((self.at + step) % len(self.views))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return len(self.views) > 1 and len(self.screen_stack) == 1 if action == "server" else True
+
+    def _server_line(self, width: int) -> Line:
+        line: Line = [(" ", "text")]
+        for number, view in enumerate(self.views):
+            line += [
+                (f" {plain(view.source.name)} ", "chosen" if number == self.at else "dim"),
+                (" ", "text"),
+            ]
+        return crop(line, width)
+
+    # Help and commands
+
+    def action_keys(self) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title, _ in _OWNERS}
+        for active in self.screen.active_bindings.values():
+            title = next(
+                (title for title, owner in _OWNERS if owner and type(active.node) is owner), "Everywhere"
+            )
+            if active.enabled and active.binding.id is not None:
+                sections[title].append(
+                    (
+                        self.get_key_display(active.binding),
+                        active.binding.tooltip or active.binding.description,
+                    )
+                )
+        merged: list[tuple[str, list[tuple[str, str]]]] = []
+        for title, keys in sections.items():
+            abouts = dict.fromkeys(about for _, about in keys)
+            if abouts:
+                merged.append(
+                    (title, [(" ".join(k for k, a in keys if a == about), about) for about in abouts])
+                )
+        self.push_screen(Help(merged))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        yield from super().get_system_commands(screen)
+        view = self.view
+        for page in PAGES:
+            yield SystemCommand(
+                f"Show {page}", f"Page {PAGES.index(page) + 1}", partial(view.action_page, page)
+            )
+        for column in fleet.COLUMNS:
+            yield SystemCommand(
+                f"Sort by {column.title}", column.about, partial(self._sort, column.key), discover=False
+            )
+        offers = (
+            ("freeze", "Freeze or go on", "The display, not the run", view.action_freeze),
+            ("seek", "Go to a time", "In this recording", view.action_seek),
+            ("learning_rate", "Change the learning rate", "Admin", view.action_learning_rate),
+            ("checkpoint", "Checkpoint now", "Admin", view.action_checkpoint),
+            ("pause_device", "Pause or resume the chosen device", "Admin", view.action_pause_device),
+            ("drop_device", "Drop the chosen device", "Admin", view.action_drop_device),
+        )
+        for action, title, about, callback in offers:
+            if view.check_action(action, ()):
+                yield SystemCommand(title, about, callback)
+
+    def _sort(self, key: str) -> None:
+        self.view.action_page("fleet")
+        self.view.fleet.sort_by(key)
+
+
+def binding_ids() -> list[str]:
+    """Everything that the [keys] of top.toml can name."""
+    classes = [Top, *(owner for _, owner in _OWNERS if owner is not None)]
+    bindings = [binding for owner in classes for binding in owner.BINDINGS]
+    return [binding.id for binding in bindings if isinstance(binding, Binding) and binding.id is not None]

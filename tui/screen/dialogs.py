@@ -1,0 +1,125 @@
+"""What asks before it acts, what asks for a value, and the help."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from edgeflock.tui.text.lines import Line, beside, fit, text_of
+
+_CSS = """
+{name} {{ align: center middle; background: $background 60%; }}
+{name} > .box {{
+    width: 64; max-width: 96%; height: auto; max-height: 92%;
+    background: $surface; border: round $primary 60%; padding: 1 2;
+    border-title-color: $foreground; border-title-style: bold;
+}}
+{name} Static {{ width: 1fr; height: auto; }}
+{name} .hint {{ color: $foreground 60%; margin-top: 1; }}
+{name} Input {{ margin-top: 1; padding: 0 1; background: $panel; }}
+"""
+
+
+class Confirm(ModalScreen[bool]):
+    """Yes or no; anything but y is no."""
+
+    DEFAULT_CSS: ClassVar[str] = _CSS.format(name="Confirm")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes"),
+        Binding("n,escape,enter,q", "answer(False)", "No"),
+    ]
+
+    def __init__(self, title: str, consequence: str) -> None:
+        super().__init__()
+        self._title, self._consequence = title, consequence
+
+    def compose(self) -> ComposeResult:
+        box = Vertical(
+            Static(self._consequence, markup=False),
+            Static("y  yes      n, esc  no", classes="hint"),
+            classes="box",
+        )
+        box.border_title = self._title
+        yield box
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)
+
+
+class Ask(ModalScreen[str | None]):
+    """One line of text; None if it was called off. Confirms by itself: enter does it, esc does not."""
+
+    DEFAULT_CSS: ClassVar[str] = _CSS.format(name="Ask")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Leave it")]
+
+    def __init__(self, title: str, consequence: str, value: str = "", placeholder: str = "") -> None:
+        super().__init__()
+        self._title, self._consequence = title, consequence
+        self._value, self._placeholder = value, placeholder
+
+    def compose(self) -> ComposeResult:
+        box = Vertical(
+            Static(self._consequence, markup=False),
+            Input(self._value, placeholder=self._placeholder, compact=True),
+            Static("enter  do it      esc  leave it", classes="hint"),
+            classes="box",
+        )
+        box.border_title = self._title
+        yield box
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+
+class Help(ModalScreen[None]):
+    """Every key that does something here and now, as it is bound."""
+
+    DEFAULT_CSS: ClassVar[str] = (
+        _CSS.format(name="Help")
+        + "Help > .box { width: 80; max-width: 100%; max-height: 100%; padding: 0 1; }"
+    )
+
+    def __init__(self, sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
+        super().__init__()
+        self._sections = sections
+
+    def compose(self) -> ComposeResult:
+        box = VerticalScroll(
+            Static(text_of(_beside(self._sections)), markup=False),
+            Static(_QUERIES, markup=False, classes="hint"),
+            classes="box",
+        )
+        box.border_title, box.border_subtitle = "Keys", "any key closes this"
+        yield box
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end"):
+            event.stop()
+            self.dismiss(None)
+
+
+def _beside(sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Line]:
+    """The sections in two columns."""
+    parts: tuple[list[Line], list[Line]] = ([], [])
+    for title, keys in sections:
+        shortest = min(parts, key=len)
+        shortest += [[(title.upper(), "strong")]]
+        shortest += [[(fit(key, 11), "accent"), (about, "text")] for key, about in keys]
+        shortest.append([])
+    rows = max(map(len, parts))
+    return beside([(part + [[]] * (rows - len(part)), 36) for part in parts], gap=1)
+
+
+_QUERIES = """FILTERS
+pi               name, state, class, backend or label holds it
+state:paused     that column holds it, as class:jetson or label:roof
+loss>1.5         compares; = < <= >= too
+!class:laptop    not; and all terms must hold"""

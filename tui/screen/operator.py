@@ -1,0 +1,68 @@
+"""What an admin does to a run: asked for, confirmed, done, and its outcome told."""
+
+from collections.abc import Awaitable
+from typing import Any
+
+from textual.app import App
+
+from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.feed import Row
+from edgeflock.tui.screen.dialogs import Ask, Confirm
+from edgeflock.tui.sources.source import Actions
+from edgeflock.tui.sources.state import State
+
+
+async def pause_or_resume(app: App[Any], actions: Actions, row: Row) -> None:
+    """A device that is paused goes on, another one pauses for a reason that everybody sees."""
+    if row.state == "paused":
+        if await _sure(app, f"Resume {row.name}?", "Its updates count again from now on."):
+            await _do(app, actions.resume(row.name))
+        return
+    because = await app.push_screen_wait(
+        Ask(
+            f"Pause {row.name}?",
+            "It trains no more until somebody resumes it. Why? Everybody who watches sees it.",
+            placeholder="too hot",
+        )
+    )
+    if because is not None:
+        await _do(app, actions.pause(row.name, because.strip()))
+
+
+async def drop(app: App[Any], actions: Actions, row: Row) -> None:
+    about = "Its session ends, and the server refuses its name until somebody resumes it."
+    if await _sure(app, f"Drop {row.name}?", about):
+        await _do(app, actions.drop(row.name))
+
+
+async def learning_rate(app: App[Any], actions: Actions, state: State) -> None:
+    present = state.run.config.get("coordination", {}).get("learning_rate", "")
+    about = "It holds from the next update on, and is journaled."
+    text = await app.push_screen_wait(Ask("Learning rate", about, f"{present}"))
+    if text is None:
+        return
+    try:
+        value = float(text)
+    except ValueError:
+        app.notify(f"{text!r} is not a number", severity="error", markup=False)
+        return
+    about = f"All devices' updates count with {value:g} instead of {present}."
+    if await _sure(app, f"Learning rate {value:g}?", about):
+        await _do(app, actions.learning_rate(value))
+
+
+async def checkpoint(app: App[Any], actions: Actions) -> None:
+    about = "The server writes a snapshot of the model to its journal."
+    if await _sure(app, "Checkpoint now?", about):
+        await _do(app, actions.checkpoint())
+
+
+async def _sure(app: App[Any], title: str, consequence: str) -> bool:
+    return await app.push_screen_wait(Confirm(title, consequence))
+
+
+async def _do(app: App[Any], action: Awaitable[str]) -> None:
+    try:
+        app.notify(await action, markup=False)
+    except EdgeflockError as error:
+        app.notify(str(error), title="It was not done", severity="error", markup=False)

@@ -1,0 +1,91 @@
+"""A widget made of lines that repaints only the cells that changed: over a slow link every cell counts."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.text.changes import changed
+from edgeflock.tui.text.lines import WITH_BACKGROUND, Line
+
+
+class Painted(Widget):
+    """Subclasses say what their lines are; `redraw` brings what differs on the screen."""
+
+    DEFAULT_CSS: ClassVar[str] = "Painted { width: 1fr; height: 1fr; }"
+
+    def __init__(self, palette: Palette, *, id: str) -> None:
+        super().__init__(id=id)
+        self._palette = palette
+        self._lines: list[Line] = []
+        self._strips: list[Strip] = []
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        """What is to be seen: `height` lines of `width` cells."""
+        raise NotImplementedError
+
+    def redraw(self, *, whole: bool = False) -> None:
+        """Draw anew, and repaint the spans that differ (`whole`: everything, as after a change of theme)."""
+        width, height = self.size
+        if not (width and height and self.display):
+            return
+        before, after = self._lines, self.draw(width, height)
+        whole = whole or len(before) != len(after)
+        if whole:
+            self._strips = [self._strip(line) for line in after]
+        regions: list[Region] = []
+        for y, line in enumerate(after):
+            if not whole and line != before[y]:
+                spans = changed(before[y], line)
+                # Textual writes whole segments: these begin and end with what changed.
+                cuts = sorted({*(edge for span in spans for edge in span), width} - {0})
+                self._strips[y] = Strip.join(self._strip(line).divide(cuts))
+                regions += (Region(start, y, end - start, 1) for start, end in spans)
+        self._lines = after
+        if whole:
+            self.refresh()
+        elif regions:
+            self.refresh(*regions)
+
+    def _strip(self, line: Line) -> Strip:
+        inks = self._palette.inks
+        plain = [style for ink, style in inks.items() if ink not in WITH_BACKGROUND]
+        segments: list[Segment] = []
+        for text, ink in line:
+            blank = text.isspace() and ink not in WITH_BACKGROUND
+            if blank and segments and segments[-1].style in plain:
+                # A blank has no colour of its own: it costs less in that of what stands before it.
+                segments[-1] = Segment(segments[-1].text + text, segments[-1].style)
+            elif text:
+                segments.append(Segment(text, inks[ink]))
+        return Strip(segments)
+
+    def render_line(self, y: int) -> Strip:
+        if y < len(self._strips):
+            return self._strips[y]
+        return Strip.blank(self.size.width, self._palette.inks["text"])
+
+    def on_resize(self, _: events.Resize) -> None:
+        self.redraw(whole=True)
+
+    def on_show(self, _: events.Show) -> None:
+        self.redraw(whole=True)
+
+
+class Bar(Painted):
+    """One line that depends on the run."""
+
+    DEFAULT_CSS: ClassVar[str] = "Bar { height: 1; }"
+
+    def __init__(self, line: Callable[[int], Line], palette: Palette, *, id: str) -> None:
+        """`line`: width -> what is to be seen."""
+        super().__init__(palette, id=id)
+        self._line = line
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        return [self._line(width)]

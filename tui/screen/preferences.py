@@ -1,0 +1,107 @@
+"""What an operator prefers: theme, keys and labels, in TOML files of theirs."""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgeflock.shared.errors import ConfigError
+
+_KEYS = ("theme", "keys")
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The content of top.toml."""
+
+    theme: str = "edgeflock"
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Binding -> its keys, apart by commas."""
+
+
+def folder() -> Path:
+    """Where they are kept."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock"
+
+
+def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferences:
+    """The preferences in `path`, the default ones if there is no such file. Raises ConfigError."""
+    table = _read(path)
+    for key in table:
+        if key not in _KEYS:
+            raise ConfigError(f"{path}: unknown key {key} = {table[key]!r}; known are {', '.join(_KEYS)}")
+    theme, keys = table.get("theme", "edgeflock"), table.get("keys", {})
+    if theme not in (known := list(themes)):
+        raise ConfigError(f"{path}: theme = {theme!r} is none of {', '.join(known)}")
+    if not isinstance(keys, dict):
+        raise ConfigError(f"{path}: keys = {keys!r} must be a section: [keys]")
+    known = list(bindings)
+    for name, value in keys.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise ConfigError(f"{path}: keys.{name}: there is no such action; {hint}")
+        if not isinstance(value, str) or not value:
+            raise ConfigError(
+                f'{path}: keys.{name} = {value!r} must be keys as text, such as "f" or "ctrl+f,f3"'
+            )
+    taken: dict[str, str] = {}
+    for name, value in keys.items():
+        for key in value.split(","):
+            if key.strip() in taken:
+                raise ConfigError(
+                    f"{path}: keys.{name} and keys.{taken[key.strip()]} are both {key.strip()!r}"
+                )
+            taken[key.strip()] = name
+    return Preferences(theme, keys)
+
+
+class LabelBook:
+    """What the operator calls the devices, kept in a file of theirs."""
+
+    def __init__(self, path: Path | None) -> None:
+        """None: nothing is read or kept. Raises ConfigError."""
+        self._path = path
+        self.labels: Mapping[str, str] = _load(path) if path is not None else {}
+        """Device -> label. A change makes a new mapping: who holds one can see that it is an old one."""
+
+    def label(self, device: str, label: str) -> None:
+        """Call it so; an empty label is none. Raises OSError if it cannot be kept, but holds for now."""
+        others = {name: text for name, text in self.labels.items() if name != device}
+        self.labels = others | {device: label} if label else others
+        if self._path is not None:
+            _save(self._path, self.labels)
+
+
+def _load(path: Path) -> dict[str, str]:
+    table = _read(path)
+    if not all(isinstance(label, str) for label in table.values()):
+        raise ConfigError(f'{path}: must hold lines such as "pi-3" = "kitchen"')
+    return {name: str(label) for name, label in table.items()}
+
+
+def _save(path: Path, labels: Mapping[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (f"{_quoted(name)} = {_quoted(label)}\n" for name, label in sorted(labels.items()))
+    fresh = path.with_suffix(".new")
+    fresh.write_text("".join(lines), "utf-8")
+    fresh.replace(path)
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML; JSON's is one, but for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error

@@ -1,0 +1,284 @@
+"""One run on the screen: its source, its pages, and what an operator does to it."""
+
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.feed import Row
+from edgeflock.tui.pages.header import Page, header, menu
+from edgeflock.tui.screen import operator
+from edgeflock.tui.screen.dialogs import Ask
+from edgeflock.tui.screen.painted import Bar
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.screen.table import FleetPage
+from edgeflock.tui.screen.widgets import (
+    ConfigPage,
+    DevicePage,
+    EventsPage,
+    FilterLine,
+    OverviewPage,
+    PageWidget,
+)
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line
+
+
+class RunView(Vertical):
+    """The pages of one run."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    RunView { height: 1fr; }
+    RunView > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
+    RunView > #menu { margin-bottom: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "page('overview')", "Overview", id="overview", show=False),
+        Binding("2", "page('fleet')", "Fleet", id="fleet", show=False),
+        Binding("3", "page('events')", "Events", id="events", show=False),
+        Binding("4", "page('config')", "Config", id="config", show=False),
+        Binding("slash", "filter", "Filter", id="filter", tooltip="Show only what matches"),
+        Binding("space", "freeze", "Freeze", id="freeze", tooltip="Freeze, or go on"),
+        Binding("left_square_bracket", "step(-1)", "A frame back", id="back", show=False),
+        Binding("right_square_bracket", "step(1)", "A frame on", id="forward", show=False),
+        Binding("left_curly_bracket", "leap(-1)", "A tenth back", id="leap_back", show=False),
+        Binding("right_curly_bracket", "leap(1)", "A tenth on", id="leap_forward", show=False),
+        Binding("minus", "speed(0.5)", "Slower", id="slower"),
+        Binding("plus,equals_sign", "speed(2.0)", "Faster", id="faster"),
+        Binding("t", "seek", "Go to", id="seek", tooltip="Go to a time"),
+        Binding("n", "label", "Label", id="label", show=False, tooltip="Label the device"),
+        Binding("p", "pause_device", "Pause", id="pause_device", tooltip="Pause or resume it"),
+        Binding("D", "drop_device", "Drop", id="drop_device", tooltip="Drop the device"),
+        Binding("L", "learning_rate", "Rate", id="learning_rate", tooltip="The learning rate"),
+        Binding("C", "checkpoint", "Save", id="checkpoint", tooltip="Checkpoint now"),
+        Binding("escape", "back", "Back", id="escape", show=False),
+    ]
+
+    def __init__(self, source: Source, palette: Palette, book: LabelBook, *, id: str) -> None:
+        super().__init__(id=id)
+        self.source = source
+        self._book = book
+        self.page: Page = "overview"
+        self.fleet = FleetPage(source, palette, book, id="fleet")
+        self.device = DevicePage(source, palette, book, id="device")
+        self.pages: dict[Page, PageWidget] = {
+            "overview": OverviewPage(source, palette, id="overview"),
+            "fleet": self.fleet,
+            "events": EventsPage(source, palette, id="events"),
+            "config": ConfigPage(source, palette, id="config"),
+            "device": self.device,
+        }
+        self._header = Bar(self._top_line, palette, id="header")
+        self._menu = Bar(self._menu_line, palette, id="menu")
+        self._filter = FilterLine(
+            id="filter", placeholder="pi   state:paused   loss>1.5   !class:laptop", compact=True
+        )
+        self._role = "viewer"
+
+    @property
+    def state(self) -> State | None:
+        return self.source.state
+
+    def compose(self) -> ComposeResult:
+        yield self._header
+        yield self._menu
+        for name, page in self.pages.items():
+            page.display = name == self.page
+            yield page
+        yield self._filter
+
+    def on_mount(self) -> None:
+        self.run_worker(self.source.run(self.renew), group="source")
+        # Between frames only the age of what is shown changes.
+        self.set_interval(1.0, self._header.redraw)
+
+    def renew(self) -> None:
+        """There is something new to show."""
+        self.device.follow()
+        if self.state is not None and self.state.role != self._role:
+            self._role = self.state.role
+            self.refresh_bindings()
+        if self.display:
+            self.redraw()
+
+    def redraw(self, *, whole: bool = False) -> None:
+        for bar in (self._header, self._menu, self.pages[self.page]):
+            bar.redraw(whole=whole)
+
+    def _top_line(self, width: int) -> Line:
+        return header(self.state, self.source.link, self.source.freshness(), self.source.name, width)
+
+    def _menu_line(self, width: int) -> Line:
+        return menu(self.state, self.page, width)
+
+    # Where one is
+
+    def action_page(self, page: Page) -> None:
+        self.page = page
+        for name, widget in self.pages.items():
+            widget.display = name == page
+        self._filter.display = False
+        self.pages[page].focus()
+        self.redraw(whole=True)
+        self.refresh_bindings()
+
+    async def on_fleet_page_opened(self, message: FleetPage.Opened) -> None:
+        message.stop()
+        self.device.show(message.device, ())
+        self.action_page("device")
+        if (row := self.device.row) is not None:
+            self._load_history(row)
+
+    def on_device_page_neighbour(self, message: DevicePage.Neighbour) -> None:
+        message.stop()
+        self.fleet.action_move(message.step)
+        self.fleet.action_open()
+
+    @work(exclusive=True, group="history")
+    async def _load_history(self, row: Row) -> None:
+        try:
+            points = await self.source.history(row)
+        except EdgeflockError as error:
+            self.app.notify(f"no history of {row.name}: {error}", severity="warning", markup=False)
+            return
+        if self.device.device == row.id:
+            self.device.show(row.id, points)
+
+    def action_back(self) -> None:
+        """Out of the filter, of what it filters, of the device, of the frozen display: one a time."""
+        page = self.pages[self.page]
+        if isinstance(page, FleetPage | EventsPage) and page.sought:
+            page.filter("")
+        elif self.page == "device":
+            self.action_page("fleet")
+        elif self.source.freshness().frozen:
+            self.action_freeze()
+
+    # The filter
+
+    def action_filter(self) -> None:
+        if self.page not in ("fleet", "events"):
+            self.action_page("fleet")
+        page = self.pages[self.page]
+        assert isinstance(page, FleetPage | EventsPage)
+        self._filter.value = page.sought
+        self._filter.display = True
+        self._filter.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        page = self.pages[self.page]
+        if self._filter.display and isinstance(page, FleetPage | EventsPage):
+            page.filter(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.leave_filter()
+
+    def leave_filter(self) -> None:
+        """Keep what is filtered, put the line away."""
+        self._filter.display = False
+        self.pages[self.page].focus()
+
+    # Time
+
+    def action_freeze(self) -> None:
+        self.source.toggle()
+        self.redraw()
+
+    def action_step(self, frames: int) -> None:
+        self.source.step(frames)
+        self.redraw()
+
+    def action_leap(self, direction: int) -> None:
+        self.source.leap(direction)
+        self.redraw()
+
+    def action_speed(self, factor: float) -> None:
+        self.source.faster(factor)
+        self.redraw()
+
+    @work(exclusive=True, group="dialog")
+    async def action_seek(self) -> None:
+        where = await self.app.push_screen_wait(
+            Ask("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
+        )
+        if where:
+            try:
+                self.source.seek(where)
+            except ConfigError as error:
+                self.app.notify(str(error), severity="error", markup=False)
+            self.redraw()
+
+    # Labels
+
+    @work(exclusive=True, group="dialog")
+    async def action_label(self) -> None:
+        if (row := self._device()) is None:
+            return
+        label = await self.app.push_screen_wait(
+            Ask(
+                "Label",
+                f"What {row.name} is called here. Empty: nothing.",
+                self._book.labels.get(row.name, ""),
+            )
+        )
+        if label is None:
+            return
+        try:
+            self._book.label(row.name, label.strip())
+        except OSError as error:
+            self.app.notify(f"labels cannot be kept: {error}", severity="warning", markup=False)
+        self.redraw()
+
+    # What an admin may do
+
+    def _device(self) -> Row | None:
+        """The device that is chosen on this page."""
+        if self.page == "device":
+            return self.device.row
+        return self.fleet.chosen if self.page == "fleet" else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that do nothing here are not offered."""
+        if self._filter.has_focus:
+            return False
+        admin = self.source.actions is not None and self._role == "admin"
+        replay = self.source.link.phase in ("replay", "ended")
+        if action in ("learning_rate", "checkpoint"):
+            return admin
+        if action in ("pause_device", "drop_device"):
+            return admin and self.page in ("fleet", "device")
+        if action == "label":
+            return self.page in ("fleet", "device")
+        if action in ("speed", "seek"):
+            return replay
+        if action == "filter":
+            return self.page in ("fleet", "events", "overview")
+        return True
+
+    @work(exclusive=True, group="dialog")
+    async def action_pause_device(self) -> None:
+        if (row := self._device()) is not None and self.source.actions is not None:
+            await operator.pause_or_resume(self.app, self.source.actions, row)
+
+    @work(exclusive=True, group="dialog")
+    async def action_drop_device(self) -> None:
+        if (row := self._device()) is not None and self.source.actions is not None:
+            await operator.drop(self.app, self.source.actions, row)
+
+    @work(exclusive=True, group="dialog")
+    async def action_learning_rate(self) -> None:
+        if self.state is not None and self.source.actions is not None:
+            await operator.learning_rate(self.app, self.source.actions, self.state)
+
+    @work(exclusive=True, group="dialog")
+    async def action_checkpoint(self) -> None:
+        if self.source.actions is not None:
+            await operator.checkpoint(self.app, self.source.actions)

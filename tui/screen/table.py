@@ -1,0 +1,175 @@
+"""The table of devices as a widget: its cursor, its order, its filter, and which part of it is in sight."""
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.feed import Row
+from edgeflock.tui.pages import fleet
+from edgeflock.tui.pages.table import Window, columns_at, fleet_page, name_width, scrolled
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.screen.widgets import PageWidget
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line
+
+
+class FleetPage(PageWidget):
+    """The table of devices. Of thousands of rows, only the visible ones are ever drawn."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", id="open", tooltip="A closer look"),
+        Binding("s", "sort(1)", "Sort", id="sort", tooltip="Sort by the next column"),
+        Binding("S", "sort(-1)", "Sort by the one before", id="sort_before", show=False),
+        Binding("r", "reverse", "The other way round", id="reverse", show=False),
+        Binding("up,k", "move(-1)", "Up", id="up", show=False),
+        Binding("down,j", "move(1)", "Down", id="down", show=False),
+        Binding("pageup", "page(-1)", "Page up", id="page_up", show=False),
+        Binding("pagedown", "page(1)", "Page down", id="page_down", show=False),
+        Binding("home", "move(-1000000000)", "First device", id="first", show=False),
+        Binding("end", "move(1000000000)", "Last device", id="last", show=False),
+        Binding("left,h", "columns(-1)", "Columns to the left", id="columns_left", show=False),
+        Binding("right,l", "columns(1)", "Columns to the right", id="columns_right", show=False),
+    ]
+
+    class Opened(Message):
+        """A device was chosen for a closer look."""
+
+        def __init__(self, device: int) -> None:
+            super().__init__()
+            self.device = device
+
+    def __init__(self, source: Source, palette: Palette, book: LabelBook, *, id: str) -> None:
+        super().__init__(source, palette, id=id)
+        self._book = book
+        self.look = fleet.View()
+        self.window = Window()
+        self.trouble: str | None = None
+        self._rows: list[Row] = []
+        self._rest: list[fleet.Column] = list(fleet.COLUMNS[1:])
+        """The columns behind the name, in order."""
+        self._shown: tuple[object, ...] = ()
+        self._chosen: int | None = None
+        """The device that the cursor stays on, wherever it is sorted to."""
+
+    @property
+    def sought(self) -> str:
+        """What the devices must match."""
+        return self.look.query
+
+    @property
+    def body(self) -> int:
+        return max(1, self.size.height - 2)
+
+    @property
+    def chosen(self) -> Row | None:
+        """The device under the cursor."""
+        self._select()
+        return self._rows[self.window.cursor] if self._rows else None
+
+    def lines(self, state: State, width: int, height: int) -> list[Line]:
+        self._select()
+        return fleet_page(
+            state,
+            self._rows,
+            self._rest,
+            self.look,
+            self._book.labels,
+            self.window,
+            self.trouble,
+            width,
+            height,
+        )
+
+    def _select(self) -> None:
+        """Which devices are shown, if state or view have changed since; the cursor follows its device."""
+        state, labels = self.state, self._book.labels
+        shown = (state, self.look, labels)
+        if state is None or shown == self._shown:
+            return
+        self._shown = shown
+        try:
+            self._rows = fleet.select(state, self.look, labels)
+            self._rest = fleet.told(list(state.devices.values()), labels)
+            self.trouble = None
+        except ConfigError as error:
+            self.trouble = str(error)
+        cursor = self.window.cursor
+        if self._chosen is not None:
+            cursor = next((n for n, row in enumerate(self._rows) if row.id == self._chosen), cursor)
+        self._place(cursor)
+
+    def _place(self, cursor: int) -> None:
+        window = Window(cursor, self.window.top, self.window.first)
+        self.window = scrolled(window, len(self._rows), self.body)
+        self._chosen = self._rows[self.window.cursor].id if self._rows else None
+
+    def filter(self, query: str) -> None:
+        """Show the devices that match."""
+        self.look = fleet.View(self.look.sort, self.look.reverse, query)
+        self.redraw()
+
+    def sort_by(self, key: str) -> None:
+        """Sort by a column; by the same one again: the other way round."""
+        reverse = not self.look.reverse if key == self.look.sort else key not in ("name", "state", "class")
+        self.look = fleet.View(key, reverse, self.look.query)
+        self.redraw()
+
+    def _columns(self) -> list[tuple[fleet.Column, int, int]]:
+        """(column, start, end) of those in sight."""
+        state, width = self.state, self.size.width
+        if state is None:
+            return []
+        return columns_at(self._rest, self.window.first, width, name_width(state, width))
+
+    def action_sort(self, step: int) -> None:
+        """By the next visible column."""
+        if keys := [column.key for column, _, _ in self._columns()]:
+            at = keys.index(self.look.sort) if self.look.sort in keys else -1
+            self.sort_by(keys[(at + step) % len(keys)])
+
+    def action_reverse(self) -> None:
+        self.look = fleet.View(self.look.sort, not self.look.reverse, self.look.query)
+        self.redraw()
+
+    def action_move(self, rows: int) -> None:
+        self._select()
+        self._place(self.window.cursor + rows)
+        self.redraw()
+
+    def action_page(self, direction: int) -> None:
+        self.action_move(direction * max(1, self.body - 1))
+
+    def action_columns(self, step: int) -> None:
+        self.window = scrolled(
+            Window(self.window.cursor, self.window.top, self.window.first + step), len(self._rows), self.body
+        )
+        self.redraw()
+
+    def action_open(self) -> None:
+        if (row := self.chosen) is not None:
+            self.post_message(self.Opened(row.id))
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y == 0:
+            for column, start, end in self._columns():
+                if start <= event.x < end:
+                    self.sort_by(column.key)
+            return
+        at = self.window.top + event.y - 1
+        if event.y <= self.body and at < len(self._rows):
+            again = at == self.window.cursor
+            self._place(at)
+            self.redraw()
+            if again and event.chain > 1:
+                self.action_open()
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        self.action_move(-3)

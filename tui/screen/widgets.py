@@ -1,0 +1,187 @@
+"""The pages as widgets: they hold what the operator chose, and render the state of their run."""
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Input
+
+from edgeflock.shared.feed import Point, Row
+from edgeflock.tui.pages.config import config_page
+from edgeflock.tui.pages.curves import AGAINST, Against
+from edgeflock.tui.pages.device import device_page
+from edgeflock.tui.pages.events import events_page, matching
+from edgeflock.tui.pages.header import absent
+from edgeflock.tui.pages.overview import overview
+from edgeflock.tui.screen.painted import Painted
+from edgeflock.tui.screen.palette import Palette
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.sources import trace
+from edgeflock.tui.sources.source import Source
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.lines import Line, notice, page
+
+
+class PageWidget(Painted, can_focus=True):
+    """One page of a run."""
+
+    DEFAULT_CSS: ClassVar[str] = "PageWidget { padding: 0 1; } FleetPage { padding: 0; }"
+
+    def __init__(self, source: Source, palette: Palette, *, id: str) -> None:
+        super().__init__(palette, id=id)
+        self.source = source
+
+    @property
+    def state(self) -> State | None:
+        """What the source shows now."""
+        return self.source.state
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        if (state := self.state) is None:
+            return notice(absent(self.source.name, self.source.link), width, height)
+        return self.lines(state, width, height)
+
+    def lines(self, state: State, width: int, height: int) -> list[Line]:
+        raise NotImplementedError
+
+    @property
+    def body(self) -> int:
+        """Lines of a list that are on screen at once."""
+        return max(1, self.size.height - 1)
+
+
+class OverviewPage(PageWidget):
+    """Numbers and curves."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("x", "axis", "Axis", id="axis", tooltip="Curves against time, updates or bytes"),
+    ]
+    against: Against = "time"
+
+    def lines(self, state: State, width: int, height: int) -> list[Line]:
+        return overview(state, self.against, width, height)
+
+    def action_axis(self) -> None:
+        self.against = AGAINST[(AGAINST.index(self.against) + 1) % len(AGAINST)]
+        self.redraw()
+
+
+class EventsPage(PageWidget):
+    """The log; it follows its end until one scrolls back."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "scroll_by(1)", "Older", id="older", show=False),
+        Binding("down,j", "scroll_by(-1)", "Newer", id="newer", show=False),
+        Binding("pageup", "scroll_by(20)", "Much older", id="much_older", show=False),
+        Binding("pagedown", "scroll_by(-20)", "Much newer", id="much_newer", show=False),
+        Binding("home", "scroll_by(1000000)", "Oldest", id="oldest", show=False),
+        Binding("end", "scroll_by(-1000000)", "Newest", id="newest", show=False),
+    ]
+    back, sought = 0, ""
+
+    def lines(self, state: State, width: int, height: int) -> list[Line]:
+        return events_page(state, self.sought, self.back, width, height)
+
+    def filter(self, query: str) -> None:
+        self.sought, self.back = query, 0
+        self.redraw()
+
+    def action_scroll_by(self, lines: int) -> None:
+        if self.state is not None:
+            most = len(matching(self.state.events, self.sought)) - self.body
+            self.back = max(0, min(self.back + lines, most))
+            self.redraw()
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        self.action_scroll_by(-3)
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        self.action_scroll_by(3)
+
+
+class ConfigPage(PageWidget):
+    """The run's settings."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "scroll_by(-1)", "Up", id="config_up", show=False),
+        Binding("down,j", "scroll_by(1)", "Down", id="config_down", show=False),
+        Binding("pageup", "scroll_by(-20)", "Page up", id="config_page_up", show=False),
+        Binding("pagedown", "scroll_by(20)", "Page down", id="config_page_down", show=False),
+    ]
+    top = 0
+
+    def lines(self, state: State, width: int, height: int) -> list[Line]:
+        lines = config_page(state, width)
+        self.top = max(0, min(self.top, len(lines) - height))
+        return page(lines[self.top :], width, height)
+
+    def action_scroll_by(self, lines: int) -> None:
+        self.top += lines
+        self.redraw()
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        self.action_scroll_by(3)
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        self.action_scroll_by(-3)
+
+
+class DevicePage(PageWidget):
+    """A closer look at one device."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,left,k,h", "neighbour(-1)", "Device before", id="device_before", show=False),
+        Binding("down,right,j,l", "neighbour(1)", "Next device", id="device_after", show=False),
+    ]
+
+    class Neighbour(Message):
+        """The device so many rows further in the table was asked for."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+    def __init__(self, source: Source, palette: Palette, book: LabelBook, *, id: str) -> None:
+        super().__init__(source, palette, id=id)
+        self._book = book
+        self.device: int | None = None
+        self.points: tuple[Point, ...] = ()
+
+    @property
+    def row(self) -> Row | None:
+        """The device as the source shows it; None if it is not in the run at this time."""
+        state = self.state
+        return state.devices.get(self.device) if state is not None and self.device is not None else None
+
+    def show(self, device: int, points: tuple[Point, ...]) -> None:
+        self.device, self.points = device, points
+        self.redraw()
+
+    def follow(self) -> None:
+        """Take note of what the newest frame says of the device."""
+        state, row = self.state, self.row
+        if state is not None and row is not None and not self.source.freshness().frozen:
+            self.points = trace.extend(self.points, row, state.time)
+
+    def lines(self, state: State, width: int, height: int) -> list[Line]:
+        if (row := self.row) is None:
+            return notice([[("this device is not in the run at this time", "dim")]], width, height)
+        points = [point for point in self.points if point.time <= state.time + 1]
+        return device_page(state, row, points, self._book.labels, width, height)
+
+    def action_neighbour(self, step: int) -> None:
+        self.post_message(self.Neighbour(step))
+
+
+class FilterLine(Input):
+    """What to look for; the page follows every letter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Keep"),
+        Binding("escape", "clear", "Clear"),
+    ]
+
+    def action_clear(self) -> None:
+        self.value = ""
+        self.post_message(self.Submitted(self, ""))

@@ -1,0 +1,104 @@
+"""A live server as a source: keeps the feed coming, and recent states for stepping back."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+from edgeflock.shared import feed
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
+from edgeflock.shared.feed import Point, Row
+from edgeflock.tui.sources import trace
+from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.kept import Kept
+from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.recording import Recorder
+from edgeflock.tui.sources.source import Actions, Notify
+from edgeflock.tui.sources.state import State, reduce
+
+LONGEST_WAIT = 30.0
+"""Seconds between two attempts to connect."""
+
+
+class Live:
+    """Follows one server's feed for as long as it runs."""
+
+    def __init__(
+        self,
+        client: FeedClient,
+        recorder: Recorder | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        first_wait: float = 1.0,
+    ) -> None:
+        self.name = client.name
+        self.link = Link("connecting")
+        self.actions: Actions | None = client
+        self.kept = Kept()
+        self._client, self._recorder, self._clock = client, recorder, clock
+        self._first_wait = first_wait
+        self._arrived: float | None = None
+
+    @property
+    def state(self) -> State | None:
+        return self.kept.shown
+
+    def freshness(self) -> Freshness:
+        now = self._clock()
+        again = None if self.link.again is None else max(0.0, self.link.again - now)
+        age = float("inf") if self._arrived is None else now - self._arrived
+        return Freshness(age, self._client.interval, self.kept.frozen, self.kept.behind, again)
+
+    async def run(self, changed: Notify) -> None:
+        """Connect, follow, and connect again with growing pauses; a wrong token is the end."""
+        wait = self._first_wait
+        while True:
+            state = self.kept.newest  # what was seen of the same run earlier is kept
+            greeted = False
+            try:
+                async for octets in self._client.frames():
+                    frame = feed.decode(octets)
+                    state = reduce(state if greeted or isinstance(frame, feed.Snapshot) else None, frame)
+                    if not greeted:
+                        greeted, wait = True, self._first_wait
+                        self.link = Link("live")
+                    self._arrived = self._clock()
+                    self.kept.add(state)
+                    if self._recorder is not None:
+                        self._recorder.add(frame, octets, state)
+                    changed()
+            except Unauthorized as error:
+                self.link = Link("refused", str(error))
+                changed()
+                return
+            except EdgeflockError as error:
+                # Not all at once, should many watch a server that comes back.
+                pause = wait * random.uniform(0.75, 1.25)
+                self.link = Link("waiting", str(error), self._clock() + pause)
+                changed()
+                await asyncio.sleep(pause)
+                wait = min(2 * wait, LONGEST_WAIT)
+                self.link = Link("connecting", str(error))
+                changed()
+
+    def toggle(self) -> None:
+        self.kept.toggle()
+
+    def step(self, frames: int) -> None:
+        self.kept.step(frames)
+
+    def leap(self, direction: int) -> None:
+        self.kept.step(direction * max(1, len(self.kept) // 10))
+
+    def faster(self, factor: float) -> None:
+        """A live run has one speed."""
+
+    def seek(self, where: str) -> None:
+        raise ConfigError("a place can be gone to in a replay only; [ and ] step through recent frames")
+
+    async def history(self, row: Row) -> tuple[Point, ...]:
+        """What the server keeps of the device; what was seen of it here, if the display is frozen."""
+        if self.kept.frozen or self.link.phase != "live":
+            return trace.of_states(self.kept.rows(row.id))
+        _, points = await self._client.device(row.name)
+        return points
