@@ -28,7 +28,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = str(ROOT / "constraints.txt")

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean
 
 from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.devices.machine import machine
 from edgeflock.devices.outcomes import Setting, percent
-from edgeflock.devices.status import size
+from edgeflock.devices.papers.machine import machine
 from edgeflock.devices.sweep import Job, outcome, sweep
+from edgeflock.devices.watching.status import size
 from edgeflock.shared.presets import PRESETS
 
 DENSE = {"coordination.rule": "tau", "compression.select": 1.0, "compression.values": "f32"}

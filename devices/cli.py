@@ -152,13 +152,13 @@ def status(
 ) -> None:
     """Show how a server's run is doing: everything that `edgeflock top` shows."""
     settings = _connection(url, token, set_)
-    from edgeflock.devices import status_feed
-    from edgeflock.devices.status import show_status
+    from edgeflock.devices.watching import text
+    from edgeflock.devices.watching.status import show_status
 
     if device is not None:
-        status_feed.show_device(*settings, device, as_json=json)
+        text.show_device(*settings, device, as_json=json)
     elif watch:
-        status_feed.watch(*settings, interval, as_json=json)
+        text.watch(*settings, interval, as_json=json)
     else:
         show_status(*settings, as_json=json)
 
@@ -188,7 +188,7 @@ def top(
 
     if importlib.util.find_spec("textual") is None:
         _fail("the monitor needs textual: pip install 'edgeflock[tui]'", EXIT_USAGE)
-    from edgeflock.devices.top_command import Plan, serve_web, show
+    from edgeflock.devices.watching.top import Plan, serve_web, show
 
     url, secret = _connection(None, None, set_)
     plan = Plan(urls or [url], token or [secret], interval, record, replay or [], speed, at)
@@ -218,7 +218,7 @@ def plot(
 ) -> None:
     """Draw the figures of `edgeflock top`'s overview."""
     try:
-        from edgeflock.devices.plot_command import plot as draw
+        from edgeflock.devices.watching.plot import plot as draw
     except ImportError as error:
         _fail(f"figures need {error.name}: pip install 'edgeflock[demo]'", EXIT_USAGE)
 

@@ -11,8 +11,8 @@ from edgeflock.devices.curves import Panel, draw
 from edgeflock.devices.fleet import prepare
 from edgeflock.devices.fleet_config import FleetFile, parse
 from edgeflock.devices.outcomes import Outcome, Setting, percent
-from edgeflock.devices.status import size
 from edgeflock.devices.sweep import Job, sweep
+from edgeflock.devices.watching.status import size
 from edgeflock.shared.errors import ConfigError
 
 _ACCURACIES = (0.90, 0.95, 0.97, 0.98)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from edgeflock.devices.status import fetch, size
+from edgeflock.devices.watching.status import fetch, size
 from edgeflock.shared import datasets
 from edgeflock.shared.config import Config, parse
 from edgeflock.shared.errors import ConfigError, EdgeflockError

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from edgeflock.devices.adacomp_results import reproduce_adacomp
-from edgeflock.devices.scadles_results import reproduce_scadles
+from edgeflock.devices.papers.adacomp.results import reproduce_adacomp
+from edgeflock.devices.papers.scadles.results import reproduce_scadles
 from edgeflock.shared.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeflock.devices.journal_frames import AWAY, journal_frames
-from edgeflock.devices.top_command import Plan, opened, sources
+from edgeflock.devices.watching.top import Plan, opened, sources
 from edgeflock.server.journal import Evaluation, Journal
 from edgeflock.server.regime import Regime
 from edgeflock.shared import sparse, wire

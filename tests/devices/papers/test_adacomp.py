@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.devices import adacomp, reproduce
-from edgeflock.devices.adacomp import FULL, QUICK, Scale
-from edgeflock.devices.adacomp_report import PAPER, report
-from edgeflock.devices.adacomp_results import best_rates, reproduce_adacomp, summarise
 from edgeflock.devices.fleet_config import FleetFile, headcount
 from edgeflock.devices.outcomes import Outcome, Setting
-from edgeflock.devices.reproduce import Experiment, Measured, Results
+from edgeflock.devices.papers import reproduce
+from edgeflock.devices.papers.adacomp import experiments
+from edgeflock.devices.papers.adacomp.experiments import FULL, QUICK, Scale
+from edgeflock.devices.papers.adacomp.report import PAPER, report
+from edgeflock.devices.papers.adacomp.results import best_rates, reproduce_adacomp, summarise
+from edgeflock.devices.papers.reproduce import Experiment, Measured, Results
 from edgeflock.devices.sweep import Job
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.presets import PRESETS
-from tests.devices.test_cli import edgeflock
+from tests.devices.commands.test_cli import edgeflock
 
 DATA = "npz:mnist.npz"
 SAMPLES = 60_000
@@ -31,10 +32,10 @@ SAMPLES = 60_000
 
 def everything(scale: Scale) -> list[Experiment]:
     return [
-        *adacomp.record(DATA, scale),
-        *adacomp.figure_3(DATA, scale, adacomp.FIGURE_3),
-        *adacomp.table_2(DATA, SAMPLES, scale, adacomp.ADACOMP),
-        *adacomp.figure_4(DATA, SAMPLES, scale, adacomp.ADACOMP),
+        *experiments.record(DATA, scale),
+        *experiments.figure_3(DATA, scale, experiments.FIGURE_3),
+        *experiments.table_2(DATA, SAMPLES, scale, experiments.ADACOMP),
+        *experiments.figure_4(DATA, SAMPLES, scale, experiments.ADACOMP),
     ]
 
 
@@ -45,7 +46,7 @@ def facts(file: FleetFile) -> tuple[str, float, str]:
 @pytest.mark.parametrize("scale", [FULL, QUICK], ids=["full", "quick"])
 def test_what_all_experiments_share(scale: Scale) -> None:
     """Batches of 10 on MNIST, workers in random order, and nobody is refused for a setting of ours."""
-    for experiment in [*everything(scale), *adacomp.grid(DATA, scale)]:
+    for experiment in [*everything(scale), *experiments.grid(DATA, scale)]:
         file = experiment.file
         assert file.run.batch == 10
         assert file.run.local_steps == 1
@@ -66,7 +67,7 @@ def test_the_paper_s_length() -> None:
 
 
 def test_figure_3_is_five_methods() -> None:
-    found = {one.name: one.file for one in adacomp.figure_3(DATA, FULL, adacomp.FIGURE_3)}
+    found = {one.name: one.file for one in experiments.figure_3(DATA, FULL, experiments.FIGURE_3)}
     assert {name: facts(file) for name, file in found.items()} == {
         "ASGD": ("tau", 1.0, "f32"),
         "Comp-ASGD c=0.1": ("tau", 0.1, "f32"),
@@ -85,7 +86,7 @@ def test_figure_3_is_five_methods() -> None:
 @pytest.mark.parametrize("scale", [FULL, QUICK], ids=["full", "quick"])
 def test_in_table_2_half_the_workers_crash(scale: Scale) -> None:
     """Each of U pushes ends a worker with probability p: p U of the 200 are gone at the end."""
-    found = list(adacomp.table_2(DATA, SAMPLES, scale, adacomp.ADACOMP))
+    found = list(experiments.table_2(DATA, SAMPLES, scale, experiments.ADACOMP))
     assert [(one.file.fleet.devices, one.file.fleet.samples) for one in found] == [
         (200, 60_000),
         (200, 60_000),
@@ -103,7 +104,7 @@ def test_in_table_2_half_the_workers_crash(scale: Scale) -> None:
 @pytest.mark.parametrize("scale", [FULL, QUICK], ids=["full", "quick"])
 def test_figure_4_s_classes(scale: Scale) -> None:
     """30, 40 and 30% of the workers, at rates of 100 : 10 : 1; and all of one kind, on the same data."""
-    found = list(adacomp.figure_4(DATA, SAMPLES, scale, adacomp.ADACOMP))
+    found = list(experiments.figure_4(DATA, SAMPLES, scale, experiments.ADACOMP))
     assert [one.file.fleet.samples for one in found] == [0, 0, 12_000, 12_000]
     for one in found:
         assert facts(one.file) == ("adacomp", 0.01, "f32")
@@ -122,18 +123,18 @@ def test_figure_4_s_classes(scale: Scale) -> None:
 
 
 def test_the_record_is_the_preset_and_has_its_control() -> None:
-    ours, control = adacomp.record(DATA, FULL)
+    ours, control = experiments.record(DATA, FULL)
     settings = ours.file.model_dump()
     for path, value in PRESETS["record"].items():
         section, _, key = path.partition(".")
         assert settings[section][key] == value
     assert facts(control.file) == ("tau", 1.0, "f32")
     assert control.file.coordination.average == ours.file.coordination.average > 0
-    assert {one.file.run.updates for one in adacomp.record(DATA, QUICK)} == {20_000}
+    assert {one.file.run.updates for one in experiments.record(DATA, QUICK)} == {20_000}
 
 
 def test_the_grid_is_every_method_at_every_rate() -> None:
-    found = list(adacomp.grid(DATA, FULL))
+    found = list(experiments.grid(DATA, FULL))
     tried = {(*facts(one.file), one.file.coordination.learning_rate) for one in found}
     assert len(found) == len(tried) == 20
     assert {one.file.run.updates for one in found} == {FULL.updates}
@@ -200,15 +201,17 @@ def best_of(accuracy: float) -> Outcome:
 
 def test_the_best_rate_is_the_one_that_came_furthest() -> None:
     """At the end or before; the order in which they were tried does not matter."""
-    best = dict(zip((method.name for method in adacomp.FIGURE_3), (0.05, 0.2, 0.1, 0.05, 0.2), strict=True))
+    best = dict(
+        zip((method.name for method in experiments.FIGURE_3), (0.05, 0.2, 0.1, 0.05, 0.2), strict=True)
+    )
     tried = [
         measured(one, best_of(0.9 if best[one.name.rpartition(" rate ")[0]] == one.method.rate else 0.8))
-        for one in adacomp.grid(DATA, FULL)
+        for one in experiments.grid(DATA, FULL)
     ]
     for order in (tried, tried[::-1]):
         methods = best_rates(order)
         assert [(method.name, method.rate) for method in methods] == list(best.items())
-        assert [method.settings for method in methods] == [method.settings for method in adacomp.FIGURE_3]
+        assert [method.settings for method in methods] == [method.settings for method in experiments.FIGURE_3]
 
 
 # Two seeds each. Updates are those of the rows; 97% is reached at the second row or the third.
@@ -332,7 +335,7 @@ def test_the_report(tmp_path: Path) -> None:
         assert (tmp_path / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (tmp_path / f"{figure}.svg").read_text()
     svg = (tmp_path / "adacomp-figure3.svg").read_text()
-    for method in adacomp.FIGURE_3:
+    for method in experiments.FIGURE_3:
         assert svg.count(f">{method.name}<") == 2
     assert svg.count(">record<") == 1
     assert "mean and range over the seeds" in svg
@@ -390,7 +393,7 @@ def test_the_whole_reproduction(
     assert printed == json.loads((out / "adacomp.json").read_text())
     assert printed["reduction_at_97"] == 1000
     assert {name: one["learning_rate"] for name, one in printed["figure3"].items()} == {
-        method.name: 0.05 if method is adacomp.ASGD else 0.2 for method in adacomp.FIGURE_3
+        method.name: 0.05 if method is experiments.ASGD else 0.2 for method in experiments.FIGURE_3
     }
     # Table II and Figure 4 are at the rate that AdaComp c=0.01 came furthest with.
     assert {one["learning_rate"] for part in ("table2", "figure4") for one in printed[part].values()} == {0.2}
@@ -457,10 +460,10 @@ def leave_runs(mnist: str, out: Path, left: dict[tuple[str, str], int]) -> None:
     """The runs of so many seeds of each (part, name)."""
     samples = 10
     for one in [
-        *adacomp.record(mnist, QUICK),
-        *adacomp.figure_3(mnist, QUICK, adacomp.FIGURE_3),
-        *adacomp.table_2(mnist, samples, QUICK, adacomp.ADACOMP),
-        *adacomp.figure_4(mnist, samples, QUICK, adacomp.ADACOMP),
+        *experiments.record(mnist, QUICK),
+        *experiments.figure_3(mnist, QUICK, experiments.FIGURE_3),
+        *experiments.table_2(mnist, samples, QUICK, experiments.ADACOMP),
+        *experiments.figure_4(mnist, samples, QUICK, experiments.ADACOMP),
     ]:
         for job in one.jobs(out, tuple(range(left.get((one.part, one.name), 0)))):
             leave(job)
@@ -479,7 +482,7 @@ def test_finished_reports_what_has_ended_and_runs_nothing(
     tmp_path: Path, mnist: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     leave_runs(mnist, tmp_path, SOME)
-    (half,) = next(adacomp.record(mnist, QUICK)).jobs(tmp_path, (2,))
+    (half,) = next(experiments.record(mnist, QUICK)).jobs(tmp_path, (2,))
     half.path.write_text(half.path.read_text().splitlines()[0] + "\n")  # this one has not ended yet
     report_finished(mnist, tmp_path)
     assert swept == []

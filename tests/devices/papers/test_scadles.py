@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.devices import reproduce, scadles_experiments
 from edgeflock.devices.outcomes import Outcome, Setting
-from edgeflock.devices.reproduce import Experiment, Measured, by_part
-from edgeflock.devices.scadles import (
+from edgeflock.devices.papers import reproduce
+from edgeflock.devices.papers.reproduce import Experiment, Measured, by_part
+from edgeflock.devices.papers.scadles import experiments
+from edgeflock.devices.papers.scadles.report import TABLE_5, report
+from edgeflock.devices.papers.scadles.results import best_rates, reproduce_scadles, summarise
+from edgeflock.devices.papers.scadles.settings import (
     ADAPTIVE,
     BUFFERED,
     CIFAR,
@@ -28,9 +31,7 @@ from edgeflock.devices.scadles import (
     TASKS,
     Scale,
 )
-from edgeflock.devices.scadles_report import TABLE_5, report
-from edgeflock.devices.scadles_results import best_rates, reproduce_scadles, summarise
-from edgeflock.devices.scadles_speed_up import SPEED_UPS
+from edgeflock.devices.papers.scadles.speed_up import SPEED_UPS
 from edgeflock.devices.sweep import Job, outcome
 from edgeflock.devices.sweep import run as run_job
 from edgeflock.shared.errors import ConfigError
@@ -41,13 +42,13 @@ FOLDER = "data"
 
 def everything(scale: Scale, folder: str = FOLDER) -> list[Experiment]:
     return [
-        *scadles_experiments.speed_up(folder, scale, {}),
-        *scadles_experiments.growing(folder, scale, {}),
-        *scadles_experiments.buffers(scale),
-        *scadles_experiments.compression(folder, scale, {}),
-        *scadles_experiments.non_iid(folder, scale, {}),
-        *scadles_experiments.injection_traffic(scale),
-        *scadles_experiments.asynchronous(folder, scale, {}),
+        *experiments.speed_up(folder, scale, {}),
+        *experiments.growing(folder, scale, {}),
+        *experiments.buffers(scale),
+        *experiments.compression(folder, scale, {}),
+        *experiments.non_iid(folder, scale, {}),
+        *experiments.injection_traffic(scale),
+        *experiments.asynchronous(folder, scale, {}),
     ]
 
 
@@ -73,7 +74,7 @@ def test_streams_iterations_and_devices_are_the_paper_s() -> None:
 
 
 def test_conventional_training_waits_for_64_samples_everywhere() -> None:
-    for one in scadles_experiments.speed_up(FOLDER, FULL, {}):
+    for one in experiments.speed_up(FOLDER, FULL, {}):
         (kind,) = one.file.devices.values()
         settings = one.file.coordination
         local = one.method.name == LOCAL.name
@@ -94,7 +95,7 @@ def test_conventional_training_waits_for_64_samples_everywhere() -> None:
 
 
 def test_what_grows_with_the_batch_takes_as_long_as_before_at_64() -> None:
-    for one in scadles_experiments.growing(FOLDER, FULL, {}):
+    for one in experiments.growing(FOLDER, FULL, {}):
         (kind,) = one.file.devices.values()
         assert kind.step_ms is not None
         assert kind.step_ms + 64 * kind.sample_ms == pytest.approx(MNIST.step_ms)
@@ -106,7 +107,7 @@ def test_the_iterations_of_table_4_follow_from_equation_2() -> None:
     means = {"S1": 38, "S2": 300, "S1'": 64, "S2'": 256}
     for (streams, model), (persisted, _, _) in BUFFERED.items():
         (task,) = (task for task in TASKS if task.paper == model)
-        iterations = scadles_experiments.iterations_implied(streams, task)
+        iterations = experiments.iterations_implied(streams, task)
         rate = means[streams]
         waiting = 16 * ((task.step_ms / 1000 * rate - rate) * iterations + rate)
         assert waiting == pytest.approx(persisted, rel=0.01)
@@ -129,7 +130,7 @@ def test_table_5_and_figure_9_are_complete() -> None:
 
 
 def test_without_rounds_an_update_counts_by_its_samples_and_staleness() -> None:
-    found = named(scadles_experiments.asynchronous(FOLDER, FULL, {}))
+    found = named(experiments.asynchronous(FOLDER, FULL, {}))
     free = [one for one in found.values() if one.method.name.startswith("async")]
     assert len(free) == 16
     for one in free:
@@ -148,14 +149,14 @@ def test_without_rounds_an_update_counts_by_its_samples_and_staleness() -> None:
 
 def test_every_method_has_the_same_grid() -> None:
     tried: dict[tuple[str, str], set[float]] = {}
-    for one in scadles_experiments.grid(FOLDER, FULL):
+    for one in experiments.grid(FOLDER, FULL):
         assert one.file.coordination.learning_rate == one.method.rate
         tried.setdefault((one.part, one.name), set()).add(one.method.rate)
     assert set(map(frozenset, tried.values())) == {frozenset(RATES)}
     # What was tried is run again in the part it is for, at the best rate: the same run.
     rates = {(MNIST.name, SCADLES.name, "S1"): 0.8}
-    again = named(scadles_experiments.speed_up(FOLDER, FULL, rates))["S1 ScaDLES"]
-    grid = [one for one in scadles_experiments.grid(FOLDER, FULL) if one.name == "S1 ScaDLES"]
+    again = named(experiments.speed_up(FOLDER, FULL, rates))["S1 ScaDLES"]
+    grid = [one for one in experiments.grid(FOLDER, FULL) if one.name == "S1 ScaDLES"]
     assert again.part == "speed-up, MNIST"
     assert again.file in [one.file for one in grid if one.method.rate == 0.8]
 
@@ -177,7 +178,7 @@ def done(one: Experiment, out: Path) -> Measured:
 
 def test_buffers_grow_by_equation_2_or_not_at_all(tmp_path: Path) -> None:
     """S1': each device has (t S - S) T + S samples after T iterations, or at most a second of them."""
-    parts = [one for one in scadles_experiments.buffers(TINY) if one.name.startswith("S1' ResNet152")]
+    parts = [one for one in experiments.buffers(TINY) if one.name.startswith("S1' ResNet152")]
     kept, short = (done(one, tmp_path) for one in parts)
     streams = kept.setting.outcomes[0].end["streams"].values()
     assert len(streams) == 16
@@ -199,7 +200,7 @@ def test_buffers_grow_by_equation_2_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_samples_shared_a_round_are_alpha_beta_of_what_streams_in(tmp_path: Path) -> None:
-    (one,) = (one for one in scadles_experiments.injection_traffic(TINY) if one.name == "S2' (0.5, 0.5)")
+    (one,) = (one for one in experiments.injection_traffic(TINY) if one.name == "S2' (0.5, 0.5)")
     found = done(one, tmp_path)
     kilobytes = summarise(by_part([found]), "this")["injected"]["S2' (0.5, 0.5)"]
     assert kilobytes == pytest.approx(0.5 * 0.5 * 10 * 256 * 3, rel=0.3)
@@ -248,8 +249,8 @@ def test_the_speed_up_is_of_the_time_to_the_target() -> None:
         "S1 ScaDLES": made((10, 0.5), (20, below), (60, target + 0.001)),
         "S1 ScaDLES, adaptive": made((10, 0.5), (20, below)),
     }
-    speed_up = measured(of_mnist(scadles_experiments.speed_up(FOLDER, FULL, {})), runs)
-    growing = measured(scadles_experiments.growing(FOLDER, FULL, {}), {"S1 0.5": made((99, 0), (100, 1))})
+    speed_up = measured(of_mnist(experiments.speed_up(FOLDER, FULL, {})), runs)
+    growing = measured(experiments.growing(FOLDER, FULL, {}), {"S1 0.5": made((99, 0), (100, 1))})
     summary = summarise(by_part([*speed_up, *growing]), "this")
     assert summary["speed_up"].keys() == {"MNIST"}
     entry = summary["speed_up"]["MNIST"]["S1"]
@@ -272,8 +273,8 @@ def test_accuracy_without_rounds_is_compared_at_one_moment_and_at_one_size() -> 
     rounds = made((40, 0.6), (60, 0.5), (100, 0.8))
     free = made((20, 0.5), (50, 0.7), (80, 0.9), bytes_a_second=20)
     results = [
-        *measured(of_mnist(scadles_experiments.speed_up(FOLDER, FULL, {})), {"S1 ScaDLES": rounds}),
-        *measured(scadles_experiments.asynchronous(FOLDER, FULL, {}), {"S1 async": free}),
+        *measured(of_mnist(experiments.speed_up(FOLDER, FULL, {})), {"S1 ScaDLES": rounds}),
+        *measured(experiments.asynchronous(FOLDER, FULL, {}), {"S1 async": free}),
     ]
     (entry,) = summarise(by_part(results), "this")["asynchronous"].values()
     assert entry["seconds"] == {"at": 80, "rounds": 0.6, "async": 0.9}
@@ -281,8 +282,8 @@ def test_accuracy_without_rounds_is_compared_at_one_moment_and_at_one_size() -> 
 
 
 def test_compression_and_injection_are_as_counted() -> None:
-    table = of_mnist(scadles_experiments.compression(FOLDER, FULL, {}))
-    labelled = of_mnist(scadles_experiments.non_iid(FOLDER, FULL, {}))
+    table = of_mnist(experiments.compression(FOLDER, FULL, {}))
+    labelled = of_mnist(experiments.non_iid(FOLDER, FULL, {}))
     results = [
         *measured(table, {"CR 0.1, delta 0.2": made((1, 0.7), (2, 0.6))}),
         *measured(labelled, {"(0.5, 0.5)": made((1, 0.7), (2, 0.6))}),
@@ -305,7 +306,7 @@ def test_compression_and_injection_are_as_counted() -> None:
 def test_the_best_rate_is_the_one_that_is_there_first_or_came_furthest() -> None:
     best = {(MNIST.name, SCADLES.name, "S1"): 0.8, (MNIST.name, DDL.name, "S1'"): 0.2}
     tried = []
-    for one in scadles_experiments.grid(FOLDER, FULL):
+    for one in experiments.grid(FOLDER, FULL):
         streams = one.name.partition(" ")[0]
         rate = best.get((one.part.removeprefix("grid, "), one.method.name, streams), 0.1)
         # Nobody of CIFAR-10's comes so far; the others do, the best ones earlier.
@@ -316,7 +317,7 @@ def test_the_best_rate_is_the_one_that_is_there_first_or_came_furthest() -> None
         found = best_rates(order)
         assert {key: found[key] for key in best} == best
         assert found[CIFAR.name, SCADLES.name, "S2"] == 0.1
-    taken = {one.name: one.method.rate for one in of_mnist(scadles_experiments.speed_up(FOLDER, FULL, best))}
+    taken = {one.name: one.method.rate for one in of_mnist(experiments.speed_up(FOLDER, FULL, best))}
     assert {taken[f"{streams} DDL"] for streams in DISTRIBUTIONS} == {0.2}
     assert taken["S1 ScaDLES"] == taken["S1 ScaDLES, adaptive"] == 0.8
 
@@ -404,7 +405,7 @@ def test_missing_data_are_named_before_anything_runs(tmp_path: Path, swept: list
 
 def test_the_report_has_a_dash_for_what_was_not_reached(tmp_path: Path) -> None:
     runs = {"S1 DDL": made((10, 0.2)), "S1 ScaDLES": made((10, 0.2))}
-    results = by_part(measured(of_mnist(scadles_experiments.speed_up(FOLDER, FULL, {})), runs))
+    results = by_part(measured(of_mnist(experiments.speed_up(FOLDER, FULL, {})), runs))
     markdown = report(results, summarise(results, "this"), tmp_path)
     assert "| S1 | 20/s |" in markdown
     assert "to no level" in markdown

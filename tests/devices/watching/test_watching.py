@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.devices.plot_command import draw, watched
-from edgeflock.devices.status_feed import block, first_state
-from edgeflock.devices.top_command import Plan, sources
+from edgeflock.devices.watching.plot import draw, watched
+from edgeflock.devices.watching.text import block, first_state
+from edgeflock.devices.watching.top import Plan, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.tui.feed_client import FeedClient
 from edgeflock.tui.lines import text_of
-from tests.devices.test_cli import edgeflock
+from tests.devices.commands.test_cli import edgeflock
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
 from tests.tui.runs import frames, state

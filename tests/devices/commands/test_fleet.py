@@ -12,11 +12,11 @@ from edgeflock.devices.fleet_command import run_fleet_file
 from edgeflock.devices.sweep import Job, run
 from edgeflock.shared.datasets import load
 from edgeflock.shared.errors import ConfigError
+from tests.devices.commands.test_cli import edgeflock
 from tests.devices.fleets import MIXED, fleet_of
 from tests.devices.fleets import run as run_watched
-from tests.devices.test_cli import edgeflock
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 def test_from_the_file_to_the_figures(tmp_path: Path) -> None:

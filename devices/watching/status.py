@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from edgeflock.devices.status_feed import first_state
+from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.tui.feed_client import FeedClient
 from edgeflock.tui.state import State, summary

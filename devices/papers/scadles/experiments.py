@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.devices.reproduce import Experiment, Method
-from edgeflock.devices.scadles import (
+from edgeflock.devices.papers.reproduce import Experiment, Method
+from edgeflock.devices.papers.scadles.settings import (
     ADAPTIVE,
     ASYNC,
     ASYNC_SPARSE,

@@ -6,8 +6,8 @@ from typing import Any
 
 from edgeflock.devices.curves import Panel, draw
 from edgeflock.devices.outcomes import percent
-from edgeflock.devices.reproduce import Measured, Results
-from edgeflock.devices.status import size
+from edgeflock.devices.papers.reproduce import Measured, Results
+from edgeflock.devices.watching.status import size
 
 PAPER: dict[str, dict[str, str]] = {
     "figure 3": {

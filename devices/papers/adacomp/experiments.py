@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.devices.reproduce import Experiment, Method
+from edgeflock.devices.papers.reproduce import Experiment, Method
 from edgeflock.shared.presets import PRESETS
 
 CNN, MLP = "edgeflock.client.zoo:PaperCNN", "edgeflock.client.zoo:PaperMLP"

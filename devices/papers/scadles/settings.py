@@ -7,7 +7,7 @@ MNIST in that of VGG19 on CIFAR-100. 10 devices where each has one label.
 
 from dataclasses import dataclass
 
-from edgeflock.devices.reproduce import Method
+from edgeflock.devices.papers.reproduce import Method
 
 DISTRIBUTIONS = {
     "S1": "uniform(38,24)",

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from edgeflock.devices.curves import COLOURS
-from edgeflock.devices.top_command import opened
+from edgeflock.devices.watching.top import opened
 from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.tui import curves, numbers

@@ -10,11 +10,19 @@ from typing import Any
 
 from rich.console import Console
 
-from edgeflock.devices import adacomp
-from edgeflock.devices.adacomp import ASGD, RECORD
-from edgeflock.devices.adacomp_report import report
-from edgeflock.devices.machine import machine
-from edgeflock.devices.reproduce import Experiment, Measured, Method, Results, by_part, measure, publish
+from edgeflock.devices.papers.adacomp import experiments
+from edgeflock.devices.papers.adacomp.experiments import ASGD, RECORD
+from edgeflock.devices.papers.adacomp.report import report
+from edgeflock.devices.papers.machine import machine
+from edgeflock.devices.papers.reproduce import (
+    Experiment,
+    Measured,
+    Method,
+    Results,
+    by_part,
+    measure,
+    publish,
+)
 from edgeflock.shared import datasets
 from edgeflock.shared.errors import ConfigError
 
@@ -58,26 +66,26 @@ def reproduce_adacomp(
     With `grid` each method's learning rate is chosen anew. With `finished` nothing is run: what has been is
     reported.
     """
-    scale = adacomp.QUICK if quick else adacomp.FULL
+    scale = experiments.QUICK if quick else experiments.FULL
     if updates:
         scale = replace(scale, updates=updates, classes_updates=updates)
     if seeds:
         scale = replace(scale, seeds=tuple(range(seeds)))
-    if scale.updates <= adacomp.DEVICES:
-        raise ConfigError(f"--updates {scale.updates} must be more than the {adacomp.DEVICES} devices")
+    if scale.updates <= experiments.DEVICES:
+        raise ConfigError(f"--updates {scale.updates} must be more than the {experiments.DEVICES} devices")
     samples = len(datasets.load(data, "train"))
     narration = Console(stderr=True)
-    methods: tuple[Method, ...] = adacomp.FIGURE_3
+    methods: tuple[Method, ...] = experiments.FIGURE_3
     if grid:
         narration.print("Learning rates")
-        methods = best_rates(measure(adacomp.grid(data, scale), out, scale.seeds[:1], finished))
-    ours = next(method for method in methods if method.name == adacomp.ADACOMP.name)
+        methods = best_rates(measure(experiments.grid(data, scale), out, scale.seeds[:1], finished))
+    ours = next(method for method in methods if method.name == experiments.ADACOMP.name)
     narration.print("The record, Figure 3, Table II, Figure 4")
     parts = [
-        *adacomp.record(data, scale),
-        *adacomp.figure_3(data, scale, methods),
-        *adacomp.table_2(data, samples, scale, ours),
-        *adacomp.figure_4(data, samples, scale, ours),
+        *experiments.record(data, scale),
+        *experiments.figure_3(data, scale, methods),
+        *experiments.table_2(data, samples, scale, ours),
+        *experiments.figure_4(data, samples, scale, ours),
     ]
     results = by_part(measure(parts, out, scale.seeds, finished, _is_headline))
     if not finished_enough(results):
@@ -105,7 +113,7 @@ def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
             best[name] = one
     return tuple(
         replace(method, rate=best[method.name].experiment.method.rate) if method.name in best else method
-        for method in adacomp.FIGURE_3
+        for method in experiments.FIGURE_3
     )
 
 
@@ -119,7 +127,7 @@ def summarise(results: Results, data: str, command: str) -> dict[str, Any]:
         part.replace(" ", ""): {one.experiment.name: figures_of(one) for one in measured}
         for part, measured in results.items()
     }
-    dense = parts["figure3"][adacomp.ASGD.name]["at"]["0.97"]
+    dense = parts["figure3"][experiments.ASGD.name]["at"]["0.97"]
     rivals = {**parts["figure3"], **parts["record"]}
     reaching = {name: one["at"]["0.97"]["ingress"] for name, one in rivals.items() if one["at"]["0.97"]}
     winner = min(reaching, key=lambda name: reaching[name], default=None)

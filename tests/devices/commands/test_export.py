@@ -15,7 +15,7 @@ from edgeflock.server.export import Graphs
 from edgeflock.server.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def edgeflock(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -26,12 +26,12 @@ def edgeflock(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_it_writes_both_graphs_and_prints_json(tmp_path: Path) -> None:
     done = edgeflock(
-        "export", "tests.devices.test_export_command:talking", "-o", "a/b", "--json", cwd=tmp_path
+        "export", "tests.devices.commands.test_export:talking", "-o", "a/b", "--json", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     assert (printed["model"], printed["loss"]) == (
-        "tests.devices.test_export_command:talking",
+        "tests.devices.commands.test_export:talking",
         "cross_entropy",
     )
     assert [entry["path"] for entry in printed["graphs"]] == ["a/b/step.onnx", "a/b/evaluation.onnx"]

@@ -9,10 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from edgeflock.devices import scadles, scadles_experiments
-from edgeflock.devices.machine import machine
-from edgeflock.devices.reproduce import Experiment, Measured, Results, by_part, measure, publish
-from edgeflock.devices.scadles import (
+from edgeflock.devices.papers.machine import machine
+from edgeflock.devices.papers.reproduce import Experiment, Measured, Results, by_part, measure, publish
+from edgeflock.devices.papers.scadles import experiments, settings
+from edgeflock.devices.papers.scadles.report import report
+from edgeflock.devices.papers.scadles.settings import (
     ADAPTIVE,
     BUFFERED,
     DDL,
@@ -23,7 +24,6 @@ from edgeflock.devices.scadles import (
     TASKS,
     Rates,
 )
-from edgeflock.devices.scadles_report import report
 from edgeflock.shared import datasets
 from edgeflock.shared.errors import ConfigError
 
@@ -47,25 +47,25 @@ def reproduce_scadles(
     `folder` holds the data sets. With `grid` each method's learning rate is chosen anew. With `finished`
     nothing is run: what has been is reported.
     """
-    scale = scadles.QUICK if quick else scadles.FULL
+    scale = settings.QUICK if quick else settings.FULL
     if seeds:
         scale = replace(scale, seeds=tuple(range(seeds)))
     for task in TASKS:
         datasets.load(f"npz:{folder}/{task.data}", "test")
     narration = Console(stderr=True)
-    rates = scadles.BEST
+    rates = settings.BEST
     if grid:
         narration.print("Learning rates")
-        rates = best_rates(measure(scadles_experiments.grid(folder, scale), out, scale.seeds[:1], finished))
+        rates = best_rates(measure(experiments.grid(folder, scale), out, scale.seeds[:1], finished))
     narration.print("Speed-up, iterations that grow, buffers, compression, one label each, asynchronous")
     parts = [
-        *scadles_experiments.speed_up(folder, scale, rates),
-        *scadles_experiments.growing(folder, scale, rates),
-        *scadles_experiments.buffers(scale),
-        *scadles_experiments.compression(folder, scale, rates),
-        *scadles_experiments.non_iid(folder, scale, rates),
-        *scadles_experiments.injection_traffic(scale),
-        *scadles_experiments.asynchronous(folder, scale, rates),
+        *experiments.speed_up(folder, scale, rates),
+        *experiments.growing(folder, scale, rates),
+        *experiments.buffers(scale),
+        *experiments.compression(folder, scale, rates),
+        *experiments.non_iid(folder, scale, rates),
+        *experiments.injection_traffic(scale),
+        *experiments.asynchronous(folder, scale, rates),
     ]
     results = by_part(measure(parts, out, scale.seeds, finished, _is_headline))
     if not any(part.startswith("speed-up") for part in results):
@@ -96,7 +96,7 @@ def best_rates(measured: Iterable[Measured]) -> Rates:
     return {key: one.experiment.method.rate for key, one in best.items()}
 
 
-def common_target(found: "Found", task: scadles.Task) -> float | None:
+def common_target(found: "Found", task: settings.Task) -> float | None:
     """The highest target that conventional training and dense ScaDLES reach on all streams that were run."""
     runs = [
         one.setting
@@ -144,7 +144,7 @@ Found = dict[str, dict[str, Measured]]
 """part -> name -> what was measured."""
 
 
-def _speed_up(found: Found, task: scadles.Task) -> dict[str, Any]:
+def _speed_up(found: Found, task: settings.Task) -> dict[str, Any]:
     target = common_target(found, task)
     runs = found[f"speed-up, {task.name}"]
     made: dict[str, Any] = {}
@@ -159,7 +159,7 @@ def _speed_up(found: Found, task: scadles.Task) -> dict[str, Any]:
     return made
 
 
-def _compared(methods: dict[str, Measured], target: float | None, task: scadles.Task) -> dict[str, Any]:
+def _compared(methods: dict[str, Measured], target: float | None, task: settings.Task) -> dict[str, Any]:
     """Methods on the same streams: virtual seconds, rounds and bytes to the target; speed-ups to any."""
     seeds = next(iter(methods.values())).setting.outcomes
 
@@ -171,7 +171,7 @@ def _compared(methods: dict[str, Measured], target: float | None, task: scadles.
         "learning_rate": {name: one.experiment.method.rate for name, one in methods.items()},
         "seconds": to("seconds"),
         "rounds": {
-            name: None if updates is None else updates / scadles.DEVICES
+            name: None if updates is None else updates / settings.DEVICES
             for name, updates in to("updates").items()
         },
         "ingress": to("ingress"),
@@ -215,7 +215,7 @@ def _buffers(runs: dict[str, Measured]) -> dict[str, Any]:
         short = [_depths(outcome.end, "deepest") for outcome in runs[f"{name} truncation"].setting.outcomes]
         total = fmean(map(sum, every))
         made[name] = {
-            "rounds": kept.experiment.file.run.updates // scadles.DEVICES,
+            "rounds": kept.experiment.file.run.updates // settings.DEVICES,
             "persisted": {"sum": total, "largest": fmean(map(max, every))},
             "truncated": {"sum": fmean(map(sum, short)), "largest": fmean(map(max, short))},
             "reduction": {
@@ -243,7 +243,7 @@ def _compression(one: Measured) -> dict[str, Any]:
 
 def _injected(one: Measured) -> dict[str, Any]:
     tallies = [outcome.end["classes"]["all"] for outcome in one.setting.outcomes]
-    rounds = [tally["updates"] / scadles.LABELLED for tally in tallies]
+    rounds = [tally["updates"] / settings.LABELLED for tally in tallies]
     each = zip(tallies, rounds, strict=True)
     return {
         "accuracy": fmean(one.setting.best()),
@@ -266,7 +266,7 @@ def _asynchronous(found: Found) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for distribution in DISTRIBUTIONS:
         for suffix, rounds in (("", together), (", stragglers", apart)):
-            for sync, free in ((SCADLES, scadles.ASYNC), (ADAPTIVE, scadles.ASYNC_SPARSE)):
+            for sync, free in ((SCADLES, settings.ASYNC), (ADAPTIVE, settings.ASYNC_SPARSE)):
                 one = rounds.get(f"{distribution} {sync.name}{suffix}")
                 other = apart.get(f"{distribution} {free.name}{suffix}")
                 if one is None or other is None:

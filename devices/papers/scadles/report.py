@@ -5,16 +5,16 @@ from typing import Any
 
 from edgeflock.devices.curves import Panel, draw
 from edgeflock.devices.outcomes import Setting
-from edgeflock.devices.reproduce import Measured, Results
-from edgeflock.devices.scadles import (
+from edgeflock.devices.papers.reproduce import Measured, Results
+from edgeflock.devices.papers.scadles.settings import (
     DISTRIBUTIONS,
     MNIST,
     SLOWER,
     TASKS,
     Task,
 )
-from edgeflock.devices.scadles_speed_up import image, level_of, points, ratio, speed_up, whole
-from edgeflock.devices.status import size
+from edgeflock.devices.papers.scadles.speed_up import image, level_of, points, ratio, speed_up, whole
+from edgeflock.devices.watching.status import size
 
 TABLE_5 = {
     "CIFAR-10": {
