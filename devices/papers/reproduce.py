@@ -1,4 +1,4 @@
-"""`edgeflock reproduce`: a paper's evaluation as fleets. The papers are in adacomp*.py and scadles*.py."""
+"""What papers have in common: methods, experiments as fleets, what was measured, where results are left."""
 
 import json
 from collections.abc import Callable, Iterable

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edgeflock.devices.numbers import loss, size
 from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.tui.feed_client import FeedClient
@@ -63,7 +64,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
-        console.print(f"Loss {_number(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
+        console.print(f"Loss {loss(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
     console.print(
         f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
         + (f", {status['reduction']}x less than dense float32" if status["reduction"] else "")
@@ -112,7 +113,7 @@ _COLUMNS: dict[str, Column] = {
     "updates": lambda device: f"{device['updates']:,}",
     "refused": lambda device: f"{device['refused']:,}",
     "staleness": lambda device: str(device["staleness"]),
-    "loss": lambda device: _number(device["loss"], 3),
+    "loss": lambda device: loss(device["loss"], 3),
     "ingress": lambda device: size(device["ingress"]),
     "egress": lambda device: size(device["egress"]),
     "idle": lambda device: f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
@@ -124,16 +125,3 @@ _STREAM_COLUMNS: dict[str, Column] = {
     "drops": _told("drops", "{:,}"),
     "age": _told("age", "{:.1f} s"),
 }
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "not finite" if value is None else f"{value:.{digits}f}"
-
-
-def size(octets: float) -> str:
-    """Bytes in decimal units, e.g. 12.3 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if octets < 1000 or unit == "GB":
-            break
-        octets /= 1000
-    return f"{octets:.0f} B" if unit == "B" else f"{octets:.1f} {unit}"

@@ -5,9 +5,8 @@ from statistics import fmean
 from typing import Any
 
 from edgeflock.devices.curves import Panel, draw
-from edgeflock.devices.outcomes import percent
+from edgeflock.devices.numbers import percents, size
 from edgeflock.devices.papers.reproduce import Measured, Results
-from edgeflock.devices.watching.status import size
 
 PAPER: dict[str, dict[str, str]] = {
     "figure 3": {
@@ -101,7 +100,7 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
         ingress = [_reached(one, accuracy, "ingress") for accuracy in (0.95, 0.97, 0.98)]
         lines.append(
             f"| {one.experiment.name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
-            f"| {percent(one.setting.best())} "
+            f"| {percents(one.setting.best())} "
             f"| {PAPER['figure 3'].get(one.experiment.name, '-')} | {' | '.join(updates + ingress)} |"
         )
     return [*lines, "", "A dash: not every run came so far.", "", "![Figure 3](adacomp-figure3.png)", ""]
@@ -118,7 +117,7 @@ def _accuracies(title: str, part: str, measured: list[Measured]) -> list[str]:
     lines = [f"## {title}", "", "| setting | seeds | final accuracy | paper |", "|---|--:|--:|--:|"]
     for one in measured:
         name, paper = one.experiment.name, PAPER[part].get(one.experiment.name, "-")
-        lines.append(f"| {name} | {len(one.setting.outcomes)} | {percent(one.setting.best())} | {paper} |")
+        lines.append(f"| {name} | {len(one.setting.outcomes)} | {percents(one.setting.best())} | {paper} |")
     means = {one.experiment.name: fmean(one.setting.best()) for one in measured}
     losses = [
         f"{(means[a] - means[b]) * 100:.2f} ({a} against {b})"

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeflock.devices.curves import Panel, draw
+from edgeflock.devices.numbers import percent, ratio, size, whole
 from edgeflock.devices.outcomes import Setting
 from edgeflock.devices.papers.reproduce import Measured, Results
 from edgeflock.devices.papers.scadles.settings import (
@@ -13,8 +14,7 @@ from edgeflock.devices.papers.scadles.settings import (
     TASKS,
     Task,
 )
-from edgeflock.devices.papers.scadles.speed_up import image, level_of, points, ratio, speed_up, whole
-from edgeflock.devices.watching.status import size
+from edgeflock.devices.papers.scadles.speed_up import image, level_of, speed_up
 
 TABLE_5 = {
     "CIFAR-10": {
@@ -171,7 +171,7 @@ def _compression(summary: dict[str, Any]) -> list[str]:
             cnc, accuracy, floats = TABLE_5[task][name]
             lines.append(
                 f"| {name} | {one['cnc']:.2f} | {cnc:g} | {one['floats']:.2e} | {floats} "
-                f"| {size(round(one['ingress']))} | {points(one['accuracy'])} | {accuracy} |"
+                f"| {size(round(one['ingress']))} | {percent(one['accuracy'])} | {accuracy} |"
             )
         lines.append("")
     return lines
@@ -192,7 +192,7 @@ def _non_iid(summary: dict[str, Any], figures: set[str]) -> list[str]:
     for task, runs in summary["non_iid"].items():
         for name, one in runs.items():
             lines.append(
-                f"| {task} | {name} | {points(one['accuracy'])} | {points(one['last_accuracy'])} "
+                f"| {task} | {name} | {percent(one['accuracy'])} | {percent(one['last_accuracy'])} "
                 f"| {whole(one['kilobytes_a_round'])} | {size(round(one['bytes_a_round']))} |"
             )
     lines += ["", *image(figures, "scadles-figure9", "Figure 9")]

@@ -1,102 +1,36 @@
-"""`edgeflock reproduce scadles`: the paper's tables and figures, and the same streams without rounds."""
+"""What ScaDLES' experiments came to: scadles.json."""
 
-from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rich.console import Console
-
 from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.papers.reproduce import Experiment, Measured, Results, by_part, measure, publish
-from edgeflock.devices.papers.scadles import experiments, settings
-from edgeflock.devices.papers.scadles.report import report
+from edgeflock.devices.papers.reproduce import Measured, Results
 from edgeflock.devices.papers.scadles.settings import (
     ADAPTIVE,
+    ASYNC,
+    ASYNC_SPARSE,
     BUFFERED,
     DDL,
+    DEVICES,
     DISTRIBUTIONS,
+    LABELLED,
     LOCAL,
     MNIST,
     SCADLES,
     TASKS,
-    Rates,
+    Task,
 )
-from edgeflock.shared import datasets
-from edgeflock.shared.errors import ConfigError
 
 SAMPLE_KB = 3
 """Of a CIFAR-10 image, as in the paper."""
 
 
-def reproduce_scadles(
-    folder: str,
-    out: Path,
-    *,
-    quick: bool,
-    seeds: int,
-    grid: bool,
-    finished: bool,
-    command: str,
-    as_json: bool,
-) -> None:
-    """Run every experiment, and leave scadles.json, .md and figures in `out`. Raises ConfigError.
-
-    `folder` holds the data sets. With `grid` each method's learning rate is chosen anew. With `finished`
-    nothing is run: what has been is reported.
-    """
-    scale = settings.QUICK if quick else settings.FULL
-    if seeds:
-        scale = replace(scale, seeds=tuple(range(seeds)))
-    for task in TASKS:
-        datasets.load(f"npz:{folder}/{task.data}", "test")
-    narration = Console(stderr=True)
-    rates = settings.BEST
-    if grid:
-        narration.print("Learning rates")
-        rates = best_rates(measure(experiments.grid(folder, scale), out, scale.seeds[:1], finished))
-    narration.print("Speed-up, iterations that grow, buffers, compression, one label each, asynchronous")
-    parts = [
-        *experiments.speed_up(folder, scale, rates),
-        *experiments.growing(folder, scale, rates),
-        *experiments.buffers(scale),
-        *experiments.compression(folder, scale, rates),
-        *experiments.non_iid(folder, scale, rates),
-        *experiments.injection_traffic(scale),
-        *experiments.asynchronous(folder, scale, rates),
-    ]
-    results = by_part(measure(parts, out, scale.seeds, finished, _is_headline))
-    if not any(part.startswith("speed-up") for part in results):
-        raise ConfigError(f"--finished: in {out} no run of the speed-up has ended yet")
-    summary = summarise(results, command)
-    publish("scadles", summary, report(results, summary, out), out, as_json=as_json)
+Found = dict[str, dict[str, Measured]]
+"""part -> name -> what was measured."""
 
 
-def _is_headline(one: Experiment) -> bool:
-    return one.part.startswith("speed-up")
-
-
-def best_rates(measured: Iterable[Measured]) -> Rates:
-    """The rate of the grid that came to the highest of its task's targets, and to all of them soonest."""
-    tasks = {f"grid, {task.name}": task for task in TASKS}
-
-    def merit(one: Measured) -> tuple[float, float, float]:
-        targets = tasks[one.experiment.part].targets
-        seconds = [at for target in targets if (at := one.setting.crossing(target, "seconds")) is not None]
-        return len(seconds), -sum(seconds), fmean(one.setting.best())
-
-    best: dict[tuple[str, str, str], Measured] = {}
-    for one in measured:
-        task, method = tasks[one.experiment.part].name, one.experiment.method.name
-        key = task, method, one.experiment.name.partition(" ")[0]
-        if key not in best or merit(one) > merit(best[key]):
-            best[key] = one
-    return {key: one.experiment.method.rate for key, one in best.items()}
-
-
-def common_target(found: "Found", task: settings.Task) -> float | None:
+def common_target(found: Found, task: Task) -> float | None:
     """The highest target that conventional training and dense ScaDLES reach on all streams that were run."""
     runs = [
         one.setting
@@ -140,11 +74,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
     }
 
 
-Found = dict[str, dict[str, Measured]]
-"""part -> name -> what was measured."""
-
-
-def _speed_up(found: Found, task: settings.Task) -> dict[str, Any]:
+def _speed_up(found: Found, task: Task) -> dict[str, Any]:
     target = common_target(found, task)
     runs = found[f"speed-up, {task.name}"]
     made: dict[str, Any] = {}
@@ -159,7 +89,7 @@ def _speed_up(found: Found, task: settings.Task) -> dict[str, Any]:
     return made
 
 
-def _compared(methods: dict[str, Measured], target: float | None, task: settings.Task) -> dict[str, Any]:
+def _compared(methods: dict[str, Measured], target: float | None, task: Task) -> dict[str, Any]:
     """Methods on the same streams: virtual seconds, rounds and bytes to the target; speed-ups to any."""
     seeds = next(iter(methods.values())).setting.outcomes
 
@@ -171,8 +101,7 @@ def _compared(methods: dict[str, Measured], target: float | None, task: settings
         "learning_rate": {name: one.experiment.method.rate for name, one in methods.items()},
         "seconds": to("seconds"),
         "rounds": {
-            name: None if updates is None else updates / settings.DEVICES
-            for name, updates in to("updates").items()
+            name: None if updates is None else updates / DEVICES for name, updates in to("updates").items()
         },
         "ingress": to("ingress"),
         "speed_up": _speed_ups(methods, target) if target else {},
@@ -215,7 +144,7 @@ def _buffers(runs: dict[str, Measured]) -> dict[str, Any]:
         short = [_depths(outcome.end, "deepest") for outcome in runs[f"{name} truncation"].setting.outcomes]
         total = fmean(map(sum, every))
         made[name] = {
-            "rounds": kept.experiment.file.run.updates // settings.DEVICES,
+            "rounds": kept.experiment.file.run.updates // DEVICES,
             "persisted": {"sum": total, "largest": fmean(map(max, every))},
             "truncated": {"sum": fmean(map(sum, short)), "largest": fmean(map(max, short))},
             "reduction": {
@@ -243,7 +172,7 @@ def _compression(one: Measured) -> dict[str, Any]:
 
 def _injected(one: Measured) -> dict[str, Any]:
     tallies = [outcome.end["classes"]["all"] for outcome in one.setting.outcomes]
-    rounds = [tally["updates"] / settings.LABELLED for tally in tallies]
+    rounds = [tally["updates"] / LABELLED for tally in tallies]
     each = zip(tallies, rounds, strict=True)
     return {
         "accuracy": fmean(one.setting.best()),
@@ -266,7 +195,7 @@ def _asynchronous(found: Found) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for distribution in DISTRIBUTIONS:
         for suffix, rounds in (("", together), (", stragglers", apart)):
-            for sync, free in ((SCADLES, settings.ASYNC), (ADAPTIVE, settings.ASYNC_SPARSE)):
+            for sync, free in ((SCADLES, ASYNC), (ADAPTIVE, ASYNC_SPARSE)):
                 one = rounds.get(f"{distribution} {sync.name}{suffix}")
                 other = apart.get(f"{distribution} {free.name}{suffix}")
                 if one is None or other is None:

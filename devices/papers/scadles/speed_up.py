@@ -1,7 +1,8 @@
-"""The tables of the speed-up in ScaDLES' report, and how its figures are written."""
+"""The tables of the speed-up in ScaDLES' report."""
 
 from typing import Any
 
+from edgeflock.devices.numbers import percent, ratio, whole
 from edgeflock.devices.papers.scadles.settings import ADAPTIVE, DDL, LOCAL, LOCAL_STEPS, SCADLES
 
 SPEED_UPS = {
@@ -13,18 +14,6 @@ SPEED_UPS = {
 
 def image(figures: set[str], name: str, text: str) -> list[str]:
     return [f"![{text}]({name}.png)", ""] if name in figures else []
-
-
-def points(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
-
-
-def whole(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}x"
 
 
 _NAMES = (DDL.name, SCADLES.name, ADAPTIVE.name, LOCAL.name)
@@ -69,7 +58,7 @@ def _best_of_each(task: str, streams: dict[str, Any]) -> list[str]:
         f"|---|{'--:|' * 7}",
     ]
     for name, one in streams.items():
-        best = [points(one["accuracy"].get(n)) for n in _NAMES]
+        best = [percent(one["accuracy"].get(n)) for n in _NAMES]
         found = one["learning_rate"]
         rates = [f"{found[n]:g}" if n in found else "-" for n in (DDL.name, SCADLES.name, LOCAL.name)]
         seeds = max(map(len, one["seeds"].values()))

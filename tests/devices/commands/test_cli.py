@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.devices.quickstart import Plan
-from edgeflock.devices.quickstart import _backend as backend_of
+from edgeflock.devices.quickstart.plan import backend_of
 
 
 def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

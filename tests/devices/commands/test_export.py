@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.export_command import write_graphs
+from edgeflock.devices.commands.export import write_graphs
 from edgeflock.server.export import Graphs
 from edgeflock.server.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError
@@ -90,7 +90,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         print("a user's module prints")
         return Graphs(b"step", b"evaluation!")
 
-    monkeypatch.setattr("edgeflock.devices.export_command.export_model", graphs)
+    monkeypatch.setattr("edgeflock.server.export.export_model", graphs)
 
 
 @pytest.mark.usefixtures("_quick")
@@ -118,7 +118,7 @@ def test_it_gives_stdout_back(
         print("loading")
         return Graphs(b"step", b"evaluation")
 
-    monkeypatch.setattr("edgeflock.devices.export_command.export_model", noisy)
+    monkeypatch.setattr("edgeflock.server.export.export_model", noisy)
     before = sys.stdout
     write_graphs("a:B", "mse", "digits:", tmp_path, as_json=True)
     assert sys.stdout is before

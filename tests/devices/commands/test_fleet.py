@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.fleet_command import run_fleet_file
+from edgeflock.devices.commands.fleet import run_fleet_file
 from edgeflock.devices.sweep import Job, run
 from edgeflock.shared.datasets import load
 from edgeflock.shared.errors import ConfigError
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
 def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     path = tmp_path / "fleet.toml"
     path.write_text("[run]\nupdates = 5\n")
-    code = "import sys; sys.modules['torch'] = None; from edgeflock.devices.cli import main; main()"
+    code = "import sys; sys.modules['torch'] = None; from edgeflock.devices.commands import main; main()"
     command = [sys.executable, "-c", code, "fleet", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 2

@@ -17,7 +17,8 @@ from edgeflock.devices.papers import reproduce
 from edgeflock.devices.papers.adacomp import experiments
 from edgeflock.devices.papers.adacomp.experiments import FULL, QUICK, Scale
 from edgeflock.devices.papers.adacomp.report import PAPER, report
-from edgeflock.devices.papers.adacomp.results import best_rates, reproduce_adacomp, summarise
+from edgeflock.devices.papers.adacomp.reproduce import best_rates, reproduce_adacomp
+from edgeflock.devices.papers.adacomp.results import summarise
 from edgeflock.devices.papers.reproduce import Experiment, Measured, Results
 from edgeflock.devices.sweep import Job
 from edgeflock.shared.errors import ConfigError

@@ -14,7 +14,8 @@ from edgeflock.devices.papers import reproduce
 from edgeflock.devices.papers.reproduce import Experiment, Measured, by_part
 from edgeflock.devices.papers.scadles import experiments
 from edgeflock.devices.papers.scadles.report import TABLE_5, report
-from edgeflock.devices.papers.scadles.results import best_rates, reproduce_scadles, summarise
+from edgeflock.devices.papers.scadles.reproduce import best_rates, reproduce_scadles
+from edgeflock.devices.papers.scadles.results import summarise
 from edgeflock.devices.papers.scadles.settings import (
     ADAPTIVE,
     BUFFERED,

@@ -1,45 +1,19 @@
-"""`edgeflock fleet FILE.toml`: run the fleet that a file describes, once a seed, and report."""
+"""What a fleet's runs came to, a seed each, as Markdown and as figures."""
 
-import json
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
 
-from rich.console import Console
-
 from edgeflock.devices.curves import Panel, draw
-from edgeflock.devices.fleet import prepare
-from edgeflock.devices.fleet_config import FleetFile, parse
-from edgeflock.devices.outcomes import Outcome, Setting, percent
-from edgeflock.devices.sweep import Job, sweep
-from edgeflock.devices.watching.status import size
-from edgeflock.shared.errors import ConfigError
+from edgeflock.devices.fleet_config import FleetFile
+from edgeflock.devices.numbers import loss, percent, percents, size
+from edgeflock.devices.outcomes import Outcome, Setting
 
 _ACCURACIES = (0.90, 0.95, 0.97, 0.98)
 
 
-def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_json: bool) -> None:
-    """Run `path` and leave JSON lines, figures and a report in `out`. Raises ConfigError."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    file = parse(text, str(path), overrides)
-    prepare(file)  # what cannot work shows before anything runs
-    directory = out or Path("edgeflock-fleet") / path.stem
-    jobs = [Job(path.stem, file, seed, directory) for seed in file.fleet.seeds]
-    outcomes = sweep(jobs)
-    report = _report(path.stem, file, outcomes)
-    _draw(path.stem, file, outcomes, directory)
-    (directory / "report.md").write_text(report)
-    if as_json:
-        print(json.dumps({"directory": str(directory), "runs": [outcome.end for outcome in outcomes]}))
-    else:
-        print(report)
-        Console(stderr=True).print(f"In {directory}: report.md, accuracy.png, accuracy.svg, seed-*.jsonl")
-
-
-def _draw(name: str, file: FleetFile, outcomes: list[Outcome], directory: Path) -> None:
+def draw_accuracy(name: str, file: FleetFile, outcomes: list[Outcome], directory: Path) -> None:
+    """Leave accuracy.png and .svg in `directory`: against updates, traffic and time."""
     setting = [Setting(name, outcomes)]
     panels = [
         Panel("Updates", "updates", "updates", setting),
@@ -50,7 +24,7 @@ def _draw(name: str, file: FleetFile, outcomes: list[Outcome], directory: Path) 
     draw(panels, directory / "accuracy", caption)
 
 
-def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
+def report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
     """Markdown."""
     fleet, coordination, compression = file.fleet, file.coordination, file.compression
     setting = Setting(name, outcomes)
@@ -71,8 +45,8 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
         last = outcome.rows[-1]
         lines.append(
             f"| {outcome.end['seed']} | {outcome.end['ended']} | {outcome.end['updates']:,} "
-            f"| {_duration(last['seconds'])} | {_percent(last['accuracy'])} "
-            f"| {_percent(outcome.best or None)} | {size(last['ingress'])} | {size(last['egress'])} |"
+            f"| {_duration(last['seconds'])} | {percent(last['accuracy'])} "
+            f"| {percent(outcome.best or None)} | {size(last['ingress'])} | {size(last['egress'])} |"
         )
     lines += ["", "| accuracy | updates | time | received |", "|--:|--:|--:|--:|"]
     for accuracy in _ACCURACIES:
@@ -109,15 +83,11 @@ def _report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
 
 
 def _headline(setting: Setting) -> str:
-    losses = [outcome.rows[-1]["loss"] for outcome in setting.outcomes]
+    losses = [loss(outcome.rows[-1]["loss"], 4) for outcome in setting.outcomes]
     if setting.measure == "accuracy":
-        return f"Best accuracy: {percent(setting.best())}."
-    return f"Last loss: {', '.join('not finite' if loss is None else f'{loss:.4f}' for loss in losses)}."
+        return f"Best accuracy: {percents(setting.best())}."
+    return f"Last loss: {', '.join(losses)}."
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
-
-
-def _percent(accuracy: float | None) -> str:
-    return "-" if accuracy is None else f"{accuracy:.2%}"
