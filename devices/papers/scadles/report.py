@@ -7,13 +7,7 @@ from edgeflock.devices.curves import Panel, draw
 from edgeflock.devices.numbers import percent, ratio, size, whole
 from edgeflock.devices.outcomes import Setting
 from edgeflock.devices.papers.reproduce import Measured, Results
-from edgeflock.devices.papers.scadles.settings import (
-    DISTRIBUTIONS,
-    MNIST,
-    SLOWER,
-    TASKS,
-    Task,
-)
+from edgeflock.devices.papers.scadles.settings import DISTRIBUTIONS, MNIST, SLOWER, TASKS, Task
 from edgeflock.devices.papers.scadles.speed_up import image, level_of, speed_up
 
 TABLE_5 = {

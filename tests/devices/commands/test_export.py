@@ -1,8 +1,6 @@
 """`edgeflock export`: two files that say what they are, or a reason and an exit code."""
 
 import json
-import os
-import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -14,14 +12,7 @@ from edgeflock.devices.commands.export import write_graphs
 from edgeflock.server.export import Graphs
 from edgeflock.server.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError
-
-ROOT = Path(__file__).parents[3]
-
-
-def edgeflock(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "edgeflock.devices", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=cwd, env=environment)
+from tests.devices.command_line import edgeflock
 
 
 def test_it_writes_both_graphs_and_prints_json(tmp_path: Path) -> None:

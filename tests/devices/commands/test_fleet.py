@@ -12,11 +12,9 @@ from edgeflock.devices.commands.fleet import run_fleet_file
 from edgeflock.devices.sweep import Job, run
 from edgeflock.shared.datasets import load
 from edgeflock.shared.errors import ConfigError
-from tests.devices.commands.test_cli import edgeflock
+from tests.devices.command_line import edgeflock
 from tests.devices.fleets import MIXED, fleet_of
 from tests.devices.fleets import run as run_watched
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 def test_from_the_file_to_the_figures(tmp_path: Path) -> None:
@@ -27,8 +25,7 @@ def test_from_the_file_to_the_figures(tmp_path: Path) -> None:
     np.savez(data, x_train=train.x, y_train=train.y, x_test=test.x, y_test=test.y)
     settings = [f"fleet.data=npz:{data}", f"model.data=npz:{data}", "fleet.devices=9"]
     sets = [part for setting in settings for part in ("--set", setting)]
-    # Where the tests' models can be imported.
-    done = edgeflock("fleet", str(path), "--out", str(out), *sets, "--json", cwd=REPOSITORY)
+    done = edgeflock("fleet", str(path), "--out", str(out), *sets, "--json")
     assert done.returncode == 0, done.stderr
     expected = run_watched(fleet_of(MIXED, *settings), tmp_path / "watched")
 

@@ -13,7 +13,7 @@ from edgeflock.devices.watching.top import Plan, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.tui.feed_client import FeedClient
 from edgeflock.tui.lines import text_of
-from tests.devices.commands.test_cli import edgeflock
+from tests.devices.command_line import edgeflock
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
 from tests.tui.runs import frames, state
