@@ -12,7 +12,7 @@ from edgeflock.shared.errors import ConfigError
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="package.module:Name of the torch module.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="package.module:Name of the torch module.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the graphs.")],
     data: Annotated[str, typer.Option(help="Data that it is for, e.g. npz:my.npz.")] = "digits:",
     loss: Annotated[str, typer.Option(help="cross_entropy, mse or bce.")] = "cross_entropy",

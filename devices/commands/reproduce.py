@@ -11,7 +11,7 @@ from edgeflock.shared.errors import ConfigError
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="adacomp or scadles.")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="adacomp or scadles.")],
     quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
     data: Annotated[
         str,
