@@ -16,7 +16,7 @@ from typing import Any
 
 from edgeflock.devices.fleet import prepare, run_fleet
 from edgeflock.devices.fleet_config import parse
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 
 FLEET = """
 [run]

@@ -26,7 +26,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks import load
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 from edgeflock.shared import wire
 from edgeflock.shared.layout import Layout
 

@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks import load
 from benchmarks.audit import LAYOUT, REGIME, Audit, copy_journal, digest_of, initial_theta
 from edgeflock.client.transport import Link
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.claim import claimed
 from edgeflock.server.hosting import HostedRun

@@ -33,8 +33,8 @@ import aiomqtt
 
 from benchmarks.live_report import DeviceReport, Report, Turn, draw, tables
 from benchmarks.replay import Judge, Recording, publish, turns
-from edgeflock.devices.machine import machine
-from edgeflock.devices.status import fetch
+from edgeflock.devices.papers.machine import machine
+from edgeflock.devices.watching.status import fetch
 from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 

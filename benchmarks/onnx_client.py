@@ -28,7 +28,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = str(ROOT / "constraints.txt")
@@ -46,7 +46,7 @@ print(time.perf_counter() - began)
 """
 
 LAUNCH = """
-import edgeflock.devices.cli, edgeflock.shared.config
+import edgeflock.devices.commands, edgeflock.shared.config
 import edgeflock.client.run, edgeflock.client.{backend}_backend
 """
 
@@ -58,7 +58,7 @@ def peak():
     with open("/proc/self/status") as status:
         print(next(line for line in status if line.startswith("VmHWM")).split()[1])
 
-from edgeflock.devices.cli import main
+from edgeflock.devices.commands import main
 sys.argv = ["edgeflock", "client", *sys.argv[1:]]
 main()
 """

@@ -21,7 +21,7 @@ from torch.func import functional_call
 from edgeflock.client.backend import Backend
 from edgeflock.client.onnx_backend import OnnxBackend
 from edgeflock.client.torch_backend import TorchBackend
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 from edgeflock.server.export import export_model
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.torch_module import FlatModule

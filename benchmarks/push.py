@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks import load
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 from edgeflock.server.admission import admit
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.regime import Regime

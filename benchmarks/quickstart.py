@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 
 
 @dataclass(frozen=True, slots=True)

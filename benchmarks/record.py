@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import fmean
 
 from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.devices.machine import machine
-from edgeflock.devices.outcomes import Setting, percent
-from edgeflock.devices.status import size
+from edgeflock.devices.numbers import percents, size
+from edgeflock.devices.outcomes import Setting
+from edgeflock.devices.papers.machine import machine
 from edgeflock.devices.sweep import Job, outcome, sweep
 from edgeflock.shared.presets import PRESETS
 
@@ -74,7 +74,7 @@ def lines(task: Task, settings: list[Setting]) -> Iterator[str]:
         dense = min((fmean(v) for name, v in received.items() if v and name != "record"), default=None)
         for one in settings:
             octets, updates = received[one.label], one.reaching(accuracy, "updates")
-            cells = [task.name, one.label, percent(one.best()), f"{accuracy:.0%}", "-", "-", "-"]
+            cells = [task.name, one.label, percents(one.best()), f"{accuracy:.0%}", "-", "-", "-"]
             if octets and updates:
                 cells[4:6] = f"{fmean(updates):,.0f}", size(round(fmean(octets)))
             if octets and dense:

@@ -15,7 +15,7 @@ import aiohttp
 import numpy as np
 
 from benchmarks import load
-from edgeflock.devices.machine import machine
+from edgeflock.devices.papers.machine import machine
 from edgeflock.shared.feed import decode
 
 DEVICES, LAG, SECONDS, ROUNDS = 16, 200, 2.0, 11

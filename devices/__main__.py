@@ -1,5 +1,5 @@
 """python -m edgeflock.devices is the edgeflock command."""
 
-from edgeflock.devices.cli import main
+from edgeflock.devices.commands import main
 
 main()

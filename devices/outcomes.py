@@ -80,9 +80,3 @@ class Setting:
             (statistics.fmean(row[key] for row in rows), [row[self.measure] or 0.0 for row in rows])
             for rows in columns
         ]
-
-
-def percent(values: Sequence[float]) -> str:
-    """The mean of fractions, with minimum and maximum if there are several."""
-    mean = f"{statistics.fmean(values):.2%}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):.2%} to {max(values):.2%})"

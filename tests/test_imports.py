@@ -24,7 +24,7 @@ BARE_CLIENT = {
     "its onnx backend": "import edgeflock.client.run, edgeflock.client.onnx_backend",
     "its command line": (
         "import sys; sys.argv = ['edgeflock', 'client', '--help']\n"
-        "from edgeflock.devices.cli import main\n"
+        "from edgeflock.devices.commands import main\n"
         "try: main()\nexcept SystemExit: pass"
     ),
 }
@@ -95,7 +95,7 @@ def test_a_strategy_loads_no_torch() -> None:
 def test_version_loads_no_numpy() -> None:
     loaded = modules_after(
         "import sys; sys.argv = ['edgeflock', '--version']\n"
-        "from edgeflock.devices.cli import main\n"
+        "from edgeflock.devices.commands import main\n"
         "try: main()\nexcept SystemExit: pass"
     )
     assert "numpy" not in loaded

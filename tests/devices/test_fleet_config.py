@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgeflock.devices.fleet_command import run_fleet_file
+from edgeflock.devices.commands.fleet import run_fleet_file
 from edgeflock.devices.fleet_config import PROFILES, DeviceClass, FleetFile, headcount, parse, profile
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.presets import PRESETS

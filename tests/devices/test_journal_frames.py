@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeflock.devices.journal_frames import AWAY, journal_frames
-from edgeflock.devices.top_command import Plan, opened, sources
+from edgeflock.devices.watching.top import Plan, opened, sources
 from edgeflock.server.journal import Journal
 from edgeflock.server.log import Evaluation
 from edgeflock.server.regime import Regime

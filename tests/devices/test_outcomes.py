@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import pytest
-
-from edgeflock.devices.outcomes import Outcome, Setting, percent
+from edgeflock.devices.outcomes import Outcome, Setting
 
 
 def outcome(*accuracies: float | None, step: int = 10) -> Outcome:
@@ -71,11 +69,3 @@ def test_a_series_is_as_long_as_the_shortest_run() -> None:
     assert setting.series("updates") == [(15, [0.25, 0.5]), (30, [0.5, 0])]
     assert setting.series("seconds") == [(7.5, [0.25, 0.5]), (15, [0.5, 0])]
     assert Setting("none", [outcome(), outcome(0.5)]).series("updates") == []
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [([0.5], "50.00%"), ([0.5, 0.5], "50.00% (50.00% to 50.00%)"), ([0.9, 0.6], "75.00% (60.00% to 90.00%)")],
-)
-def test_percent(values: list[float], text: str) -> None:
-    assert percent(values) == text

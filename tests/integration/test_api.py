@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load
 
-from edgeflock.devices.status import print_status
+from edgeflock.devices.watching.status import print_status
 from edgeflock.shared import sparse
 from edgeflock.shared.errors import BaseInFuture
 from edgeflock.shared.layout import Layout

@@ -1,0 +1,30 @@
+"""`edgeflock client`: train on this machine's data."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from edgeflock.devices.commands.options import ConfigFile, Set, Verbose, client_flags, settings_of
+
+
+def client(
+    config: ConfigFile = None,
+    server: Annotated[str | None, typer.Option(help="The server's URL [client.server].")] = None,
+    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    name: Annotated[str | None, typer.Option(help="This device [client.name]; default: host name.")] = None,
+    data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
+    backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
+    model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
+    set_: Set = None,
+    verbose: Verbose = False,
+) -> None:
+    """Train for a server on this machine's data, until its run is over."""
+    import asyncio
+
+    flags = client_flags(server=server, token=token, name=name, data=data, backend=backend, model=model)
+    settings = settings_of(config, [*(set_ or []), *flags], verbose)
+    from edgeflock.client.run import run_client
+
+    progress = asyncio.run(run_client(settings.client))
+    print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)

@@ -1,0 +1,8 @@
+"""`edgeflock config`: every setting with its default."""
+
+
+def config() -> None:
+    """Print every setting with its default, as a TOML file."""
+    from edgeflock.shared.config import describe
+
+    print(describe())

@@ -1,0 +1,46 @@
+"""`edgeflock fleet FILE.toml`: run the fleet that a file describes, once a seed, and report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeflock.devices.commands.options import Json, Set, needing, text_of
+
+
+def fleet(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The fleet; see docs/fleet.md.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; default: edgeflock-fleet/FILE.")
+    ] = None,
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Emulate a fleet of devices on this machine, in virtual time."""
+    run_fleet_file(file, set_ or [], out, as_json=json)
+
+
+def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_json: bool) -> None:
+    """Run `path` and leave JSON lines, figures and a report in `out`. Raises ConfigError."""
+    import json
+
+    with needing("server,demo", "fleets need"):
+        from edgeflock.devices.fleet import prepare
+        from edgeflock.devices.fleet_config import parse
+        from edgeflock.devices.fleet_report import draw_accuracy, report
+        from edgeflock.devices.sweep import Job, sweep
+
+    file = parse(text_of(path), str(path), overrides)
+    prepare(file)  # what cannot work shows before anything runs
+    directory = out or Path("edgeflock-fleet") / path.stem
+    outcomes = sweep([Job(path.stem, file, seed, directory) for seed in file.fleet.seeds])
+    markdown = report(path.stem, file, outcomes)
+    draw_accuracy(path.stem, file, outcomes, directory)
+    (directory / "report.md").write_text(markdown)
+    if as_json:
+        print(json.dumps({"directory": str(directory), "runs": [outcome.end for outcome in outcomes]}))
+    else:
+        from rich.console import Console
+
+        print(markdown)
+        Console(stderr=True).print(f"In {directory}: report.md, accuracy.png, accuracy.svg, seed-*.jsonl")

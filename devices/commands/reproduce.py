@@ -1,0 +1,69 @@
+"""`edgeflock reproduce PAPER`: which paper, on which data."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeflock.devices.commands.options import Json, needing
+from edgeflock.shared.errors import ConfigError
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="adacomp or scadles.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="adacomp: npz:PATH of MNIST, default $EDGEFLOCK_DATA/mnist.npz. scadles: the folder of "
+            "mnist.npz and cifar10_jpgblob.npz, default $EDGEFLOCK_DATA."
+        ),
+    ] = "",
+    updates: Annotated[
+        int, typer.Option(min=0, help="Of each run, adacomp only; default: as the paper, or --quick.")
+    ] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="Of each setting; default: the full run's, or one.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for results; what is in it is not run again.")] = Path(
+        "edgeflock-reproduce"
+    ),
+    grid: Annotated[bool, typer.Option("--grid", help="Search the learning rates anew.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Run nothing; report what has ended.")] = False,
+    json: Json = False,
+) -> None:
+    """Reproduce a paper's tables and figures on emulated fleets."""
+    with needing("server,demo", "fleets need"):
+        from edgeflock.devices.papers.adacomp import reproduce_adacomp
+        from edgeflock.devices.papers.scadles import reproduce_scadles
+
+    folder = os.environ.get("EDGEFLOCK_DATA", ".")
+    flags = [f"--{name}" for name, on in (("quick", quick), ("grid", grid)) if on]
+    given = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
+    command = " ".join([f"edgeflock reproduce {paper}", *flags, *given])
+    if paper == "adacomp":
+        reproduce_adacomp(
+            data or f"npz:{folder}/mnist.npz",
+            out,
+            quick=quick,
+            updates=updates,
+            seeds=seeds,
+            grid=grid,
+            finished=finished,
+            command=command,
+            as_json=json,
+        )
+    elif paper == "scadles":
+        if updates:
+            raise ConfigError(f"--updates {updates}: adacomp takes it; scadles has --quick")
+        reproduce_scadles(
+            data or folder,
+            out,
+            quick=quick,
+            seeds=seeds,
+            grid=grid,
+            finished=finished,
+            command=command,
+            as_json=json,
+        )
+    else:
+        raise ConfigError(f"reproduce {paper!r}: known are adacomp and scadles")

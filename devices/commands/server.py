@@ -1,0 +1,49 @@
+"""`edgeflock server`: host a model."""
+
+import socket
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeflock.devices.commands.options import ConfigFile, Json, Set, Verbose, needing, settings_of
+from edgeflock.shared.errors import EdgeflockError
+
+if TYPE_CHECKING:
+    from edgeflock.server.hosting import HostedRun
+
+
+def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verbose: Verbose = False) -> None:
+    """Host a model and take updates for it, until interrupted."""
+    import asyncio
+
+    settings = settings_of(config, set_, verbose)
+    results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
+
+    def ready(hosted: "HostedRun", port: int) -> None:
+        wildcard = settings.run.host in ("0.0.0.0", "::", "")
+        url = f"http://{socket.gethostname() if wildcard else settings.run.host}:{port}"
+        version = hosted.engine.published.version
+        if json:
+            import json as encoder
+
+            line = encoder.dumps({"url": url, "run": hosted.run, "version": version})
+            print(line, file=results, flush=True)
+        else:
+            secret = f" --token {hosted.token}" if hosted.token else ""
+            print(f"Run {hosted.run} at version {version} on {url}", file=sys.stderr)
+            print(f"On each device: edgeflock client --server {url}{secret} --data URI", file=sys.stderr)
+            kept = Path(settings.run.directory) / "admin-token"
+            admin = "run.admin_token" if settings.run.admin_token else f'"$(cat {kept})"'
+            print(f"To watch and act: edgeflock top {url} --token {admin}", file=sys.stderr)
+
+    try:
+        with needing("server", "the server needs"):
+            from edgeflock.server.app import serve
+            from edgeflock.server.hosting import open_run
+
+            with open_run(settings) as hosted:
+                asyncio.run(serve(settings, hosted, partial(ready, hosted)))
+    except OSError as error:
+        where = f"{settings.run.host}:{settings.run.port}"
+        raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error

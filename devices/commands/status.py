@@ -1,0 +1,29 @@
+"""`edgeflock status`: how a run is doing, as text or JSON."""
+
+from typing import Annotated
+
+import typer
+
+from edgeflock.devices.commands.options import Json, Set, connection_of
+
+
+def status(
+    url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
+    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on as the run does.")] = False,
+    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between, with --watch.")] = 2.0,
+    device: Annotated[str | None, typer.Option(help="One device, with its recent updates.")] = None,
+    set_: Set = None,
+    json: Json = False,
+) -> None:
+    """Show how a server's run is doing: everything that `edgeflock top` shows."""
+    server, secret = connection_of(url, token, set_)
+    from edgeflock.devices.watching import text
+    from edgeflock.devices.watching.status import show_status
+
+    if device is not None:
+        text.show_device(server, secret, device, as_json=json)
+    elif watch:
+        text.watch(server, secret, interval, as_json=json)
+    else:
+        show_status(server, secret, as_json=json)

@@ -1,0 +1,47 @@
+"""`edgeflock top`: watch runs in the terminal, or in a browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeflock.devices.commands.options import Set, connection_of
+from edgeflock.shared.errors import ConfigError
+
+
+def top(
+    urls: Annotated[
+        list[str] | None, typer.Argument(metavar="[URL]...", help="Servers, a tab each [client.server].")
+    ] = None,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(help="The run's secret, or the admin's [client.token]; again for each server."),
+    ] = None,
+    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between frames.")] = 1.0,
+    record: Annotated[Path | None, typer.Option(help="Keep the frames in this new file.")] = None,
+    replay: Annotated[
+        list[Path] | None, typer.Option(help="Show a recording, or a server's journal.sqlite, instead.")
+    ] = None,
+    speed: Annotated[float, typer.Option(min=0.01, help="Of a replay.")] = 1.0,
+    at: Annotated[str, typer.Option(help="Where a replay begins: 12:30, or 40%.")] = "",
+    web: Annotated[bool, typer.Option("--web", help="In a browser, on this machine only; no login.")] = False,
+    port: Annotated[int, typer.Option(help="Of --web.")] = 8471,
+    set_: Set = None,
+) -> None:
+    """Watch runs in the terminal; see docs/top.md."""
+    import importlib.util
+
+    if importlib.util.find_spec("textual") is None:
+        raise ConfigError("the monitor needs textual: pip install 'edgeflock[tui]'")
+    from edgeflock.devices.watching.top import Plan, serve_web, show
+
+    url, secret = connection_of(None, None, set_)
+    plan = Plan(urls or [url], token or [secret], interval, record, replay or [], speed, at)
+    if web:
+        if len(plan.tokens) > 1 or record is not None:
+            raise ConfigError("--web takes one --token, and does not go with --record")
+        given = [f"--replay={path.absolute()}" for path in plan.replay] or list(plan.urls)
+        extra = [f"--interval={interval}", f"--speed={speed}", *([f"--at={at}"] if at else [])]
+        serve_web([*given, *extra], plan.tokens[0], "localhost", port)
+    else:
+        show(plan)

@@ -1,0 +1,41 @@
+"""Numbers as results write them, with a dash for what is not known."""
+
+import statistics
+from collections.abc import Sequence
+
+_UNKNOWN = "-"
+
+
+def size(octets: float) -> str:
+    """Bytes in decimal units, e.g. 12.3 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if octets < 1000 or unit == "GB":
+            break
+        octets /= 1000
+    return f"{octets:.0f} B" if unit == "B" else f"{octets:.1f} {unit}"
+
+
+def percent(fraction: float | None) -> str:
+    """An accuracy: 97.85%."""
+    return _UNKNOWN if fraction is None else f"{fraction:.2%}"
+
+
+def percents(fractions: Sequence[float]) -> str:
+    """The mean of at least one, with minimum and maximum if there are several: 97.7% (97.5% to 97.9%)."""
+    mean = percent(statistics.fmean(fractions))
+    return mean if len(fractions) == 1 else f"{mean} ({percent(min(fractions))} to {percent(max(fractions))})"
+
+
+def whole(value: float | None) -> str:
+    """A count, or a size without its unit: 12,345."""
+    return _UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def ratio(value: float | None) -> str:
+    """How many times as fast: 1.89x."""
+    return _UNKNOWN if value is None else f"{value:.2f}x"
+
+
+def loss(value: float | None, digits: int) -> str:
+    """A loss with so many digits after the point; None stands for one that JSON has no number for."""
+    return "not finite" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,127 @@
+"""The report of a reproduction: the paper's numbers beside ours, and the figures."""
+
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from edgeflock.devices.curves import Panel, draw
+from edgeflock.devices.numbers import percents, size
+from edgeflock.devices.papers.reproduce import Measured, Results
+
+PAPER: dict[str, dict[str, str]] = {
+    "figure 3": {
+        "ASGD": "97.85%",
+        "Comp-ASGD c=0.1": "96.07%",
+        "Comp-ASGD c=0.01": "95.11%",
+        "AdaComp c=0.1": "98.7%",
+        "AdaComp c=0.01": "98.59%",
+    },
+    "table 2": {
+        "60,000 images, no crashes, n=200": "97.44%",
+        "60,000 images, crashes, n=200": "97.17%",
+        "12,000 images, no crashes, n=200": "95.47%",
+        "12,000 images, crashes, n=200": "95.24%",
+        "6,000 images, no crashes, n=100": "94.35%",
+    },
+    "figure 4": {
+        "60,000 images, one class": "98.59%",
+        "60,000 images, three classes": "98.36%",
+        "12,000 images, one class": "97.66%",
+        "12,000 images, three classes": "97.00%",
+    },
+}
+"""The paper's final accuracies: the mean over its runs of the highest accuracy of each."""
+
+
+def report(results: Results, summary: dict[str, Any], out: Path) -> str:
+    """adacomp.md. Writes the figures into `out`."""
+    record, figure_3 = results["record"], results["figure 3"]
+    caption = f"{summary['command']}, {summary['date']}; mean and range over the seeds; {summary['machine']}"
+    settings = [one.setting for one in figure_3]
+    best = [one.setting for one in record if one.experiment.name == "record"]
+    panels = [
+        Panel("Accuracy against updates", "updates", "updates", settings, 0.9),
+        Panel(
+            "Accuracy against traffic",
+            "ingress",
+            "bytes received by the server",
+            settings + best,
+            0.9,
+            log=True,
+        ),
+    ]
+    draw(panels, out / "adacomp-figure3", caption)
+    fleets = [one.setting for one in results.get("figure 4", [])]
+    if fleets:
+        panel = Panel("Three classes of workers", "updates", "updates", fleets, 0.85)
+        draw([panel], out / "adacomp-figure4", caption)
+    lines = [
+        "# AdaComp, reproduced",
+        "",
+        f"`{summary['command']}` on {summary['date']}: {summary['machine']}. n = 200 emulated devices, "
+        "batches of 10, MNIST. Accuracy is on the 10,000 test images; a final accuracy is the mean over "
+        "the seeds of the best of a run (minimum to maximum in brackets), as in the paper. Traffic is "
+        "what the server receives: every WebSocket message with its frame. docs/benchmarks.md explains the "
+        "differences from the paper.",
+        "",
+        *_figure_3([*figure_3, *record], summary),
+        *_accuracies(
+            "Table II: half the workers crash (MLP, AdaComp c=0.01)", "table 2", results.get("table 2", [])
+        ),
+        *_accuracies(
+            "Figure 4: classes of workers with rates 100 : 10 : 1 (AdaComp c=0.01)",
+            "figure 4",
+            results.get("figure 4", []),
+        ),
+        *(["![Figure 4](adacomp-figure4.png)", ""] if fleets else []),
+    ]
+    return "\n".join(lines)
+
+
+def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
+    reduction = summary["reduction_at_97"]
+    reached = (
+        f"**{reduction:,.0f} times** less traffic than dense ASGD up to 97% ({summary['best_at_97']}; "
+        "the paper's best: 191 times)."
+        if reduction
+        else "Dense ASGD did not reach 97% in every run, so there is no ratio at 97%."
+    )
+    lines = [
+        "## Figure 3: accuracy, updates and traffic",
+        "",
+        reached,
+        "",
+        "| method | seeds | rate | final accuracy | paper | updates to 95% | 97% | 98% "
+        "| received to 95% | 97% | 98% |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for one in measured:
+        updates = [_reached(one, accuracy, "updates") for accuracy in (0.95, 0.97, 0.98)]
+        ingress = [_reached(one, accuracy, "ingress") for accuracy in (0.95, 0.97, 0.98)]
+        lines.append(
+            f"| {one.experiment.name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
+            f"| {percents(one.setting.best())} "
+            f"| {PAPER['figure 3'].get(one.experiment.name, '-')} | {' | '.join(updates + ingress)} |"
+        )
+    return [*lines, "", "A dash: not every run came so far.", "", "![Figure 3](adacomp-figure3.png)", ""]
+
+
+def _reached(one: Measured, accuracy: float, key: str) -> str:
+    values = one.setting.reaching(accuracy, key)
+    if not values:
+        return "-"
+    return size(round(fmean(values))) if key == "ingress" else f"{fmean(values):,.0f}"
+
+
+def _accuracies(title: str, part: str, measured: list[Measured]) -> list[str]:
+    lines = [f"## {title}", "", "| setting | seeds | final accuracy | paper |", "|---|--:|--:|--:|"]
+    for one in measured:
+        name, paper = one.experiment.name, PAPER[part].get(one.experiment.name, "-")
+        lines.append(f"| {name} | {len(one.setting.outcomes)} | {percents(one.setting.best())} | {paper} |")
+    means = {one.experiment.name: fmean(one.setting.best()) for one in measured}
+    losses = [
+        f"{(means[a] - means[b]) * 100:.2f} ({a} against {b})"
+        for a, b in zip([*PAPER[part]][0:4:2], [*PAPER[part]][1:4:2], strict=True)
+        if a in means and b in means
+    ]
+    return [*lines, "", f"Loss, in points: {'; '.join(losses) or '-'}.", ""]

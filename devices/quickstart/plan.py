@@ -1,0 +1,90 @@
+"""What a quickstart is asked for, and the settings and the folder that follow from it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeflock.shared import datasets
+from edgeflock.shared.config import parse
+from edgeflock.shared.errors import ConfigError
+
+_DEFAULTS = {
+    (1, 8, 8): ("edgeflock.client.zoo:DigitsCNN", 8000),
+    (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 12000),
+}
+"""Input shape -> model and number of updates that suit it."""
+
+_BACKENDS = ("auto", "onnx", "torch", "mixed")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to train, how, and by how many processes."""
+
+    data: str
+    model: str
+    rule: str | None
+    select: float | None
+    values: str | None
+    clients: int
+    backend: str
+    """client.backend, or mixed: every other client is onnx, the rest torch."""
+    updates: int
+    seed: int
+    out: Path
+    overrides: tuple[str, ...] = ()
+
+
+def settings_of(plan: Plan) -> list[str]:
+    """Overrides for the server, checked here so that a mistake shows before anything starts.
+
+    Raises ConfigError.
+    """
+    if plan.backend not in _BACKENDS:
+        raise ConfigError(
+            f"--backend {plan.backend!r}: must be {', '.join(_BACKENDS[:-1])} or {_BACKENDS[-1]}"
+        )
+    sample = datasets.load(plan.data, "train")
+    if plan.clients > len(sample):
+        raise ConfigError(f"--clients {plan.clients}: there are only {len(sample)} samples to share out")
+    shape = sample.x.shape[1:]
+    model, updates = _DEFAULTS.get(shape, ("", 8000))
+    if not (plan.model or model):
+        raise ConfigError(f"no ready-made model takes inputs of shape {shape}; name yours with --model")
+    given = {
+        "coordination.rule": plan.rule,
+        "compression.select": plan.select,
+        "compression.values": plan.values,
+    }
+    overrides = [
+        "run.port=0",
+        f"run.updates={plan.updates or updates}",
+        f"run.seed={plan.seed}",
+        "run.open=false",
+        f"model.module={plan.model or model}",
+        f"model.data={plan.data}",
+        *(f"{key}={value}" for key, value in given.items() if value is not None),
+        *plan.overrides,
+    ]
+    parse(environ=os.environ, overrides=overrides)
+    return overrides
+
+
+def backend_of(plan: Plan, number: int) -> str:
+    """What client `number`, counted from 1, trains with."""
+    if plan.backend != "mixed":
+        return plan.backend
+    return "torch" if number % 2 else "onnx"
+
+
+def fresh_folder(out: Path) -> Path:
+    """A new folder out/run-N. Raises ConfigError."""
+    number = 1
+    while True:
+        try:
+            (out / f"run-{number}").mkdir(parents=True)
+            return out / f"run-{number}"
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from error

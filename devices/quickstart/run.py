@@ -1,0 +1,107 @@
+"""The way through a quickstart: start the processes, watch them, take the model, end them."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from rich.console import Console
+
+from edgeflock.devices.quickstart.plan import Plan, backend_of, fresh_folder, settings_of
+from edgeflock.devices.quickstart.processes import end, start, tail_of, url_of
+from edgeflock.devices.quickstart.shown import Result, accuracy_of, progress_bar, show_result
+from edgeflock.devices.watching.status import fetch
+from edgeflock.shared.config import Config, parse
+from edgeflock.shared.errors import EdgeflockError
+
+
+def run_quickstart(plan: Plan, *, as_json: bool) -> None:
+    """Carry out `plan` and print its result. Raises ConfigError or EdgeflockError."""
+    settings = settings_of(plan)
+    directory = fresh_folder(plan.out)
+    settings.append(f"run.directory={directory}")
+    narration = Console(stderr=True)
+    try:
+        result = asyncio.run(_run(plan, settings, directory, narration))
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
+    if as_json:
+        print(json.dumps(asdict(result)))
+    else:
+        show_result(result)
+
+
+async def _run(plan: Plan, settings: list[str], directory: Path, narration: Console) -> Result:
+    began = time.monotonic()
+    running = asyncio.current_task()
+    assert running is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    config = parse(environ=os.environ, overrides=settings)
+    processes: list[asyncio.subprocess.Process] = []
+    try:
+        server = await start("server", settings, "--json", log=directory / "server.log")
+        processes.append(server)
+        url = await url_of(server, directory)
+        token = config.run.token or (directory / "token").read_text().strip()
+        separator = "&" if "?" in plan.data else "?"
+        for number in range(1, plan.clients + 1):
+            own = [
+                f"client.server={url}",
+                f"client.name=device-{number}",
+                f"client.data={plan.data}{separator}part={number}/{plan.clients}",
+                f"client.model={config.model.module}",
+                f"client.seed={plan.seed}",
+                f"client.backend={backend_of(plan, number)}",
+            ]
+            log = directory / f"device-{number}.log"
+            processes.append(await start("client", own, log=log, token=token))
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
+            status = await _watch(http, url, token, config, processes, directory, narration)
+            seconds = time.monotonic() - began
+            model = directory / "model.safetensors"
+            model.write_bytes(await fetch(http, url, "/v1/model.safetensors", token))
+    finally:
+        await end(processes)
+    return Result(
+        accuracy=accuracy_of(status),
+        updates=status["version"],
+        clients=plan.clients,
+        ingress_bytes=status["device_ingress"],
+        dense_bytes=status["dense_bytes"],
+        reduction=status["reduction"],
+        seconds=round(seconds, 1),
+        model_path=str(model),
+    )
+
+
+async def _watch(
+    http: aiohttp.ClientSession,
+    url: str,
+    token: str,
+    config: Config,
+    processes: list[asyncio.subprocess.Process],
+    directory: Path,
+    narration: Console,
+) -> Any:
+    """Show progress until the run is finished; its last status."""
+    with progress_bar(narration, config.run.updates) as show:
+        while True:
+            status = json.loads(await fetch(http, url, "/v1/status", token))
+            show(status)
+            if status["state"] == "finished":
+                if status["evaluation_failed"]:
+                    raise EdgeflockError(f"the evaluation failed: {tail_of(directory / 'server.log')}")
+                return status
+            names = ["server", *(f"device-{number}" for number in range(1, len(processes)))]
+            for name, process in zip(names, processes, strict=True):
+                # Clients leave by themselves once the run has its updates.
+                if process.returncode and status["version"] < config.run.updates:
+                    raise EdgeflockError(
+                        f"{name} ended with {process.returncode}: {tail_of(directory / f'{name}.log')}"
+                    )
+            await asyncio.sleep(0.2)

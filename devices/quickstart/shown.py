@@ -1,0 +1,76 @@
+"""What a quickstart shows: progress as it trains, and what it came to."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from edgeflock.devices.numbers import percent, size
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How it went. Bytes are counted at the server's sockets, over the devices' connections."""
+
+    accuracy: float | None
+    """None for a regression loss, or without held-out data."""
+    updates: int
+    clients: int
+    ingress_bytes: int
+    dense_bytes: int
+    reduction: float | None
+    seconds: float
+    model_path: str
+
+
+@contextmanager
+def progress_bar(narration: Console, total: int) -> Iterator[Callable[[Any], None]]:
+    """A bar of `total` updates; gives what shows a status of /v1/status on it."""
+    columns = (  # 80 characters at most
+        BarColumn(10),
+        MofNCompleteColumn(),
+        TextColumn("accuracy {task.fields[accuracy]}"),
+        TextColumn("{task.fields[speed]} updates/s"),
+        TextColumn("ingress {task.fields[ingress]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=narration, transient=False) as progress:
+        task = progress.add_task("", total=total, accuracy="-", speed="-", ingress="-")
+
+        def show(status: Any) -> None:
+            speed = progress.tasks[0].speed
+            progress.update(
+                task,
+                completed=status["version"],
+                accuracy=percent(accuracy_of(status)),
+                speed=f"{speed:,.0f}" if speed else "-",
+                ingress=size(status["device_ingress"]),
+            )
+
+        yield show
+
+
+def show_result(result: Result) -> None:
+    """Print `result` as a table."""
+    table = Table(show_header=False, box=None)
+    for name, value in (
+        ("accuracy", percent(result.accuracy)),
+        ("updates", f"{result.updates:,} from {result.clients} client processes"),
+        ("ingress", f"{size(result.ingress_bytes)}, framing included"),
+        ("dense float32", size(result.dense_bytes)),
+        ("reduction", "-" if result.reduction is None else f"{result.reduction:,.0f}x"),
+        ("seconds", f"{result.seconds:.1f}"),
+        ("model", result.model_path),
+    ):
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def accuracy_of(status: Any) -> float | None:
+    """That of the last evaluation which a status tells of."""
+    accuracy: float | None = (status["evaluation"] or {}).get("accuracy")
+    return accuracy

@@ -1,0 +1,127 @@
+"""A run's state, for people and as JSON."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from edgeflock.devices.numbers import loss, size
+from edgeflock.devices.watching.text import first_state
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
+from edgeflock.tui.pages import summary
+from edgeflock.tui.sources import FeedClient, State
+
+
+async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
+    """The body of GET server/path. Raises EdgeflockError if there is none."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        async with http.get(f"{server.rstrip('/')}{path}", headers=headers) as response:
+            if response.status == Unauthorized.status:
+                raise Unauthorized("the server does not know this token (client.token)")
+            if response.status != 200:
+                raise EdgeflockError(f"{server}{path} answered {response.status} {response.reason}")
+            return await response.read()
+    except aiohttp.InvalidURL as error:
+        raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise EdgeflockError(f"no answer from {server}: {error or type(error).__name__}") from error
+
+
+def show_status(server: str, token: str, *, as_json: bool) -> None:
+    """Print the state of the run at `server`. As JSON also what the feed adds: events, rates, curves."""
+
+    async def get() -> tuple[Any, State | None]:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
+            status = json.loads(await fetch(http, server, "/v1/status", token))
+        return status, await first_state(FeedClient(server, token)) if as_json else None
+
+    status, state = asyncio.run(get())
+    if as_json:
+        print(json.dumps(status | ({"feed": summary(state)} if state is not None else {})))
+    else:
+        print_status(Console(), status)
+
+
+def print_status(console: Console, status: dict[str, Any]) -> None:
+    """Print what /v1/status says, for people."""
+    evaluation = status["evaluation"] or {}
+    target = f" of {status['updates_target']:,}" if status["updates_target"] else ""
+    coordination, compression = status["coordination"], status["compression"]
+    console.print(
+        f"Run {status['run']}, {status['state']}: {status['model']}, {status['parameters']:,} parameters"
+    )
+    console.print(
+        f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
+        f"select {compression['select']}, values {compression['values']}"
+    )
+    console.print(f"Version {status['version']:,}{target}")
+    if evaluation:
+        accuracy = evaluation["accuracy"]
+        shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
+        console.print(f"Loss {loss(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
+    console.print(
+        f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
+        + (f", {status['reduction']}x less than dense float32" if status["reduction"] else "")
+    )
+    devices = sorted(status["devices"], key=lambda device: device["name"])
+    columns = dict(_COLUMNS)
+    if compression["threshold"] or any(device["uncompressed"] for device in devices):
+        if status["cnc"] is not None:
+            console.print(f"{status['cnc']:.1%} of the updates were compressed (CNC ratio)")
+        columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
+    columns |= {
+        name: column
+        for name, column in _STREAM_COLUMNS.items()
+        if any(column(device) != "-" for device in devices)
+    }
+    table = Table(box=None, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("device", "state") else "right")
+    for device in devices:
+        table.add_row(*(column(device) for column in columns.values()))
+    console.print(table)
+
+
+Column = Callable[[dict[str, Any]], str | Text]
+"""A device's status -> what stands in its row."""
+
+
+def _applied(coordination: dict[str, Any]) -> str:
+    """How updates apply: together, or each by a rule."""
+    return "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
+
+
+def _told(key: str, form: str) -> Column:
+    """What devices tell of themselves under `key`, if it is a number: the rest of it is for other eyes."""
+
+    def column(device: dict[str, Any]) -> str:
+        value = device["telemetry"].get(key)
+        return form.format(value) if isinstance(value, int | float) else "-"
+
+    return column
+
+
+_COLUMNS: dict[str, Column] = {
+    "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
+    "state": lambda device: "connected" if device["connected"] else "away",
+    "updates": lambda device: f"{device['updates']:,}",
+    "refused": lambda device: f"{device['refused']:,}",
+    "staleness": lambda device: str(device["staleness"]),
+    "loss": lambda device: loss(device["loss"], 3),
+    "ingress": lambda device: size(device["ingress"]),
+    "egress": lambda device: size(device["egress"]),
+    "idle": lambda device: f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
+}
+
+_STREAM_COLUMNS: dict[str, Column] = {
+    "rate": _told("rate", "{:.1f}/s"),
+    "depth": _told("depth", "{:,}"),
+    "drops": _told("drops", "{:,}"),
+    "age": _told("age", "{:.1f} s"),
+}

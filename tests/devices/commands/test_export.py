@@ -1,0 +1,118 @@
+"""`edgeflock export`: two files that say what they are, or a reason and an exit code."""
+
+import json
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeflock.devices.commands.export import write_graphs
+from edgeflock.server.export import Graphs
+from edgeflock.server.gradient_check import session_for
+from edgeflock.shared.errors import ConfigError
+from tests.devices.command_line import edgeflock
+
+
+def test_it_writes_both_graphs_and_prints_json(tmp_path: Path) -> None:
+    done = edgeflock(
+        "export", "tests.devices.commands.test_export:talking", "-o", "a/b", "--json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert (printed["model"], printed["loss"]) == (
+        "tests.devices.commands.test_export:talking",
+        "cross_entropy",
+    )
+    assert [entry["path"] for entry in printed["graphs"]] == ["a/b/step.onnx", "a/b/evaluation.onnx"]
+    for entry in printed["graphs"]:
+        octets = (tmp_path / entry["path"]).read_bytes()
+        assert entry["bytes"] == len(octets)
+        assert entry["sha256"] == sha256(octets).hexdigest()
+        assert "loss" in [output.name for output in session_for(octets).get_outputs()]
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == ["evaluation.onnx", "step.onnx"]
+
+
+def talking() -> object:
+    """A user's module, which prints, for the digits."""
+    from torch import nn
+
+    print("hello")
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+DENSE, ENTROPY = "tests.server.models:dense", "cross_entropy"
+
+WRONG = {
+    "no module": ("nowhere:Net", "digits:", ENTROPY, ["nowhere:Net"]),
+    "not a path": ("nowhere", "digits:", ENTROPY, ["nowhere", "package.module:Name"]),
+    "no data": (DENSE, "npz:gone.npz", ENTROPY, ["gone.npz", "no such file"]),
+    "data that do not fit": (DENSE, "digits:", ENTROPY, [DENSE, "does not fit inputs [1, 8, 8]"]),
+    "no such loss": (DENSE, "digits:", "hinge", ["hinge", "cross_entropy"]),
+}
+
+
+@pytest.mark.parametrize(("model", "data", "loss", "named"), WRONG.values(), ids=WRONG.keys())
+def test_an_error_is_named_and_nothing_is_written(
+    model: str, data: str, loss: str, named: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        write_graphs(model, loss, data, tmp_path / "out", as_json=True)
+    for part in named:
+        assert part in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_has_an_exit_code_and_no_traceback(tmp_path: Path) -> None:
+    done = edgeflock("export", "tests.server.models:Nothing", "-o", "out", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "tests.server.models:Nothing" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export that takes no time."""
+
+    def graphs(module: str, loss: str, x: object, y: object) -> Graphs:
+        assert isinstance(x, np.ndarray)
+        assert len(x) == 8
+        print("a user's module prints")
+        return Graphs(b"step", b"evaluation!")
+
+    monkeypatch.setattr("edgeflock.server.export.export_model", graphs)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_person_reads_a_line_for_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_graphs("a:B", "mse", "digits:", tmp_path, as_json=False)
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
+        f"{tmp_path}/step.onnx  4 bytes  sha256 {sha256(b'step').hexdigest()}",
+        f"{tmp_path}/evaluation.onnx  11 bytes  sha256 {sha256(b'evaluation!').hexdigest()}",
+    ]
+    assert printed.err == "a user's module prints\n"
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"--out .*file/in.* cannot be written"):
+        write_graphs("a:B", "mse", "digits:", tmp_path / "file" / "in", as_json=False)
+
+
+def test_it_gives_stdout_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def noisy(*_: object) -> Graphs:
+        print("loading")
+        return Graphs(b"step", b"evaluation")
+
+    monkeypatch.setattr("edgeflock.server.export.export_model", noisy)
+    before = sys.stdout
+    write_graphs("a:B", "mse", "digits:", tmp_path, as_json=True)
+    assert sys.stdout is before
+    out, err = capsys.readouterr()
+    assert json.loads(out)["model"] == "a:B"
+    assert err == "loading\n"

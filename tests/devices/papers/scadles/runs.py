@@ -1,0 +1,58 @@
+"""ScaDLES' experiments, and runs of them made by hand."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from edgeflock.devices.outcomes import Outcome, Setting
+from edgeflock.devices.papers.reproduce import Experiment, Measured
+from edgeflock.devices.papers.scadles import experiments
+from edgeflock.devices.papers.scadles.settings import Scale
+
+FOLDER = "data"
+
+
+def everything(scale: Scale, folder: str = FOLDER) -> list[Experiment]:
+    return [
+        *experiments.speed_up(folder, scale, {}),
+        *experiments.growing(folder, scale, {}),
+        *experiments.buffers(scale),
+        *experiments.compression(folder, scale, {}),
+        *experiments.non_iid(folder, scale, {}),
+        *experiments.injection_traffic(scale),
+        *experiments.asynchronous(folder, scale, {}),
+    ]
+
+
+def named(experiments: Iterable[Experiment]) -> dict[str, Experiment]:
+    return {one.name: one for one in experiments}
+
+
+def made(*reached: tuple[float, float], bytes_a_second: float = 10, **end: Any) -> Outcome:
+    """A run with an evaluation for each (second, accuracy), 16 updates a second."""
+    rows = [
+        {
+            "updates": int(16 * second),
+            "seconds": second,
+            "loss": 1.0,
+            "accuracy": accuracy,
+            "ingress": int(bytes_a_second * second),
+            "egress": 1,
+        }
+        for second, accuracy in reached
+    ]
+    tally = {"updates": 100, "compressed": 25, "floats": 5000, "ingress": 9, "shared": 40, "shared_bytes": 80}
+    streams = {f"all-{number}": {"rate": 20.0 + number, "depth": 30, "deepest": 40} for number in range(16)}
+    return Outcome(
+        rows, {"seed": 0, "ended": "complete", "classes": {"all": tally}, "streams": streams, **end}
+    )
+
+
+def measured(experiments: Iterable[Experiment], runs: dict[str, Outcome]) -> list[Measured]:
+    """The experiments that there is a run for."""
+    found = [one for one in experiments if one.name in runs]
+    assert {one.name for one in found} == runs.keys()
+    return [Measured(one, Setting(one.name, [runs[one.name]])) for one in found]
+
+
+def of_mnist(experiments: Iterable[Experiment]) -> list[Experiment]:
+    return [one for one in experiments if one.part.endswith("MNIST")]

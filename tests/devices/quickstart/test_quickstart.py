@@ -1,0 +1,83 @@
+"""`edgeflock quickstart`: real processes, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgeflock.devices.quickstart import Plan
+from edgeflock.devices.quickstart.plan import backend_of
+from tests.devices.command_line import edgeflock
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--clients", "2000"], "--clients 2000"),
+        (["--data", "npz:nowhere.npz"], "no such file"),
+        (["--rule", "adacmp"], "'adacomp'"),
+        (["--select", "1.5"], "compression.select"),
+        (["--model", "edgeflock.client.zoo:Missing"], "zoo:Missing"),
+        (["--backend", "jax"], "--backend 'jax': must be auto, onnx, torch or mixed"),
+    ],
+    ids=["more clients than samples", "no data", "rule", "select", "model", "backend"],
+)
+def test_quickstart_refuses_what_cannot_work(arguments: list[str], named: str, tmp_path: Path) -> None:
+    done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
+    assert done.returncode != 0
+    assert named in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    if "--model" not in arguments:  # a module can only be tried by the server process
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
+    arguments = ["--clients", "2", "--updates", "1500", "--select", "0.02", "--seed", "3"]
+    done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    keys = "accuracy updates clients ingress_bytes dense_bytes reduction seconds model_path"
+    assert set(result) == set(keys.split())
+    assert result["updates"] == 1500
+    assert result["clients"] == 2
+    assert result["accuracy"] > 0.8
+    assert result["dense_bytes"] == 1500 * 4 * 38_282
+    assert result["reduction"] == pytest.approx(result["dense_bytes"] / result["ingress_bytes"], abs=0.1)
+    assert result["reduction"] > 100
+
+    from safetensors.numpy import load_file
+
+    tensors = load_file(tmp_path / result["model_path"])
+    assert sum(tensor.size for tensor in tensors.values()) == 38_282
+
+
+def quickstart_plan(backend: str) -> Plan:
+    return Plan("digits:", "", None, None, None, 4, backend, 0, 0, Path())
+
+
+@pytest.mark.parametrize(
+    ("backend", "each"),
+    [
+        ("auto", ["auto"] * 4),
+        ("onnx", ["onnx"] * 4),
+        ("torch", ["torch"] * 4),
+        ("mixed", ["torch", "onnx", "torch", "onnx"]),
+    ],
+)
+def test_what_the_clients_of_a_quickstart_train_with(backend: str, each: list[str]) -> None:
+    assert [backend_of(quickstart_plan(backend), number) for number in range(1, 5)] == each
+
+
+@pytest.mark.slow
+def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
+    """The server exports the step, and real client processes train with it."""
+    arguments = ["--clients", "2", "--updates", "1500", "--select", "0.02", "--backend", "onnx"]
+    done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["updates"] == 1500
+    assert result["accuracy"] > 0.8
+    (run,) = (tmp_path / "edgeflock-quickstart").iterdir()
+    logs = [(run / f"device-{number}.log").read_text() for number in (1, 2)]
+    assert sum(int(log.split()[0]) for log in logs) == 1500
