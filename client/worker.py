@@ -14,11 +14,17 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches, StreamOver
 from edgeflock.client.encoding import Steps, encode_update, with_magnitudes
 from edgeflock.client.replica import Replica
-from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.shared import values
 from edgeflock.shared.adaptive import Norms, follow, will_do
 from edgeflock.shared.compression import select_largest
-from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, LayoutMismatch
+from edgeflock.shared.errors import (
+    BaseExpired,
+    BaseInFuture,
+    Diverged,
+    LayoutMismatch,
+    RunOver,
+    RunReplaced,
+)
 from edgeflock.shared.feedback import recall, remember
 from edgeflock.shared.messages import Facts, Model, Receipt, Update, Welcome
 

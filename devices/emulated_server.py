@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgeflock.client.transport import RunOver
 from edgeflock.devices.pace import Pace
 from edgeflock.server.coordination import Rounds
 from edgeflock.server.engine import Engine, Push
@@ -21,7 +20,7 @@ from edgeflock.server.traffic import Traffic
 from edgeflock.server.welcome import welcome
 from edgeflock.shared import sparse, wire
 from edgeflock.shared.config import Config
-from edgeflock.shared.errors import Refused, RunComplete
+from edgeflock.shared.errors import Refused, RunComplete, RunOver
 from edgeflock.shared.messages import (
     PROTOCOL,
     Hello,

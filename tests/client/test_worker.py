@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batch, Shuffled, StreamOver
-from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.client.worker import Progress, Worker
 from edgeflock.devices.clock import run_virtually
 from edgeflock.shared import grid, sparse, values
@@ -24,6 +23,8 @@ from edgeflock.shared.errors import (
     ConfigError,
     LayoutMismatch,
     Refused,
+    RunOver,
+    RunReplaced,
     Unauthorized,
 )
 from edgeflock.shared.layout import Layout

@@ -1,6 +1,7 @@
 """The monitor as somebody at the keys meets it: every key, every role, every trouble."""
 
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -266,7 +267,7 @@ async def test_a_live_display_freezes_and_steps_back_while_frames_come() -> None
 async def test_before_there_is_a_server_the_screen_says_so() -> None:
     async with serving() as gone:
         url = gone.url
-    async with screen(Live(FeedClient(url, ""), first_wait=30)) as pilot:
+    async with screen(Live(FeedClient(url, ""), delays=lambda: repeat(30.0))) as pilot:
         await shows(pilot, "no run to show: connection refused")
         await shows(pilot, "again in")
         await pilot.press("2", "enter", "s", "r", "down", "3", "up", "4", "x", "n", "1")
@@ -293,7 +294,7 @@ async def test_a_feed_that_stalls_ages_on_the_screen_and_one_that_ends_is_found_
     now = 100.0
     told = list(frames(4, 10))
     async with serving(*told[:3]) as server:
-        live = Live(FeedClient(server.url, ""), clock=lambda: now, first_wait=0.2)
+        live = Live(FeedClient(server.url, ""), clock=lambda: now, delays=lambda: repeat(0.2))
         async with screen(live) as pilot:
             await shows(pilot, "● live")
             now = 142.0
