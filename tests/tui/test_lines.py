@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from edgeflock.tui import numbers
 from edgeflock.tui.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
-from edgeflock.tui.lines import Line, apart, beside, columns, crop, fit, heading, text_of, width_of
+from edgeflock.tui.lines import Line, apart, beside, columns, crop, fit, heading, notice, text_of, width_of
 from edgeflock.tui.painted import changed
 
 
@@ -123,3 +123,18 @@ def test_only_cells_that_differ_are_repainted() -> None:
     assert changed([("0.12 0.30", "text")], [("0.13 0.31", "text")]) == [(3, 9)]  # near enough for one go
     assert changed([("a日b", "text")], [("a本b", "text")]) == [(1, 3)]
     assert changed([("a日b", "text")], [("a日b", "dim")]) == [(0, 4)]
+
+
+def test_a_notice_that_is_too_long_goes_over_several_lines() -> None:
+    sentence: Line = [("what is wrong and what to do about it", "bad")]
+    shown = notice([sentence, [], [("trying again", "dim")]], 22, 6)
+    assert text_of(shown).split("\n") == [
+        "",
+        " what is wrong and",
+        " what to do about it",
+        "",
+        " trying again",
+        "",
+    ]
+    assert shown[2][1] == ("what to do about it", "bad")
+    assert {width_of(line) for line in shown} == {22}
