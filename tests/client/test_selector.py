@@ -223,7 +223,9 @@ def test_without_damping_nothing_is_lost(
         else:
             where = slice(None) if selection.where is None else selection.where
             arrived[where] += selection.gradient[where]
-    assert (arrived + memory.left_out(1.0)).tolist() == np.sum(gradients, axis=0).tolist()
+    left_out = memory.left_out(1.0)
+    assert left_out is not None
+    assert (arrived + left_out).tolist() == np.sum(gradients, axis=0).tolist()
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
