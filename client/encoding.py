@@ -1,17 +1,15 @@
-"""From a gradient to the Update record that a run asks for."""
+"""From what was selected of a gradient to the Update record."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.client.selector import Selection
 from edgeflock.shared import sparse, values
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update, Welcome
-
-_SIGNS_ONLY = {values.CODINGS[name].mode for name in ("sign", "scale")}
-"""Value modes that tell no single magnitude."""
+from edgeflock.shared.messages import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +25,18 @@ class Steps:
     samples: int
 
 
-def with_magnitudes(welcome: Welcome) -> Welcome:
-    """For a gradient that goes whole because its selection loses too much: signs alone lose as much."""
-    if welcome.values not in _SIGNS_ONLY:
-        return welcome
-    return replace(welcome, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
+def encode_update(steps: Steps, selection: Selection, layout: Layout, sequence: int, base: int) -> Update:
+    """What `steps` from the model at version `base` came to, of which `selection` is sent, encoded.
 
-
-def encode_update(
-    steps: Steps,
-    gradient: NDArray[np.float32],
-    where: NDArray[np.int64] | None,
-    layout: Layout,
-    welcome: Welcome,
-    sequence: int,
-    base: int,
-) -> Update:
-    """`gradient` at the indices `where` (None: all of it), encoded as the run asks for.
-
-    `layout` is that of the P trained parameters. The running statistics follow the values.
+    `layout` is that of the P trained parameters. The running statistics follow the values. Raises Diverged.
     """
-    kept = gradient if where is None else gradient[where]
+    where = selection.where
+    kept = selection.gradient if where is None else selection.gradient[where]
     if not np.isfinite(kept).all():  # single gradients were; what is remembered or summed may not be
         raise Diverged("the update holds NaN or infinity: lower coordination.learning_rate or run.local_rate")
-    index_mode, value_mode, indices, octets = _encode(kept, where, layout, welcome.indices, welcome.values)
+    index_mode, value_mode, indices, octets = _encode(
+        kept, where, layout, selection.indices, selection.values
+    )
     return Update(
         sequence=sequence,
         base=base,

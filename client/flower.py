@@ -16,18 +16,17 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from edgeflock.client.encoding import Steps, encode_update, with_magnitudes
+from edgeflock.client.encoding import Steps, encode_update
+from edgeflock.client.selector import Memory, select, take_back
 from edgeflock.shared import wire
-from edgeflock.shared.adaptive import Norms, follow, will_do
-from edgeflock.shared.compression import select_largest
+from edgeflock.shared.adaptive import Norms
 from edgeflock.shared.errors import ConfigError, Diverged
-from edgeflock.shared.feedback import recall, remember
 from edgeflock.shared.flower import CONFIG_KEY, STYPE, flatten
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update, Welcome
 
 _ARRAYS, _FACTS = "edgeflock.arrays", "edgeflock.facts"
-"""Where in the node's context is kept what the last update was selected from."""
+"""Where in the node's context the selector's memory is kept, and of which update it is."""
 
 
 def compress(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
@@ -77,63 +76,41 @@ def _encode(
     welcome: Welcome,
     state: RecordDict,
 ) -> Update:
-    """Select and encode, as client/worker.py does; what it needs of the last time is in `state`.
+    """Select and encode, as a device's trainer does; what there is to remember is in `state`.
 
     Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
     """
-    where: NDArray[np.int64] | None = None
-    corrected, norms = gradient, None
-    terms = welcome
-    if welcome.select < 1:
-        memory, norms = _last(state, welcome, layout)
-        corrected = recall(memory, gradient)
-        where = select_largest(corrected, layout, welcome.select, welcome.balance)
-        if welcome.threshold:
-            norms = follow(norms, corrected, where)
-            if not will_do(norms, welcome.threshold):
-                where, terms = None, with_magnitudes(welcome)
+    selection, memory = select(_last(state, welcome, layout), gradient, layout, welcome)
     steps = Steps(math.nan, gradient, statistics, 1)
-    number = welcome.sequence + 1
-    update = encode_update(steps, corrected, where, layout, terms, number, welcome.version)
-    _keep(state, welcome, corrected, where, norms)
+    update = encode_update(steps, selection, layout, welcome.sequence + 1, welcome.version)
+    _keep(state, welcome, memory)
     return replace(update, pull=False)
 
 
-def _keep(
-    state: RecordDict,
-    welcome: Welcome,
-    corrected: NDArray[np.float32],
-    where: NDArray[np.int64] | None,
-    norms: Norms | None,
-) -> None:
-    """Whether the update arrives shows only next time: keep what it was selected from, and what was sent."""
-    facts = ConfigRecord({"run": welcome.run, "sequence": welcome.sequence + 1, "whole": where is None})
-    if norms is not None:
-        facts["norms"] = [norms.whole, norms.kept]
+def _keep(state: RecordDict, welcome: Welcome, memory: Memory) -> None:
+    """For the next message: only that shows whether the update arrived."""
+    facts = ConfigRecord({"run": welcome.run, "sequence": welcome.sequence + 1, "whole": memory.sent is None})
+    if memory.norms is not None:
+        facts["norms"] = [memory.norms.whole, memory.norms.kept]
     arrays = ArrayRecord()
-    if welcome.select < 1 and welcome.feedback:
-        arrays["corrected"] = Array(corrected)
-        arrays["sent"] = Array(np.zeros(0, np.int64) if where is None else where)
+    if memory.corrected is not None:
+        arrays["corrected"] = Array(memory.corrected)
+        arrays["sent"] = Array(np.zeros(0, np.int64) if memory.sent is None else memory.sent)
     state[_ARRAYS], state[_FACTS] = arrays, facts
 
 
-def _last(
-    state: RecordDict, welcome: Welcome, layout: Layout
-) -> tuple[NDArray[np.float32] | None, Norms | None]:
-    """(what earlier updates left out, the norms): of this run, or nothing."""
+def _last(state: RecordDict, welcome: Welcome, layout: Layout) -> Memory:
+    """What `_keep` kept of this run, its update taken back if the run has not accepted it; or nothing."""
     facts, arrays = state.get(_FACTS), state.get(_ARRAYS)
     if not isinstance(facts, ConfigRecord) or facts["run"] != welcome.run:
-        return None, None
+        return Memory()
     averages = facts.get("norms")
     norms = Norms(*(float(n) for n in averages)) if isinstance(averages, list) else None
     if not isinstance(arrays, ArrayRecord) or "corrected" not in arrays:
-        return None, norms
+        return Memory(norms=norms)
     corrected = np.asarray(arrays["corrected"].numpy(), np.float32)
     if corrected.size != layout.size:
-        return None, norms
-    sent: NDArray[np.int64] | slice = np.asarray(arrays["sent"].numpy(), np.int64)
-    if welcome.sequence < int(str(facts["sequence"])):  # the run has not accepted it
-        sent = np.zeros(0, np.int64)
-    elif facts["whole"]:
-        sent = slice(None)
-    return remember(corrected, sent, welcome.feedback), norms
+        return Memory(norms=norms)
+    sent = None if facts["whole"] else np.asarray(arrays["sent"].numpy(), np.int64)
+    memory = Memory(corrected, sent, norms)
+    return take_back(memory) if welcome.sequence < int(str(facts["sequence"])) else memory

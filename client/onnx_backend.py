@@ -19,7 +19,7 @@ from edgeflock.shared.layout import Layout, Tensor
 
 log = logging.getLogger(__name__)
 
-Batch = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.generic]]
+Arguments = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.generic]]
 """theta, x, y."""
 
 Step = Callable[
@@ -165,7 +165,7 @@ def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnx
 
 def fastest(
     candidates: Mapping[str, Callable[[], Step]],
-    batch: Batch,
+    batch: Arguments,
     expected: NDArray[np.float32],
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[str, Step]:
@@ -200,7 +200,7 @@ def _others() -> list[str]:
     return [provider for provider, (first, *_) in PROVIDERS.items() if first in available]
 
 
-def _seconds(step: Step, batch: Batch, clock: Callable[[], float]) -> float:
+def _seconds(step: Step, batch: Arguments, clock: Callable[[], float]) -> float:
     began = clock()
     step(*batch)
     return clock() - began

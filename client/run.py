@@ -18,6 +18,7 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches
 from edgeflock.client.data import batches_of, own_seed
 from edgeflock.client.health import Health, device_class
+from edgeflock.client.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.client.worker import Progress, Worker
 from edgeflock.shared.errors import ConfigError, Malformed
@@ -48,7 +49,7 @@ async def run_client(settings: "Client") -> Progress:
         async def compute(function: Callable[..., Any], *arguments: Any) -> Any:
             return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
 
-        async def build(welcome: Welcome) -> Backend:
+        async def build(welcome: Welcome) -> Trainer:
             kind = choose(settings, welcome.model)
             await link.introduce(_facts(kind))
             if kind == "torch":
@@ -59,7 +60,7 @@ async def run_client(settings: "Client") -> Progress:
                 injected.begin(welcome, backend)
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
-            return backend
+            return Trainer(backend, injected or batches, welcome)
 
         async with (
             batches_of(settings) as batches,

@@ -9,9 +9,9 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from edgeflock.client.batcher import StreamOver
+from edgeflock.client.batcher import Batch, StreamOver
 from edgeflock.client.records import Chunk, Tally
-from edgeflock.client.stream_buffer import Batch, Buffer
+from edgeflock.client.stream_buffer import Buffer
 from edgeflock.shared.messages import Facts
 from edgeflock.shared.rates import HIGH, LOW, RateEstimator, batch_size
 

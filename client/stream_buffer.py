@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from edgeflock.client.batcher import Batch
 from edgeflock.client.records import Chunk
-
-Batch = tuple[NDArray[np.float32], NDArray[np.int64] | NDArray[np.float32]]
-"""(x, y)."""
 
 
 class Buffer(Protocol):

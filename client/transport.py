@@ -6,7 +6,7 @@ and an Update keeps its sequence number, so that the server answers a second one
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -16,12 +16,15 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.shared import wire
+from edgeflock.shared.backoff import back_off, may_pass, permanent
 from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
     FrameTooLarge,
     Malformed,
     Refused,
+    RunOver,
+    RunReplaced,
     SessionRefused,
     TooManyDevices,
     Unauthorized,
@@ -52,26 +55,6 @@ HEARTBEAT = 20.0
 """Seconds of silence after which the device pings."""
 
 _TRANSIENT = (Unavailable, TooManyDevices)
-
-
-class RunOver(Exception):
-    """The server said Stop: the run has all it needs."""
-
-
-class RunReplaced(Exception):
-    """After a reconnect the server hosts another run: begin anew."""
-
-
-def back_off(random: Random, first: float = 0.5, longest: float = 30.0) -> Iterator[float]:
-    """Seconds to wait before each next attempt: exponential, with full jitter, for ever.
-
-    After M. Brooker, "Exponential Backoff And Jitter", 2015: a fleet that lost its server must not return
-    in step.
-    """
-    bound = first
-    while True:
-        yield random.uniform(0, bound)
-        bound = min(longest, 2 * bound)
 
 
 class Link:
@@ -118,7 +101,9 @@ class Link:
             await self._http.close()
 
     async def join(self) -> Welcome:
-        """Connect, for as long as it takes. Raises SessionRefused if the server will not have this device."""
+        """Connect, for as long as it takes. Raises SessionRefused if the server will not have this device,
+        ConfigError if there is no server that it could connect to.
+        """
         await self._hang_up()
         self._run = ""
         welcome = await self._retry(self._dial)
@@ -183,12 +168,16 @@ class Link:
         return await self._retry(attempt)
 
     async def _retry(self, attempt: Callable[[], Awaitable[R]]) -> R:
+        """What `attempt` comes to, as often as it takes. Raises ConfigError if it never will."""
         delays = back_off(self._random)
         while True:
             try:
                 return await attempt()
             except (*_TRANSIENT, OSError, aiohttp.ClientError, TimeoutError) as error:
                 await self._hang_up()
+                status = error.status if isinstance(error, aiohttp.ClientResponseError) else None
+                if hopeless := permanent(str(self._server), error, status):
+                    raise hopeless from error
                 delay = next(delays)
                 log.warning("%s; trying again in %.1f s", error or type(error).__name__, delay)
                 await self._sleep(delay)
@@ -204,9 +193,9 @@ class Link:
                 return graph
             if response.status == Unauthorized.status:
                 raise Unauthorized("the server does not know this token (client.token)")
-            if 400 <= response.status < 500 and response.status != TooManyDevices.status:
+            if not response.ok and not may_pass(response.status):
                 raise ConfigError(f"{url} gives no graph: {await _detail(response)}")
-            response.raise_for_status()  # the server's own trouble passes
+            response.raise_for_status()
             graph = await response.read()
             self._graphs[kind] = response.headers.get("ETag", ""), graph
             return graph
@@ -228,8 +217,6 @@ class Link:
         except aiohttp.WSServerHandshakeError as error:
             if error.status == Unauthorized.status:
                 raise Unauthorized("the server does not know this token (client.token)") from error
-            if error.status == 404:
-                raise ConfigError(f"{self._url} is no Edgeflock server") from error
             raise
         self._socket = socket
         self.connections += 1

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgeflock.client.transport import RunOver
 from edgeflock.devices.pace import Pace
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Engine
@@ -22,7 +21,7 @@ from edgeflock.server.welcome import welcome
 from edgeflock.server.writer import settle
 from edgeflock.shared import sparse, wire
 from edgeflock.shared.config import Config
-from edgeflock.shared.errors import Refused, RunComplete
+from edgeflock.shared.errors import Refused, RunComplete, RunOver
 from edgeflock.shared.messages import (
     PROTOCOL,
     Hello,

@@ -11,41 +11,49 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches, Shuffled
 from edgeflock.client.injection import Injected
-from edgeflock.client.replica import Replica
+from edgeflock.client.trainer import Trainer
 from edgeflock.client.worker import Worker
 from edgeflock.devices.emulated_server import Crashed, EmulatedLink, EmulatedServer, Tally
 from edgeflock.devices.fleet_config import DeviceClass
 from edgeflock.devices.pace import Pace
 from edgeflock.devices.streams import EmulatedStream
-from edgeflock.shared.messages import (
-    Update,
-    Welcome,
-)
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Update, Welcome
 
 Recorded = Callable[[int, float], Update | None]
 """(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""
 
 
-class _Worker(Worker):
-    """A worker that does not compute again what was computed before."""
+@dataclass(frozen=True, slots=True)
+class _Resumed:
+    """A trainer that does not compute again what was computed before."""
 
-    def __init__(self, recorded: Recorded, until: float, *arguments: Any) -> None:
-        """It lives until virtual second `until`: what was pushed later, another one computed."""
-        super().__init__(*arguments)
-        self._recorded = recorded
-        self._until = until
+    trainer: Trainer
+    batches: Batches
+    welcome: Welcome
+    recorded: Recorded
+    until: float
+    """The virtual second until which the device lives: what was pushed later, another one computed."""
 
-    def step(self, backend: Backend, replica: Replica, welcome: Welcome, sequence: int) -> Update:
-        update = self._recorded(sequence, self._until)
-        if update is None or update.base != replica.version:
-            return super().step(backend, replica, welcome, sequence)
-        for _ in range(welcome.local_steps):  # as the steps would have
-            self._batches.take(welcome.batch)
+    @property
+    def layout(self) -> Layout:
+        return self.trainer.layout
+
+    def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update:
+        update = self.recorded(sequence, self.until)
+        if update is None or update.base != base:
+            return self.trainer.step(theta, base, sequence)
+        for _ in range(self.welcome.local_steps):  # as the steps would have
+            self.batches.take(self.welcome.batch)
         return update
+
+    def take_back(self) -> None:
+        self.trainer.take_back()
 
 
 @dataclass(slots=True)
@@ -100,22 +108,22 @@ class EmulatedDevice:
         if shares:
             batches = self._injected = Injected(self.batches, link.share, self.sharing, self.kind.batch_max)
             link.listen(self._injected.receive)
-        worker = _Worker(self.recorded, until, link, self._backend, batches, self._compute)
+
+        async def trainer(welcome: Welcome) -> _Resumed:
+            if self._injected is not None:
+                self._injected.begin(welcome, self.backend)
+            training = Trainer(self.backend, batches, welcome)
+            return _Resumed(training, batches, welcome, self.recorded, until)
+
         try:
-            await worker.run()
+            await Worker(link, trainer, batches, self._compute).run()
         finally:
             link.leave()
 
-    async def _backend(self, welcome: Welcome) -> Backend:
-        if self._injected is not None:
-            self._injected.begin(welcome, self.backend)
-        return self.backend
-
-    async def _compute(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of `function`; if it is an update, after the time that its steps take."""
-        result = function(*arguments)
-        if isinstance(result, Update):
-            steps = self.server.config.run.local_steps
-            each = result.samples / steps
-            await asyncio.sleep(sum(self.pace.draw(self.random, each) for _ in range(steps)))
-        return result
+    async def _compute(self, step: Callable[..., Update], *arguments: Any) -> Update:
+        """The update of `step`, after the time that its local steps take."""
+        update = step(*arguments)
+        steps = self.server.config.run.local_steps
+        each = update.samples / steps
+        await asyncio.sleep(sum(self.pace.draw(self.random, each) for _ in range(steps)))
+        return update

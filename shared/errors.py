@@ -1,4 +1,4 @@
-"""The error tree: every way a request can fail, its code on the wire and its status.
+"""The error tree: every way a request can fail, its code on the wire and its status; and two signals.
 
     EdgeflockError
     ├── ConfigError                    a key, a value, a data set or a model the user named
@@ -30,8 +30,14 @@
             ├── TooManyDevices
             └── Unavailable            the server stops or cannot write its journal
 
+    RunOver                            the server said Stop: the run has all it needs
+    RunReplaced                        after a reconnect the server hosts another run
+
 An error is raised where it is known and becomes a status once, at the edge: as an HTTP status, or as
 a Refusal record and, for a SessionRefused, the WebSocket close code 4000 + HTTP status.
+
+RunOver and RunReplaced are signals, not errors: they end a device's part in a run, and nothing has failed.
+So whoever catches EdgeflockError to tell a person what went wrong never meets them.
 """
 
 from typing import ClassVar
@@ -172,6 +178,14 @@ class TooManyDevices(SessionRefused):
 class Unavailable(SessionRefused):
     code = "unavailable"
     status = 503
+
+
+class RunOver(Exception):
+    """The server said Stop: the run has all it needs."""
+
+
+class RunReplaced(Exception):
+    """After a reconnect the server hosts another run: begin anew."""
 
 
 def _leaves(kind: type[Refused]) -> list[type[Refused]]:

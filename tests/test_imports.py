@@ -83,6 +83,13 @@ def test_a_grid_is_coded_without_numba() -> None:
     )
 
 
+@pytest.mark.parametrize("module", ["worker", "trainer", "broker_sources"])
+def test_training_loads_no_network(module: str) -> None:
+    """A worker talks to whatever it is given: only the transport needs aiohttp."""
+    loaded = modules_after(f"import edgeflock.client.{module}")
+    assert not loaded & {"aiohttp", "edgeflock.client.transport", "torch", "pydantic"}
+
+
 def test_flowers_clientapps_load_neither_torch_nor_the_server_for_the_mod() -> None:
     loaded = modules_after("import edgeflock.client.flower")
     assert not loaded & {"torch", "numba", "aiohttp", "pydantic.main", "sqlite3", "edgeflock.server"}
@@ -108,6 +115,7 @@ def test_version_loads_no_numpy() -> None:
         "layout",
         "messages",
         "wire",
+        "backoff",
         "bits",
         "sparse",
         "grid",

@@ -15,7 +15,7 @@ import pytest
 from edgeflock.client import broker_sources
 from edgeflock.client.records import RECORD_BYTES, Tally
 from edgeflock.client.sources import open_source
-from edgeflock.client.transport import back_off
+from edgeflock.shared.backoff import back_off
 from edgeflock.shared.errors import ConfigError
 from tests.client.brokers import Mosquitto, mock_kafka
 

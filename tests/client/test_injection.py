@@ -19,7 +19,7 @@ from edgeflock.shared import wire
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Facts, Samples
-from tests.client.test_worker import WELCOME
+from tests.client.fakes import WELCOME
 
 FRAME = 1 << 20
 CLASSES = 10

@@ -1,39 +1,90 @@
-"""How long a device waits before it tries again."""
+"""A device that cannot reach its server: what it tries again, and what it tells somebody instead."""
 
-from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from edgeflock.client.transport import back_off
+from edgeflock.client.transport import Link
+from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.messages import PROTOCOL, Hello
+from tests.answering import answering
+from tests.certificates import certificate, serving_with
+
+
+class TriedAgain(Exception):
+    """It would wait now, and dial again."""
+
+
+async def no_patience(seconds: float) -> None:
+    raise TriedAgain
+
+
+def dial(url: str) -> Link:
+    return Link(url, "", Hello(PROTOCOL, "pi", b"", {}), Random(0), no_patience)
+
+
+async def join(url: str) -> None:
+    async with dial(url) as link:
+        await link.join()
+
+
+async def test_a_certificate_that_nobody_trusts_is_told_at_once(tmp_path: Path) -> None:
+    tls = serving_with(certificate(tmp_path / "pem"))
+    async with answering(404, tls) as port:
+        with pytest.raises(ConfigError, match=r"127\.0\.0\.1.*\(self-signed certificate\).*SSL_CERT_FILE"):
+            await join(f"https://127.0.0.1:{port}")
+
+
+async def test_tls_to_a_server_without_is_told_at_once() -> None:
+    async with answering(404) as port:
+        with pytest.raises(ConfigError, match="write http:// instead"):
+            await join(f"https://127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
-    ("first", "longest", "bounds"),
+    ("status", "words"),
     [
-        (0.5, 30.0, [0.5, 1, 2, 4, 8, 16, 30, 30, 30]),
-        (1.0, 4.0, [1, 2, 4, 4, 4]),
-        (2.0, 3.0, [2, 3, 3]),
+        (200, "is no Edgeflock server"),
+        (301, "is no Edgeflock server"),
+        (400, "passes the Upgrade header on"),
+        (403, "ask who runs it"),
+        (404, "is no Edgeflock server"),
+        (426, "passes the Upgrade header on"),
     ],
 )
-def test_waits_double_up_to_the_longest_with_full_jitter(
-    first: float, longest: float, bounds: list[float]
-) -> None:
-    """Each wait is uniform between zero and its bound: over many devices it fills that range."""
-    waits = [list(islice(back_off(Random(seed), first, longest), len(bounds))) for seed in range(400)]
-    for place, bound in enumerate(bounds):
-        drawn = sorted(wait[place] for wait in waits)
-        assert 0 <= drawn[0] < 0.05 * bound
-        assert 0.95 * bound < drawn[-1] <= bound
-        assert abs(drawn[200] - bound / 2) < 0.1 * bound
+async def test_what_a_person_must_mend_is_told_at_once(status: int, words: str) -> None:
+    async with answering(status) as port:
+        with pytest.raises(ConfigError, match=f"^http://127.0.0.1:{port}.*{words}") as told:
+            await join(f"http://127.0.0.1:{port}")
+    assert str(status) in str(told.value)
 
 
-def test_the_defaults_are_half_a_second_to_half_a_minute() -> None:
-    waits = [list(islice(back_off(Random(seed)), 12)) for seed in range(100)]
-    assert max(wait[0] for wait in waits) <= 0.5
-    assert 15 < max(max(wait) for wait in waits) <= 30
+async def test_an_unknown_token_is_told_at_once() -> None:
+    async with answering(401) as port:
+        with pytest.raises(Unauthorized, match=r"client\.token"):
+            await join(f"http://127.0.0.1:{port}")
 
 
-def test_the_same_randomness_gives_the_same_waits() -> None:
-    assert list(islice(back_off(Random(7)), 50)) == list(islice(back_off(Random(7)), 50))
-    assert list(islice(back_off(Random(7)), 50)) != list(islice(back_off(Random(8)), 50))
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+async def test_what_passes_by_itself_is_tried_again(status: int) -> None:
+    async with answering(status) as port:
+        with pytest.raises(TriedAgain):
+            await join(f"http://127.0.0.1:{port}")
+        async with dial(f"http://127.0.0.1:{port}") as link:
+            with pytest.raises(TriedAgain):
+                await link.graph("step")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_server_that_is_away_is_tried_again(scheme: str) -> None:
+    async with answering(404) as port:
+        pass
+    with pytest.raises(TriedAgain):
+        await join(f"{scheme}://127.0.0.1:{port}")
+
+
+async def test_a_name_that_is_not_found_is_tried_again() -> None:
+    """A router that restarts takes its name service along."""
+    with pytest.raises(TriedAgain):
+        await join("http://no-such-host.invalid")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.torch_backend import TorchBackend
+from edgeflock.client.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.client.worker import Worker
 from edgeflock.devices.fleet import prepare
@@ -186,10 +186,11 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, tmp_path: Pat
         async with serving(tmp_path / "real", file, settings) as hosted, dial(hosted.port, "pi-0") as link:
             backend = TorchBackend(file.model.module, file.model.loss, seed=0)
 
-            async def make(welcome: Welcome) -> Backend:
-                return backend
-
             batches = Shuffled(share, np.random.default_rng([0, 1, 0]))
+
+            async def make(welcome: Welcome) -> Trainer:
+                return Trainer(backend, batches, welcome)
+
             progress = await Worker(link, make, batches, at_once).run()
             assert progress.updates == 6
             return [frame for _, frame in hosted.journal.updates(0)], hosted.traffic

@@ -21,7 +21,7 @@ from edgeflock.shared import wire
 from edgeflock.shared.config import Client
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import PROTOCOL, Hello, Model, Samples
-from tests.client.test_worker import WELCOME as GREETING
+from tests.client.fakes import WELCOME as GREETING
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import (
     HELLO,

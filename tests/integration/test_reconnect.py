@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from edgeflock.client.replica import Replica
-from edgeflock.client.transport import Link, RunOver, RunReplaced
+from edgeflock.client.transport import Link
 from edgeflock.shared import sparse, values
-from edgeflock.shared.errors import BaseExpired, LayoutMismatch, Superseded, Unauthorized
+from edgeflock.shared.errors import (
+    BaseExpired,
+    LayoutMismatch,
+    RunOver,
+    RunReplaced,
+    Superseded,
+    Unauthorized,
+)
 from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update
 from tests.hosting import LAYOUT, hosting
 from tests.proxy import Proxy, proxying

@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.shared import feed
+from edgeflock.shared.backoff import permanent
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized
 from edgeflock.shared.feed import Point, Row
 
@@ -40,7 +41,9 @@ class FeedClient:
         return self._base.authority
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """The payload of every frame of one connection. Raises EdgeflockError when it ends."""
+        """The payload of every frame of one connection. Raises EdgeflockError when it ends; a ConfigError or
+        Unauthorized if another connection is no use.
+        """
         url = self._url("/v1/feed").with_query(interval=f"{self.interval:g}")
         try:
             async with aiohttp.ClientSession(headers=self._headers) as http:
@@ -58,10 +61,13 @@ class FeedClient:
                     raise EdgeflockError(
                         f"the connection was lost: {error}" if error else "the server ended the feed"
                     )
-        except aiohttp.WSServerHandshakeError as error:
-            raise _refusal(error.status, "/v1/feed", "") from error
+        except aiohttp.ClientResponseError as error:
+            if error.status == Unauthorized.status:
+                raise _refusal(error.status, "/v1/feed", "") from error
+            hopeless = permanent(str(self._base), error, error.status)
+            raise hopeless or _refusal(error.status, "/v1/feed", "") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise EdgeflockError(_reason(error)) from error
+            raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
 
     async def device(self, name: str) -> tuple[Row, tuple[Point, ...]]:
         """A device and its recent updates. Raises EdgeflockError."""
@@ -99,7 +105,7 @@ class FeedClient:
                         raise _refusal(response.status, path, text)
                     return json.loads(text) if text else None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise EdgeflockError(_reason(error)) from error
+            raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
         except ValueError as error:
             raise Malformed(f"{path} did not answer with JSON: {error}") from error
 

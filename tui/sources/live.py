@@ -1,11 +1,12 @@
 """A live server as a source: keeps the feed coming, and recent states for stepping back."""
 
 import asyncio
-import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from random import Random
 
 from edgeflock.shared import feed
+from edgeflock.shared.backoff import back_off
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.feed import Point, Row
 from edgeflock.tui.sources import trace
@@ -15,9 +16,6 @@ from edgeflock.tui.sources.link import Freshness, Link
 from edgeflock.tui.sources.recording import Recorder
 from edgeflock.tui.sources.source import Actions, Notify
 from edgeflock.tui.sources.state import State, reduce
-
-LONGEST_WAIT = 30.0
-"""Seconds between two attempts to connect."""
 
 
 class Live:
@@ -29,14 +27,15 @@ class Live:
         recorder: Recorder | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        first_wait: float = 1.0,
+        delays: Callable[[], Iterator[float]] = lambda: back_off(Random(), first=1.0),
     ) -> None:
+        """`delays()`: the seconds to wait before each next attempt; begun anew once one has succeeded."""
         self.name = client.name
         self.link = Link("connecting")
         self.actions: Actions | None = client
         self.kept = Kept()
         self._client, self._recorder, self._clock = client, recorder, clock
-        self._first_wait = first_wait
+        self._delays = delays
         self._arrived: float | None = None
 
     @property
@@ -50,8 +49,8 @@ class Live:
         return Freshness(age, self._client.interval, self.kept.frozen, self.kept.behind, again)
 
     async def run(self, changed: Notify) -> None:
-        """Connect, follow, and connect again with growing pauses; a wrong token is the end."""
-        wait = self._first_wait
+        """Connect, follow, and connect again with growing pauses; what a person must mend is the end."""
+        delays = self._delays()
         while True:
             state = self.kept.newest  # what was seen of the same run earlier is kept
             greeted = False
@@ -60,24 +59,22 @@ class Live:
                     frame = feed.decode(octets)
                     state = reduce(state if greeted or isinstance(frame, feed.Snapshot) else None, frame)
                     if not greeted:
-                        greeted, wait = True, self._first_wait
+                        greeted, delays = True, self._delays()
                         self.link = Link("live")
                     self._arrived = self._clock()
                     self.kept.add(state)
                     if self._recorder is not None:
                         self._recorder.add(frame, octets, state)
                     changed()
-            except Unauthorized as error:
+            except (ConfigError, Unauthorized) as error:
                 self.link = Link("refused", str(error))
                 changed()
                 return
             except EdgeflockError as error:
-                # Not all at once, should many watch a server that comes back.
-                pause = wait * random.uniform(0.75, 1.25)
+                pause = next(delays)
                 self.link = Link("waiting", str(error), self._clock() + pause)
                 changed()
                 await asyncio.sleep(pause)
-                wait = min(2 * wait, LONGEST_WAIT)
                 self.link = Link("connecting", str(error))
                 changed()
 

@@ -3,6 +3,7 @@
 An ink is a name that palette.py gives a colour: what a span means, not how it looks.
 """
 
+from textwrap import wrap
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -96,11 +97,19 @@ def heading(title: str, value: Line, width: int) -> Line:
 
 
 def notice(lines: list[Line], width: int, height: int) -> list[Line]:
-    """A few lines in the middle of an empty page."""
+    """A few lines in the middle of an empty page; a sentence that is too long for it goes over several."""
+    lines = [part for line in lines for part in _wrapped(line, max(1, width - 2))]
     above = max(0, (height - len(lines)) // 2)
     block = max((width_of(line) for line in lines), default=0)
     indent: Line = [(" " * max(0, (width - block) // 2), "text")]
     return page([*([[]] * above), *(indent + line for line in lines)], width, height)
+
+
+def _wrapped(line: Line, width: int) -> list[Line]:
+    if len(line) != 1 or width_of(line) <= width:
+        return [line]
+    ((text, ink),) = line
+    return [[(part, ink)] for part in wrap(text, width)]
 
 
 def page(lines: list[Line], width: int, height: int) -> list[Line]:

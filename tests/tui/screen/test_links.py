@@ -1,6 +1,7 @@
 """What a screen says of its connection: none yet, refused, stalled, lost, found again; several at once."""
 
 from dataclasses import replace
+from itertools import repeat
 
 from edgeflock.shared.feed import Snapshot
 from edgeflock.tui.sources.feed_client import FeedClient
@@ -13,7 +14,7 @@ from tests.tui.server import serving
 async def test_before_there_is_a_server_the_screen_says_so() -> None:
     async with serving() as gone:
         url = gone.url
-    async with screen(Live(FeedClient(url, ""), first_wait=30)) as pilot:
+    async with screen(Live(FeedClient(url, ""), delays=lambda: repeat(30.0))) as pilot:
         await shows(pilot, "no run to show: connection refused")
         await shows(pilot, "again in")
         await pilot.press("2", "enter", "s", "r", "down", "3", "up", "4", "x", "n", "1")
@@ -40,7 +41,7 @@ async def test_a_feed_that_stalls_ages_on_the_screen_and_one_that_ends_is_found_
     now = 100.0
     told = list(frames(4, 10))
     async with serving(*told[:3]) as server:
-        live = Live(FeedClient(server.url, ""), clock=lambda: now, first_wait=0.2)
+        live = Live(FeedClient(server.url, ""), clock=lambda: now, delays=lambda: repeat(0.2))
         async with screen(live) as pilot:
             await shows(pilot, "● live")
             now = 142.0

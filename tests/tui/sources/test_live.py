@@ -3,12 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
+from itertools import repeat
 from pathlib import Path
+
+import pytest
 
 from edgeflock.shared.feed import Frame
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
+from tests.answering import answering
+from tests.certificates import certificate, serving_with
 from tests.tui.runs import BEGAN, frames
 from tests.tui.server import serving
 
@@ -52,7 +57,7 @@ async def test_a_snapshot_then_deltas_recorded_as_they_come(tmp_path: Path) -> N
 
 async def test_it_connects_again_and_keeps_what_it_saw() -> None:
     async with serving(*FRAMES[:3]) as server:
-        live = Live(FeedClient(server.url, ""), first_wait=0.01)
+        live = Live(FeedClient(server.url, ""), delays=lambda: repeat(0.01))
         async with following(live) as until:
             await until(lambda: live.state is not None and live.state.time == BEGAN + 2)
             server.first = FRAMES[:1]
@@ -69,7 +74,7 @@ async def test_it_connects_again_and_keeps_what_it_saw() -> None:
 async def test_a_server_that_comes_later_is_found() -> None:
     async with serving() as gone:
         port = gone.port
-    live = Live(FeedClient(f"127.0.0.1:{port}", ""), first_wait=0.01)
+    live = Live(FeedClient(f"127.0.0.1:{port}", ""), delays=lambda: repeat(0.01))
     async with following(live) as until:
         await until(lambda: live.link.phase == "waiting")
         assert live.link.detail == "connection refused"
@@ -87,9 +92,29 @@ async def test_a_wrong_token_is_the_end() -> None:
         assert "--token" in live.link.detail
 
 
+async def test_a_certificate_that_nobody_trusts_is_the_end(tmp_path: Path) -> None:
+    tls = serving_with(certificate(tmp_path / "pem"))
+    async with answering(503, tls) as port:
+        live = Live(FeedClient(f"https://127.0.0.1:{port}", ""))
+        async with asyncio.timeout(20):
+            await live.run(lambda: None)
+        assert live.link.phase == "refused"
+        assert "SSL_CERT_FILE" in live.link.detail
+
+
+@pytest.mark.parametrize(("status", "phase"), [(404, "refused"), (403, "refused"), (503, "waiting")])
+async def test_an_answer_that_is_no_feed(status: int, phase: str) -> None:
+    """The server's own trouble passes; an address without a feed has none later either."""
+    async with answering(status) as port:
+        live = Live(FeedClient(f"127.0.0.1:{port}", ""), delays=lambda: repeat(30.0))
+        async with following(live) as until:
+            await until(lambda: live.link.phase == phase)
+        assert str(status) in live.link.detail
+
+
 async def test_a_feed_that_begins_with_a_delta_is_no_feed() -> None:
     async with serving(FRAMES[1]) as server:
-        live = Live(FeedClient(server.url, ""), first_wait=30)
+        live = Live(FeedClient(server.url, ""), delays=lambda: repeat(30.0))
         async with following(live) as until:
             await until(lambda: live.link.phase == "waiting")
             assert "begins with a snapshot" in live.link.detail

@@ -3,7 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.tui.text.lines import Line, apart, beside, columns, crop, fit, heading, text_of, width_of
+from edgeflock.tui.text.lines import (
+    Line,
+    apart,
+    beside,
+    columns,
+    crop,
+    fit,
+    heading,
+    notice,
+    text_of,
+    width_of,
+)
 
 texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Lo"]), max_size=20)
 
@@ -28,3 +39,18 @@ def test_blocks_side_by_side() -> None:
     assert text_of([apart([("name", "text")], [("12", "text")], 9)]) == "name   12"
     assert text_of([apart([("a long name", "text")], [("12", "text")], 9)]) == "a long 12"
     assert text_of([heading("Loss", [("0.1", "first")], 14)]) == "Loss ───── 0.1"
+
+
+def test_a_notice_that_is_too_long_goes_over_several_lines() -> None:
+    sentence: Line = [("what is wrong and what to do about it", "bad")]
+    shown = notice([sentence, [], [("trying again", "dim")]], 22, 6)
+    assert text_of(shown).split("\n") == [
+        "",
+        " what is wrong and",
+        " what to do about it",
+        "",
+        " trying again",
+        "",
+    ]
+    assert shown[2][1] == ("what to do about it", "bad")
+    assert {width_of(line) for line in shown} == {22}

@@ -1,0 +1,93 @@
+"""What of a gradient to send, and the memory of what was left out (AdaComp, ScaDLES, error feedback).
+
+    selection, memory = select(memory, gradient, layout, welcome)
+    ...                                     # the update is encoded and pushed
+    memory = take_back(memory)              # only if it was refused
+
+Pure: a device's trainer holds the memory between two steps, a Flower node keeps it in its context between two
+messages. The memory belongs to one run; another run begins with Memory().
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared import sparse, values
+from edgeflock.shared.adaptive import Norms, follow, will_do
+from edgeflock.shared.compression import select_largest
+from edgeflock.shared.feedback import recall, remember
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Welcome
+
+_SIGNS_ONLY = {values.CODINGS[name].mode for name in ("sign", "scale")}
+"""Value modes that tell no single magnitude."""
+
+_NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What must be known of the updates before to select the next one."""
+
+    corrected: NDArray[np.float32] | None = None
+    """What the last update was selected from: float32 [P]. None before the first, and without feedback."""
+    sent: NDArray[np.int64] | None = None
+    """The indices of `corrected` that are on their way; None: all of it."""
+    norms: Norms | None = None
+    """Of the gradients so far, if the run has a threshold."""
+
+    def left_out(self, decay: float) -> NDArray[np.float32] | None:
+        """What the next gradient gets on top: float32 [P], zero at what was sent; None if nothing."""
+        if self.corrected is None:
+            return None
+        return remember(self.corrected, slice(None) if self.sent is None else self.sent, decay)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What an update is to hold."""
+
+    gradient: NDArray[np.float32]
+    """With what is remembered added: float32 [P]."""
+    where: NDArray[np.int64] | None
+    """The entries to send, strictly increasing; None: all of them."""
+    indices: int
+    values: int
+    """The modes to code them in."""
+
+
+def select(
+    memory: Memory, gradient: NDArray[np.float32], layout: Layout, welcome: Welcome
+) -> tuple[Selection, Memory]:
+    """What of `gradient` (float32 [P]) to send as the run of `welcome` asks, and what to know next time.
+
+    `layout` is that of the P trained parameters. The memory takes the selection for sent; it does not share
+    `gradient`, which may be overwritten.
+    """
+    if welcome.select >= 1:
+        return Selection(gradient, None, welcome.indices, welcome.values), Memory()
+    corrected = recall(memory.left_out(welcome.feedback), gradient)
+    selected = select_largest(corrected, layout, welcome.select, welcome.balance)
+    selection = Selection(corrected, selected, welcome.indices, welcome.values)
+    norms = None
+    if welcome.threshold:
+        norms = follow(memory.norms, corrected, selected)
+        if not will_do(norms, welcome.threshold):
+            selection = _whole(selection)
+    if not welcome.feedback:
+        return selection, Memory(norms=norms)
+    kept = corrected.copy() if corrected is gradient else corrected
+    return selection, Memory(kept, selection.where, norms)
+
+
+def take_back(memory: Memory) -> Memory:
+    """The last update was refused: its entries count as left out, too."""
+    return replace(memory, sent=_NOTHING)
+
+
+def _whole(selection: Selection) -> Selection:
+    """All of a gradient whose selection loses too much: signs alone would lose as much."""
+    if selection.values not in _SIGNS_ONLY:
+        return replace(selection, where=None)
+    return replace(selection, where=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)

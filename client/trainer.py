@@ -1,0 +1,79 @@
+"""The step of a device: from a model and the next batches to an Update (AdaComp, algorithm 1, lines 5 and 6).
+
+No sockets, no clocks: the same backend, batches and models give the same updates.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.backend import Backend
+from edgeflock.client.batcher import Batches
+from edgeflock.client.encoding import Steps, encode_update
+from edgeflock.client.selector import Memory, select, take_back
+from edgeflock.shared import values
+from edgeflock.shared.errors import Diverged
+from edgeflock.shared.layout import Layout
+from edgeflock.shared.messages import Update, Welcome
+
+_HOPELESS = 20
+"""Non-finite gradients in a row after which the model counts as diverged."""
+
+
+class Trainer:
+    """Makes the updates of one run. It remembers from step to step what it did not send."""
+
+    def __init__(self, backend: Backend, batches: Batches, welcome: Welcome) -> None:
+        self._backend = backend
+        self._batches = batches
+        self._welcome = welcome
+        self._memory = Memory()
+
+    @property
+    def layout(self) -> Layout:
+        """How the model is laid out here; the server's must be equal."""
+        return self._backend.layout
+
+    def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update:
+        """The update `sequence` from `theta`, the model at version `base`: float32 [P + B], left as it is.
+
+        Takes as many batches as the run has local steps. Raises Diverged if they do not give finite numbers.
+        """
+        steps = self._descend(theta)
+        layout = self.layout.parameters
+        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome)
+        return encode_update(steps, selection, layout, sequence, base)
+
+    def take_back(self) -> None:
+        """The last update was refused: remember what it held as if it had not been sent."""
+        self._memory = take_back(self._memory)
+
+    def _descend(self, theta: NDArray[np.float32]) -> Steps:
+        """The run's local steps from theta on, together."""
+        first, steps = self._gradient(theta), self._welcome.local_steps
+        if steps == 1:
+            return first
+        theta, step, rate = theta.copy(), first, np.float32(self._welcome.local_rate)
+        parameters = theta[: first.gradient.size]
+        loss, samples = first.loss, first.samples
+        gradient, statistics = first.gradient.copy(), first.statistics.copy()
+        for _ in range(steps - 1):
+            parameters -= rate * step.gradient
+            step = self._gradient(theta)
+            gradient += step.gradient
+            statistics += step.statistics
+            loss += step.loss
+            samples += step.samples
+        return Steps(loss / steps, gradient, statistics / np.float32(steps), samples)
+
+    def _gradient(self, theta: NDArray[np.float32]) -> Steps:
+        """A step on the next batch; batches whose gradient is not finite are passed over."""
+        for _ in range(_HOPELESS):
+            x, y = self._batches.take(self._welcome.batch)
+            loss, gradient, statistics = self._backend.gradient(theta, x, y)
+            if np.isfinite(gradient).all() and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
+                return Steps(loss, gradient, statistics, len(y))
+        beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
+        raise Diverged(
+            f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
+            "the data are broken; lower coordination.learning_rate, scale the inputs"
+        )

@@ -1,0 +1,86 @@
+"""Trying again: how long to wait before it, and when it is no use.
+
+One for all who wait for somebody else: devices and monitors for their server, streams for their broker.
+What passes by itself is tried again for ever: a refused connection, a name that is not found, a timeout, a
+server's own trouble (5xx). What a person must mend is told once.
+"""
+
+import ssl
+from collections.abc import Iterator
+from random import Random
+
+from edgeflock.shared.errors import ConfigError
+
+_PASSING = (408, 425, 429)
+"""Statuses below 500 that mean "later": Request Timeout, Too Early, Too Many Requests."""
+
+_NOT_YET_VALID, _EXPIRED, _OTHER_NAMES = 9, 10, (62, 64)
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, _HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
+
+
+def back_off(random: Random, first: float = 0.5, longest: float = 30.0) -> Iterator[float]:
+    """Seconds to wait before each next attempt: exponential, with full jitter, for ever.
+
+    After M. Brooker, "Exponential Backoff And Jitter", 2015: a fleet that lost its server must not return
+    in step.
+    """
+    bound = first
+    while True:
+        yield random.uniform(0, bound)
+        bound = min(longest, 2 * bound)
+
+
+def may_pass(status: int) -> bool:
+    """Whether an HTTP answer of this status, which is not the one wanted, may be another one later."""
+    return not 200 <= status < 500 or status in _PASSING
+
+
+def permanent(url: str, error: Exception, status: int | None = None) -> ConfigError | None:
+    """What to tell a person if asking `url` again is no use after `error`; None if it may pass by itself.
+
+    `status` is that of the HTTP answer that came instead of the one wanted, if one came.
+    """
+    if status is not None:
+        return _answered(url, status)
+    # Libraries wrap the ssl module's errors in their own, which derive from these but lack the details.
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
+            return _distrusted(url, cause)
+        if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") == "WRONG_VERSION_NUMBER":
+            return ConfigError(f"{url} speaks no TLS: write http:// instead of https://")
+    return None
+
+
+def _answered(url: str, status: int) -> ConfigError | None:
+    if may_pass(status):
+        return None
+    if status in (400, 426):
+        return ConfigError(
+            f"{url} opens no WebSocket (it answers {status}): check that it is an Edgeflock server, and "
+            "that a proxy in front of it passes the Upgrade header on"
+        )
+    if status in (401, 403, 407):
+        return ConfigError(f"{url} lets nobody in from here (it answers {status}): ask who runs it")
+    return ConfigError(f"{url} is no Edgeflock server (it answers {status}): check the address")
+
+
+def _distrusted(url: str, error: ssl.SSLCertVerificationError) -> ConfigError | None:
+    code = error.verify_code
+    if code == _NOT_YET_VALID:  # a board without a battery wakes up in the past, until its clock is set
+        return None
+    if code == _EXPIRED:
+        remedy = "renew it, if this machine's clock is right"
+    elif code in _OTHER_NAMES:
+        remedy = "use a name that it is made out to"
+    else:
+        remedy = "if its authority is your own, name a file with that one's certificate in SSL_CERT_FILE"
+    reason = error.verify_message.rstrip(".")
+    return ConfigError(f"{url} shows a certificate that this machine does not trust ({reason}): {remedy}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error itself, what it was raised from, and so on."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
