@@ -23,8 +23,8 @@ from edgeflock.server.journal import Journal
 from edgeflock.server.recovery import recover
 from edgeflock.server.regime import Regime
 from edgeflock.shared import grid, sparse, values, wire
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.config import parse
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update, Welcome
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from edgeflock.client.encoding import Steps, encode_update, with_magnitudes
 from edgeflock.shared import wire
 from edgeflock.shared.adaptive import Norms, follow, will_do
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.feedback import recall, remember
 from edgeflock.shared.flower import CONFIG_KEY, STYPE, flatten
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update, Welcome
 

@@ -17,9 +17,9 @@ from edgeflock.client.replica import Replica
 from edgeflock.client.transport import RunOver, RunReplaced
 from edgeflock.shared import values
 from edgeflock.shared.adaptive import Norms, follow, will_do
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, LayoutMismatch
 from edgeflock.shared.feedback import recall, remember
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.messages import Facts, Model, Receipt, Update, Welcome
 
 log = logging.getLogger(__name__)

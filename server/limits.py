@@ -1,9 +1,9 @@
 """Whether a device can send what the run asks it for."""
 
 from edgeflock.server.admission import EXPANSION_PER_ENTRY
-from edgeflock.shared.compression import quotas
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.largest import quotas
 from edgeflock.shared.layout import Layout
 
 
