@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from edgeflock.shared.feed import Row
+from edgeflock.shared.frames import Row
 from edgeflock.tui import numbers, query
 from edgeflock.tui.lines import Align, Ink
 from edgeflock.tui.query import Labels

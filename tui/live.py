@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row, Snapshot
 from edgeflock.tui import trace
 from edgeflock.tui.feed_client import FeedClient
 from edgeflock.tui.page_header import Freshness, Link
@@ -57,7 +57,7 @@ class Live:
             try:
                 async for octets in self._client.frames():
                     frame = feed.decode(octets)
-                    state = reduce(state if greeted or isinstance(frame, feed.Snapshot) else None, frame)
+                    state = reduce(state if greeted or isinstance(frame, Snapshot) else None, frame)
                     if not greeted:
                         greeted, wait = True, self._first_wait
                         self.link = Link("live")

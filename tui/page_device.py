@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 from edgeflock.tui import numbers
 from edgeflock.tui.chart import Axis, Series, around, chart, duration_ceiling
 from edgeflock.tui.fleet import COLUMNS, STATES, ink

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from edgeflock.shared.feed import Event
+from edgeflock.shared.frames import Event
 from edgeflock.tui import numbers
 from edgeflock.tui.lines import Ink, Line, fit, notice, page
 from edgeflock.tui.state import State

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 from edgeflock.tui import fleet, trace
 from edgeflock.tui.curves import AGAINST, Against
 from edgeflock.tui.lines import Line, notice, page

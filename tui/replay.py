@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 from edgeflock.tui import numbers, trace
 from edgeflock.tui.page_header import Freshness, Link
 from edgeflock.tui.recording import Recording

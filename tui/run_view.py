@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.feed import Row
+from edgeflock.shared.frames import Row
 from edgeflock.tui import operator
 from edgeflock.tui.dialogs import Ask
 from edgeflock.tui.lines import Line

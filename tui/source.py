@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 from edgeflock.tui.page_header import Freshness, Link
 from edgeflock.tui.state import State
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.feed import Frame, Point
+from edgeflock.shared.frames import Frame, Point
 from edgeflock.tui.feed_client import FeedClient
 from edgeflock.tui.live import Live
 from edgeflock.tui.recording import Recorder, Recording

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.feed import Frame, Point, Role, Snapshot
+from edgeflock.shared.frames import Frame, Point, Role, Snapshot
 from edgeflock.tui.app import Top, binding_ids
 from edgeflock.tui.feed_client import FeedClient
 from edgeflock.tui.live import Live
