@@ -10,9 +10,6 @@ from edgeflock.shared.errors import Diverged
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update, Welcome
 
-_SIGNS_ONLY = {values.CODINGS[name].mode for name in ("sign", "scale")}
-"""Value modes that tell no single magnitude."""
-
 
 @dataclass(frozen=True, slots=True)
 class Steps:
@@ -29,7 +26,7 @@ class Steps:
 
 def with_magnitudes(welcome: Welcome) -> Welcome:
     """For a gradient that goes whole because its selection loses too much: signs alone lose as much."""
-    if welcome.values not in _SIGNS_ONLY:
+    if not values.CODINGS[values.name_of(welcome.values)].means_only:
         return welcome
     return replace(welcome, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)
 
@@ -88,8 +85,7 @@ def _encode(
         if signed is None or len(signed) + len(scales) > len(plain[2]) + len(plain[3]):
             return plain
         return sparse.GRID, value_mode, signed, scales
-    coding = next(coding for coding in values.CODINGS.values() if coding.mode == value_mode)
-    octets = coding.encode(kept, layout.counts(where))
+    octets = values.encode(kept, layout.counts(where), values.name_of(value_mode))
     if where is None:
         return sparse.DENSE, value_mode, b"", octets
     return index_mode, value_mode, sparse.encode(where, layout.size, index_mode), octets

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from edgeflock.shared.choices import Tables
     from edgeflock.shared.config import Config
 
 EXIT_FAILED, EXIT_USAGE, EXIT_REFUSED = 1, 2, 3
@@ -77,12 +78,13 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
     """Host a model and take updates for it, until interrupted."""
     import asyncio
 
-    settings = _settings(config, set_, verbose)
     results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
     try:
         from edgeflock.server.app import serve
+        from edgeflock.server.choices import CHOICES
         from edgeflock.server.hosting import open_run
 
+        settings = _settings(config, set_, verbose, CHOICES)
         hosted = open_run(settings)
     except ImportError as error:
         _fail(f"the server needs {error.name}: pip install 'edgeflock[server]'", EXIT_USAGE)
@@ -351,7 +353,9 @@ def _connection(url: str | None, token: str | None, overrides: list[str] | None)
     return client.server, client.token
 
 
-def _settings(path: Path | None, overrides: list[str] | None, verbose: bool) -> "Config":
+def _settings(
+    path: Path | None, overrides: list[str] | None, verbose: bool, tables: "Tables | None" = None
+) -> "Config":
     import os
 
     from edgeflock.shared import config
@@ -368,4 +372,4 @@ def _settings(path: Path | None, overrides: list[str] | None, verbose: bool) -> 
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return config.parse(text, str(path), os.environ, overrides or ())
+    return config.parse(text, str(path), os.environ, overrides or (), tables)

@@ -81,7 +81,9 @@ class Evaluation(NamedTuple):
     version: int
     time: float
     loss: float | None
+    """None if it is not a finite number: the model has diverged."""
     accuracy: float | None
+    """None if the loss has none."""
     ingress: int
     egress: int
 

@@ -21,7 +21,7 @@ class Boat(NamedTuple):
     afloat: bool
 
 
-SLOOP = [7, "sloop", 9.5, "Ada", None, True]
+SLOOP: list[Any] = [7, "sloop", 9.5, "Ada", None, True]
 
 ALLOWED: dict[Any, list[Any]] = {
     int: [0, -3, 1 << 80],
@@ -87,7 +87,10 @@ def test_the_fields_of_a_record_in_their_order() -> None:
 
 def test_rows_become_records() -> None:
     other = [8, "ketch", 12, None, "red", False]
-    assert rows_for(Boat)([SLOOP, other], "boats") == (Boat(*SLOOP), Boat(*other))
+    assert rows_for(Boat)([SLOOP, other], "boats") == (
+        Boat(7, "sloop", 9.5, "Ada", None, True),
+        Boat(8, "ketch", 12, None, "red", False),
+    )
     assert rows_for(Boat)([], "boats") == ()
 
 

@@ -1,0 +1,7 @@
+"""What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
+
+from edgeflock.server.trackers import KINDS
+from edgeflock.server.weighting import RULES
+from edgeflock.shared.choices import Tables
+
+CHOICES: Tables = {"coordination.rule": RULES, "run.trackers": KINDS}
