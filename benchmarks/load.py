@@ -20,8 +20,8 @@ from edgeflock.server.app import create_app, listening
 from edgeflock.server.claim import claimed
 from edgeflock.server.hosting import HostedRun
 from edgeflock.shared import grid, sparse, values, wire
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.config import parse
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update, Welcome
 

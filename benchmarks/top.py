@@ -28,7 +28,7 @@ import psutil
 from aiohttp import web
 
 from edgeflock.shared import feed
-from edgeflock.shared.feed import BINS, Delta, Overview, Row, Run, Snapshot
+from edgeflock.shared.frames import BINS, Delta, Overview, Row, Run, Snapshot
 
 COLUMNS, LINES = 140, 44
 

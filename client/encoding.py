@@ -74,8 +74,7 @@ def _encode(
         if signed is None or len(signed) + len(scales) > len(plain[2]) + len(plain[3]):
             return plain
         return sparse.GRID, value_mode, signed, scales
-    coding = next(coding for coding in values.CODINGS.values() if coding.mode == value_mode)
-    octets = coding.encode(kept, layout.counts(where))
+    octets = values.encode(kept, layout.counts(where), values.name_of(value_mode))
     if where is None:
         return sparse.DENSE, value_mode, b"", octets
     return index_mode, value_mode, sparse.encode(where, layout.size, index_mode), octets

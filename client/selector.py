@@ -15,13 +15,10 @@ from numpy.typing import NDArray
 
 from edgeflock.shared import sparse, values
 from edgeflock.shared.adaptive import Norms, follow, will_do
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.feedback import recall, remember
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Welcome
-
-_SIGNS_ONLY = {values.CODINGS[name].mode for name in ("sign", "scale")}
-"""Value modes that tell no single magnitude."""
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -88,6 +85,6 @@ def take_back(memory: Memory) -> Memory:
 
 def _whole(selection: Selection) -> Selection:
     """All of a gradient whose selection loses too much: signs alone would lose as much."""
-    if selection.values not in _SIGNS_ONLY:
+    if not values.CODINGS[values.name_of(selection.values)].means_only:
         return replace(selection, where=None)
     return replace(selection, where=None, indices=sparse.GOLOMB, values=values.CODINGS["codebook4"].mode)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from edgeflock.server.choices import CHOICES
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.rates import HIGH, LOW, draw
@@ -115,7 +116,7 @@ class FleetFile(Config):
 
 def parse(toml: str, source: str, overrides: Iterable[str] = ()) -> FleetFile:
     """The settings in `toml`, the text of `source`, then `overrides` (key=value). Raises ConfigError."""
-    file = parse_as(FleetFile, toml, source, {}, overrides)
+    file = parse_as(FleetFile, toml, source, {}, overrides, CHOICES)
     for name, kind in file.classes.items():
         if (kind.session_s > 0) != (kind.away_s > 0):
             raise ConfigError(

@@ -17,7 +17,7 @@ import msgpack
 from edgeflock.server.journal import SCHEMA
 from edgeflock.shared import sparse
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.feed import (
+from edgeflock.shared.frames import (
     BINS,
     Delta,
     Evaluation,

@@ -13,7 +13,7 @@ from edgeflock.server.keys import VIEW, WRITER
 from edgeflock.server.registry import Device
 from edgeflock.shared.config import LARGEST_RATE, LEAST_RATE
 from edgeflock.shared.errors import Dropped
-from edgeflock.shared.feed import Kind
+from edgeflock.shared.frames import Kind
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from edgeflock.shared.messages import Update
 EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
 
-_COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
+COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
 """Value modes that kernels.decode_update knows, together with Golomb-coded indices.
 
 A grid is decoded by compiled code in any case (shared/grid.py)."""
@@ -92,12 +92,12 @@ def _admit(update: Update, layout: Layout) -> Step:
     """Decode an update of trained parameters only."""
     if update.count > layout.size:
         raise IndexOutOfRange(f"{update.count} entries for {layout.size} parameters")
-    return _decode_compiled(update, layout) or _decode(update, layout)
+    return decode_compiled(update, layout) or decode(update, layout)
 
 
-def _decode_compiled(update: Update, layout: Layout) -> Step | None:
+def decode_compiled(update: Update, layout: Layout) -> Step | None:
     """The usual update in one compiled pass; None if it is not of the usual kind, or anything is wrong."""
-    if update.index_mode != sparse.GOLOMB or update.value_mode not in _COMPILED:
+    if update.index_mode != sparse.GOLOMB or update.value_mode not in COMPILED:
         return None
     if not update.values or update.count > 8 * len(update.indices):
         return None
@@ -111,7 +111,7 @@ def _decode_compiled(update: Update, layout: Layout) -> Step | None:
     return Step(update.base, where, delta, samples=update.samples)
 
 
-def _decode(update: Update, layout: Layout) -> Step:
+def decode(update: Update, layout: Layout) -> Step:
     """Any update, step by step: the definition of what is admitted, and the words for what is not."""
     where: Where
     negative: NDArray[np.bool_] | None = None

@@ -15,7 +15,7 @@ from edgeflock.server.log import Evaluation
 from edgeflock.server.registry import Registry
 from edgeflock.server.traffic import Meter
 from edgeflock.server.writer import Writer
-from edgeflock.shared.feed import RunState
+from edgeflock.shared.frames import RunState
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections import deque
 from itertools import islice
 
-from edgeflock.shared.feed import Event, Kind
+from edgeflock.shared.frames import Event, Kind
 
 MOST = 1000
 """Events that are kept."""

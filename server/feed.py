@@ -1,4 +1,4 @@
-"""The run as its watchers see it: the frames of shared/feed.py, made from what the server knows."""
+"""The run as its watchers see it: the frames of shared/frames.py, made from what the server knows."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from edgeflock.server import log
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.registry import Device
 from edgeflock.server.view import RunView
-from edgeflock.shared.feed import (
+from edgeflock.shared.frames import (
     COLUMNS,
     Delta,
     Evaluation,

@@ -9,6 +9,7 @@ from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from pydantic import ValidationError
 
+from edgeflock.server.choices import CHOICES
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
 
@@ -85,7 +86,7 @@ class Settings:
             "model": {"module": "a Flower app's model", "data": ""},
         }
         try:
-            return Config.model_validate(sections)
+            return Config.model_validate(sections, context=CHOICES)
         except ValidationError as invalid:
             raise ConfigError(
                 "; ".join(f"{e['loc'][-1]} = {e['input']!r}: {e['msg']}" for e in invalid.errors())

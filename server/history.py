@@ -2,7 +2,7 @@
 
 import struct
 
-from edgeflock.shared.feed import Point, finite
+from edgeflock.shared.frames import Point, finite
 
 _POINT = struct.Struct("<dfIQ")
 """Time, loss, staleness, bytes."""

@@ -17,7 +17,7 @@ from edgeflock.server.registry import Device
 from edgeflock.server.traffic import Meter
 from edgeflock.shared import sparse
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.feed import BINS, Kind, RunState, staleness_bin
+from edgeflock.shared.frames import BINS, Kind, RunState, staleness_bin
 from edgeflock.shared.messages import Update
 
 log = logging.getLogger(__name__)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from edgeflock.server.admission import EXPANSION_PER_ENTRY
-from edgeflock.shared.compression import quotas
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.largest import quotas
 from edgeflock.shared.layout import Layout
 
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from edgeflock.server import feed
 from edgeflock.server.keys import EVALUATOR, FEED, VIEW, WRITER
 from edgeflock.server.view import RunView
-from edgeflock.shared.feed import BINS, Evaluation, Overview, Row, State
+from edgeflock.shared.frames import BINS, Evaluation, Overview, Row, State
 
 routes = web.RouteTableDef()
 

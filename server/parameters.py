@@ -10,7 +10,7 @@ from edgeflock.server.gathering import Gathered
 from edgeflock.server.optimizer import descend
 from edgeflock.server.regime import Regime
 from edgeflock.server.staleness import Staleness
-from edgeflock.server.weighting import RULES, linear_scaling, stream_share
+from edgeflock.server.weighting import linear_scaling, rule, stream_share
 
 _STRIDE = 16
 """The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
@@ -48,7 +48,7 @@ class Parameters:
         self.regime = regime
         self._start = start
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
-        self._rule = RULES[regime.rule]
+        self._rule = rule(regime.rule)
         self._staleness: Staleness | None = None
         if self._rule.per_parameter and not regime.rounds:
             self._staleness = Staleness(self._trained.size, regime.window, start)

@@ -2,7 +2,7 @@
 
 import hmac
 
-from edgeflock.shared.feed import Role
+from edgeflock.shared.frames import Role
 
 
 class Roles:

@@ -23,7 +23,6 @@ from torch.func import functional_call
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -87,7 +86,7 @@ def evaluation(flat: FlatModule) -> Trace:
 
 
 def _loss(flat: FlatModule, output: Tensor, y: Tensor) -> Tensor:
-    if flat.loss is functional.cross_entropy and not y.is_floating_point():
+    if flat.loss.classes and not y.is_floating_point():
         # torch refuses a negative class, ONNX counts it from the last: make it one that nobody has.
         y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
     return flat.loss_of(output, y)

@@ -119,8 +119,10 @@ KINDS = {
 
 
 def check(names: Iterable[str]) -> None:
-    """Raises ConfigError if one of them is not installed."""
+    """Raises ConfigError if one of them is unknown, or not installed."""
     for name in names:
+        if name not in KINDS:
+            raise ConfigError(f"run.trackers names {name!r}, which is none of {', '.join(KINDS)}")
         if find_spec(KINDS[name].needs) is None:
             raise ConfigError(
                 f"run.trackers names {name!r}, which is not installed: pip install {KINDS[name].needs}, or "

@@ -7,7 +7,8 @@ from aiohttp import WSCloseCode, web
 
 from edgeflock.server.feed import Feed, Seen
 from edgeflock.server.hub import Hub
-from edgeflock.shared.feed import Role, encode
+from edgeflock.shared.feed import encode
+from edgeflock.shared.frames import Role
 
 HEARTBEAT = 20.0
 """Seconds of silence after which a watcher is pinged; one that does not answer within ten is gone."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgeflock.server.admission import Step
+from edgeflock.shared.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,11 @@ RULES: dict[str, Rule] = {
     "tau": Rule(tau),
     "none": Rule(full),
 }
+"""By name: the one place that says which there are. Settings and journals name them."""
+
+
+def rule(name: str) -> Rule:
+    """The rule that a regime names. Raises ConfigError if it is unknown, as one in an old journal may be."""
+    if name not in RULES:
+        raise ConfigError(f"coordination.rule = {name!r} must be one of {', '.join(RULES)}")
+    return RULES[name]

@@ -23,7 +23,7 @@ def welcome(run: str, config: Config, layout: Layout, version: int, sequence: in
         balance=config.compression.balance,
         threshold=config.compression.threshold,
         feedback=config.compression.feedback,
-        indices=sparse.MODES[config.compression.indices],
+        indices=sparse.CODINGS[config.compression.indices].mode,
         values=values.CODINGS[config.compression.values].mode,
         frame_bytes=config.limits.frame_bytes,
         alpha=config.injection.alpha,

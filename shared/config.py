@@ -6,7 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from edgeflock.shared.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.losses import LOSSES
 from edgeflock.shared.settings import Section, parse_as
+from edgeflock.shared.sparse import CODINGS as INDEX_CODINGS
+from edgeflock.shared.values import CODINGS as VALUE_CODINGS
 
 LEAST_RATE, LARGEST_RATE = 1e-30, 1e30
 """Learning rates beyond these are 0 or infinity in float32, or soon make the model so."""
@@ -33,7 +37,7 @@ class Run(Section):
     evaluate_every: Annotated[float, Field(gt=0)] = Field(2.0, description="seconds")
     snapshot_every: Annotated[int, Field(ge=1)] = Field(1000, description="updates")
     keep_updates: bool = Field(True, description="keep update records that no restart needs")
-    trackers: list[Literal["jsonl", "tensorboard", "mlflow", "wandb"]] = Field(
+    trackers: list[Annotated[str, one_of_the_ends("run.trackers")]] = Field(
         [], description="that get every evaluation: jsonl, tensorboard, mlflow, wandb"
     )
 
@@ -50,18 +54,20 @@ class Model(Section):
     """What is trained."""
 
     module: str = Field("edgeflock.client.zoo:DigitsCNN", description="package.module:Name")
-    loss: Literal["cross_entropy", "mse", "bce"] = "cross_entropy"
+    loss: Annotated[str, one_of(LOSSES)] = "cross_entropy"
     data: str = Field("digits:", description="held-out data for evaluation; empty: none")
-    pull: Literal["f32", "f16"] = Field("f32", description="coding of whole models")
+    pull: Annotated[str, one_of(VALUE_CODINGS, lambda coding: coding.of_models)] = Field(
+        "f32", description="coding of whole models"
+    )
 
 
 class Coordination(Section):
     """How updates count."""
 
-    rule: Literal["adacomp", "tau", "none"] = "adacomp"
+    rule: Annotated[str, one_of_the_ends("coordination.rule")] = "adacomp"
     learning_rate: Annotated[float, Field(ge=LEAST_RATE, le=LARGEST_RATE, allow_inf_nan=False)] = 0.1
     window: Annotated[int, Field(ge=2, le=65536)] = Field(256, description="versions")
-    mode: Literal["async", "rounds"] = Field(
+    mode: Annotated[str, one_of_the_ends("coordination.mode")] = Field(
         "async", description="rounds: the updates of all devices apply together, by samples"
     )
     quorum: Annotated[int, Field(ge=0)] = Field(
@@ -91,8 +97,8 @@ class Compression(Section):
     threshold: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="send all of a gradient that loses more of |g|^2 by selection; 0: never"
     )
-    indices: Literal["golomb", "raw", "grid"] = Field("golomb", description="grid: with signs")
-    values: Literal["f32", "f16", "int8", "codebook4", "sign", "scale"] = Field(
+    indices: Annotated[str, one_of(INDEX_CODINGS)] = Field("golomb", description="grid: with signs")
+    values: Annotated[str, one_of(VALUE_CODINGS)] = Field(
         "codebook4", description='scale: without signs, for indices = "grid"', validate_default=True
     )
 
@@ -174,12 +180,14 @@ def parse(
     source: str = "edgeflock.toml",
     environ: Mapping[str, str] | None = None,
     overrides: Iterable[str] = (),
+    tables: Tables | None = None,
 ) -> Config:
     """The configuration: `toml` (the text of `source`), then `environ`, then `overrides` (key=value).
 
+    `tables` are those of the end that reads it; what they would say of a setting is not looked at without.
     Raises ConfigError.
     """
-    return parse_as(Config, toml, source, environ, overrides)
+    return parse_as(Config, toml, source, environ, overrides, tables)
 
 
 def describe() -> str:

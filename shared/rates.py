@@ -91,7 +91,8 @@ def draw(text: str, random: np.random.Generator) -> float:
     Raises ConfigError.
     """
     if not re.fullmatch(_RATE, text):
-        raise ConfigError(f"rate {text!r} must be a number, uniform(mean,sd) or normal(mean,sd)")
+        drawn = " or ".join(f"{name}(mean,sd)" for name in DISTRIBUTIONS)
+        raise ConfigError(f"rate {text!r} must be a number, {drawn}")
     name, bracket, numbers = text.rstrip(")").partition("(")
     if not bracket:
         return float(name)

@@ -4,6 +4,7 @@ An error names the key, where it was set, its value and the nearest valid key.
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from edgeflock.shared.choices import Tables
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.presets import PRESETS
 
@@ -39,8 +41,9 @@ def parse_as(
     source: str,
     environ: Mapping[str, str] | None = None,
     overrides: Iterable[str] = (),
+    tables: Tables | None = None,
 ) -> Schema:
-    """The same for any `schema`. A field of type dict[str, S] is a family of sections: [field.NAME]."""
+    """config.parse for any `schema`. A field of type dict[str, S] is a family of sections: [field.NAME]."""
     settings: _Settings = {}
     settings |= _from_toml(schema, toml, source)
     settings |= _from_environment(environ or {})
@@ -53,9 +56,9 @@ def parse_as(
             table = table.setdefault(name, {})
         table[key] = setting.value
     try:
-        return schema.model_validate(sections)
+        return schema.model_validate(sections, context=tables)
     except ValidationError as invalid:
-        lines = (_explain(schema, error, settings) for error in invalid.errors())
+        lines = (_explain(error, settings) for error in invalid.errors())
         raise ConfigError("\n".join(lines)) from invalid
 
 
@@ -175,7 +178,7 @@ def _hint(schema: type[Section], path: str) -> str:
     return f"sections are {', '.join(schema.model_fields)}"
 
 
-def _explain(schema: type[Section], error: Any, settings: _Settings) -> str:
+def _explain(error: Any, settings: _Settings) -> str:
     path = [str(part) for part in error["loc"]]
     message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
     for end in range(len(path), 1, -1):  # an error inside a list has positions after the key
@@ -187,7 +190,7 @@ def _explain(schema: type[Section], error: Any, settings: _Settings) -> str:
     setting = settings[section, key]
     hint = ""
     if error["type"] == "literal_error":
-        options = [str(option) for option in _fields(schema, section)[key].annotation.__args__]
-        near = difflib.get_close_matches(str(setting.value), options, n=1)
+        options = re.findall("'(.*?)'", error["ctx"]["expected"])
+        near = difflib.get_close_matches(str(error["input"]), options, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"{setting.origin}: {section}.{key} = {setting.value!r}: {message}{hint}"

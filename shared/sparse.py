@@ -16,6 +16,9 @@ with a handful of array operations:
 Each plane starts on a byte and is zero-padded to a byte. M = 1 has neither prefix nor extra.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,15 +36,32 @@ Indices = NDArray[np.int64]
 DENSE, RAW, GOLOMB, GRID = 0, 1, 2, 3
 """Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps; with signs (grid.py)."""
 
-MODES = {"raw": RAW, "golomb": GOLOMB, "grid": GRID}
-
 _LARGEST_PARAMETER = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """One way to write indices."""
+
+    mode: int
+    encode: Callable[[Indices, int], bytes] | None
+    """(indices, size) -> octets. None: these indices have signs, and a code of their own."""
+    decode: Callable[[bytes, int], Indices] | None
+    """(octets, count) -> indices, strictly increasing; what is too large is found afterwards."""
 
 
 def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
     """Code strictly increasing `indices` (int64 [k], 0 <= index < size) as RAW or GOLOMB."""
-    if mode == RAW:
-        return indices.astype("<u4").tobytes()
+    write = CODINGS[name_of(mode)].encode
+    assert write is not None, "whoever has signs calls grid.encode"
+    return write(indices, size)
+
+
+def _encode_raw(indices: Indices, size: int) -> bytes:
+    return indices.astype("<u4").tobytes()
+
+
+def _encode_golomb(indices: Indices, size: int) -> bytes:
     gaps = np.diff(indices, prepend=-1) - 1
     parameter = _best_parameter(gaps, size)
     width, cutoff = _remainder(parameter)
@@ -68,19 +88,25 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
     held against the length of the stream. Raises WrongDtype, IndexMalformed, IndexOutOfRange,
     IndexRepeated or IndexUnsorted.
     """
-    if mode == RAW:
-        indices = _decode_raw(octets, count)
-    elif mode == GOLOMB:
-        if count > 8 * len(octets):
-            raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
-        indices = _decode_golomb(octets, count)
-    elif mode == GRID:
-        raise WrongDtype("index mode 3 (grid) is for updates, with values of mode 5 (scale), only")
-    else:
-        raise WrongDtype(f"index mode {mode} is unknown; known are 0 (dense), 1 (raw), 2 (golomb), 3 (grid)")
+    name = name_of(mode)
+    read = CODINGS[name].decode
+    if read is None:
+        raise WrongDtype(f"index mode {mode} ({name}) is for updates, with values of mode 5 (scale), only")
+    indices = read(octets, count)
     if count and indices[-1] >= size:
         raise IndexOutOfRange(f"index {indices[-1]} lies outside the {size} parameters")
     return indices
+
+
+def name_of(mode: int) -> str:
+    """The name of an index mode that codes indices. Raises WrongDtype if it is unknown."""
+    for name, coding in CODINGS.items():
+        if coding.mode == mode:
+            return name
+    known = sorted([(DENSE, "dense"), *((coding.mode, name) for name, coding in CODINGS.items())])
+    raise WrongDtype(
+        f"index mode {mode} is unknown; known are {', '.join(f'{mode} ({name})' for mode, name in known)}"
+    )
 
 
 def _decode_raw(octets: bytes, count: int) -> Indices:
@@ -98,6 +124,8 @@ def _decode_raw(octets: bytes, count: int) -> Indices:
 
 def _decode_golomb(octets: bytes, count: int) -> Indices:
     """The `count` indices of a Golomb stream, up to 2^62. Raises IndexMalformed."""
+    if count > 8 * len(octets):
+        raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
     parameter, at = _read_leb128(octets)
     width, cutoff = _remainder(parameter)
     if width:
@@ -168,3 +196,11 @@ def _read_leb128(octets: bytes) -> tuple[int, int]:
                 break
             return number, at + 1
     raise IndexMalformed("the stream does not begin with a Golomb parameter of 1 to 2^31")
+
+
+CODINGS: dict[str, Coding] = {
+    "golomb": Coding(GOLOMB, _encode_golomb, _decode_golomb),
+    "raw": Coding(RAW, _encode_raw, _decode_raw),
+    "grid": Coding(GRID, None, None),
+}
+"""Index codings by name; the mode is their number on the wire."""

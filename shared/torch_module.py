@@ -13,17 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.layout import Layout
-
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cross_entropy": functional.cross_entropy,
-    "mse": functional.mse_loss,
-    "bce": functional.binary_cross_entropy_with_logits,
-}
+from edgeflock.shared.losses import LOSSES
 
 
 class FlatModule:
@@ -39,6 +33,8 @@ class FlatModule:
             raise ConfigError(f"model.loss {loss!r} is unknown; known are {', '.join(LOSSES)}")
         self.path = path
         self.loss = LOSSES[loss]
+        package, _, name = self.loss.function.partition(":")
+        self._mean_loss: Callable[[Tensor, Tensor], Tensor] = getattr(importlib.import_module(package), name)
         torch.manual_seed(seed)
         self.module = _build(path)
         named: list[tuple[str, Tensor, bool]] = []
@@ -84,9 +80,9 @@ class FlatModule:
 
     def loss_of(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing."""
-        if self.loss is not functional.cross_entropy and output.shape != target.shape:
+        if not self.loss.classes and output.shape != target.shape:
             raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
-        return self.loss(output, target)
+        return self._mean_loss(output, target)
 
     @torch.no_grad()
     def evaluate(
@@ -103,12 +99,9 @@ class FlatModule:
             target = torch.from_numpy(y[start : start + batch])
             output = self.module(torch.from_numpy(x[start : start + batch]))
             total += self.loss_of(output, target).item() * len(target)
-            if self.loss is functional.cross_entropy:
-                correct += int((output.argmax(1) == target).sum())
-            elif self.loss is functional.binary_cross_entropy_with_logits:
-                correct += int(((output > 0) == (target > 0.5)).sum())
-        accuracy = None if self.loss is functional.mse_loss else correct / y.size
-        return total / len(y), accuracy
+            if self.loss.right is not None:
+                correct += int(self.loss.right(output, target).sum())
+        return total / len(y), None if self.loss.right is None else correct / y.size
 
 
 def _build(path: str) -> nn.Module:

@@ -41,12 +41,17 @@ _INT8 = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """One way to write values. `size(k, t)` is the bytes that k values in t non-empty tensors take."""
+    """One way to write values."""
 
     mode: int
     encode: Callable[[Values, Counts], bytes]
     decode: Callable[[bytes, Counts], Values]
     size: Callable[[int, int], int]
+    """(k, t) -> the bytes that k values in t non-empty tensors take."""
+    of_models: bool = False
+    """Whether whole models may travel in it: it takes each value by itself."""
+    means_only: bool = False
+    """Whether it tells of magnitudes only each tensor's mean."""
 
 
 def encode(values: Values, counts: Counts, coding: str) -> bytes:
@@ -60,17 +65,23 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     May hold NaN or infinity if the bytes do: admission looks for them.
     Raises WrongDtype if the mode is unknown or the bytes are not as many as it takes.
     """
-    coding = _BY_MODE.get(mode)
-    if coding is None:
-        known = ", ".join(f"{c.mode} ({name})" for name, c in CODINGS.items())
-        raise WrongDtype(f"value mode {mode} is unknown; known are {known}")
+    name = name_of(mode)
+    coding = CODINGS[name]
     count = int(counts.sum())
     expected = coding.size(count, int(np.count_nonzero(counts)))
     if len(octets) != expected:
-        name = next(name for name, c in CODINGS.items() if c is coding)
         raise WrongDtype(f"{count} values as {name} take {expected} bytes, not {len(octets)}")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
         return coding.decode(octets, counts)
+
+
+def name_of(mode: int) -> str:
+    """The name of a value mode. Raises WrongDtype if it is unknown."""
+    for name, coding in CODINGS.items():
+        if coding.mode == mode:
+            return name
+    known = ", ".join(f"{coding.mode} ({name})" for name, coding in CODINGS.items())
+    raise WrongDtype(f"value mode {mode} is unknown; known are {known}")
 
 
 def encode_statistics(statistics: Values) -> bytes:
@@ -216,15 +227,15 @@ def _from_bfloat16(octets: bytes) -> Values:
 
 
 CODINGS: dict[str, Coding] = {
-    "f32": Coding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k),
-    "f16": Coding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k),
+    "f32": Coding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k, of_models=True),
+    "f16": Coding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k, of_models=True),
     "int8": Coding(2, _encode_int8, _decode_int8, lambda k, t: 2 * t + k),
     "codebook4": Coding(
         3, _encode_codebook4, _decode_codebook4, lambda k, t: 2 * (t + _LEVELS) + bits.packed_size(k, 4)
     ),
-    "sign": Coding(4, _encode_sign, _decode_sign, lambda k, t: 2 * t + bits.packed_size(k, 1)),
-    "scale": Coding(5, _encode_scale, _decode_scale, lambda k, t: t),
+    "sign": Coding(
+        4, _encode_sign, _decode_sign, lambda k, t: 2 * t + bits.packed_size(k, 1), means_only=True
+    ),
+    "scale": Coding(5, _encode_scale, _decode_scale, lambda k, t: t, means_only=True),
 }
 """Value codings by name; the mode is their number on the wire."""
-
-_BY_MODE = {coding.mode: coding for coding in CODINGS.values()}

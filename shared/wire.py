@@ -5,15 +5,14 @@ bytes after the end. Nothing a frame announces is allocated beyond the frame's o
 """
 
 import math
-import types
-from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import msgpack
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.messages import TAGS, Model, Receipt, Record
+from edgeflock.shared.schema import Check, checks_of, exactly
 
 _MOST_CONTAINERS = 1 << 16
 """Lists and maps in a record: a Welcome has three a tensor."""
@@ -85,7 +84,7 @@ def _record(array: object) -> Record:
     if kind is None:
         raise UnknownRecord(f"record type {array[0]} is unknown; known are {sorted(_KINDS)}")
     expected = _FIELDS[kind]
-    if kind in _OPTIONAL and len(array) == len(expected):
+    if len(array) == len(expected) and kind in _OPTIONAL:
         array.append(_OPTIONAL[kind])
     if len(array) != len(expected) + 1:
         raise Malformed(f"{kind.__name__} has {len(expected)} fields, not {len(array) - 1}")
@@ -94,16 +93,14 @@ def _record(array: object) -> Record:
     return kind(*checked)
 
 
-Check = Callable[[object, str], Any]
-
-
-def _integer(value: object, name: str) -> object:
+def _integer(value: Any, name: str) -> Any:
     if type(value) is not int or not 0 <= value <= _LARGEST_INTEGER:
         raise Malformed(f"{name} must be an integer of 0 to 2^63 - 1, not {_shown(value)}")
     return value
 
 
-def _number(value: object, name: str) -> object:
+def _number(value: Any, name: str) -> float:
+    """Infinity and NaN too: what they mean is for admission to say."""
     if type(value) is not float and type(value) is not int:
         raise Malformed(f"{name} must be a number, not {_shown(value)}")
     return float(value)
@@ -114,16 +111,7 @@ def _shown(value: object) -> str:
     return f"{value!r:.40}" if isinstance(value, int | float | str) else type(value).__name__
 
 
-def _exactly(expected: type) -> Check:
-    def check(value: object, name: str) -> object:
-        if type(value) is not expected:
-            raise Malformed(f"{name} must be {expected.__name__}, not {type(value).__name__}")
-        return value
-
-    return check
-
-
-def _facts(value: object, name: str) -> object:
+def _facts(value: Any, name: str) -> Any:
     if type(value) is not dict or not all(
         type(k) is str and (type(v) in (str, int) or (type(v) is float and math.isfinite(v)))
         for k, v in value.items()
@@ -138,37 +126,25 @@ def _facts(value: object, name: str) -> object:
     return value
 
 
-def _model(value: object, name: str) -> object:
+def _model(value: Any, name: str) -> Record:
     # Only a Model is looked into, so that nothing nests deeper than that.
     if type(value) is not list or value[:1] != [TAGS[Model]]:
         raise Malformed(f"{name} must be a Model or nil")
     return _record(value)
 
 
-def _check_for(hint: object) -> Check:
-    if hint is int:
-        return _integer
-    if hint is float:
-        return _number
-    if hint is Model:
-        return _model
-    if get_origin(hint) is dict:
-        return _facts
-    if get_origin(hint) is list:
-        return _exactly(list)
-    if get_origin(hint) in (Union, types.UnionType):
-        (present,) = (_check_for(arg) for arg in get_args(hint) if arg is not types.NoneType)
-        return lambda value, name: None if value is None else present(value, name)
-    assert isinstance(hint, type)
-    return _exactly(hint)
-
+_CHECKS: dict[Any, Check] = {
+    int: _integer,
+    float: _number,
+    dict: _facts,
+    list: exactly(list),
+    Model: _model,
+}
+"""Beside the exact types: whoever reads a Welcome's layout looks into it."""
 
 _KINDS: dict[int, type[Record]] = {tag: kind for kind, tag in TAGS.items()}
 _FIELDS: dict[type[Record], list[tuple[str, Check]]] = {
-    kind: [
-        (f"{kind.__name__}.{field.name}", _check_for(get_type_hints(kind)[field.name]))
-        for field in fields(kind)
-    ]
+    kind: [(f"{kind.__name__}.{name}", check) for name, check in checks_of(kind, _CHECKS).items()]
     for kind in TAGS
 }
 _OPTIONAL: dict[type[Record], Any] = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.admission import _COMPILED, _decode, _decode_compiled
+from edgeflock.server.admission import COMPILED, decode, decode_compiled
 from edgeflock.server.kernels import decode_golomb
 from edgeflock.shared import sparse, values
 from edgeflock.shared.errors import (
@@ -84,7 +84,7 @@ def _value_decoder(mode: int) -> Callable[[bytes, Counts], Values]:
 def _compiled_values(mode: int) -> Callable[[bytes, Counts], Values]:
     """kernels.decode_update, for an update of every parameter of a layout that has as many as `counts`."""
 
-    def decode(octets: bytes, counts: Counts) -> Values:
+    def decoded(octets: bytes, counts: Counts) -> Values:
         if not octets:  # admission leaves an update without values to the other decoder
             return values.decode(octets, counts, mode)
         layout = Layout.of(
@@ -92,18 +92,18 @@ def _compiled_values(mode: int) -> Callable[[bytes, Counts], Values]:
         )
         count = int(counts.sum())
         indices = sparse.encode(np.arange(count), layout.size)
-        step = _decode_compiled(update_of(indices, count, octets, mode), layout)
+        step = decode_compiled(update_of(indices, count, octets, mode), layout)
         if step is None:
             raise WrongDtype
         return step.delta
 
-    return decode
+    return decoded
 
 
 INDEX_CODINGS: dict[str, IndexCoding] = {
-    name: IndexCoding(mode, _index_decoder(mode))
-    for name, mode in sparse.MODES.items()
-    if mode != sparse.GRID
+    name: IndexCoding(coding.mode, _index_decoder(coding.mode))
+    for name, coding in sparse.CODINGS.items()
+    if coding.decode is not None
 } | {"golomb-compiled": IndexCoding(sparse.GOLOMB, _compiled_golomb)}
 
 VALUE_CODINGS: dict[str, ValueCoding] = {
@@ -111,7 +111,7 @@ VALUE_CODINGS: dict[str, ValueCoding] = {
 } | {
     f"{name}-compiled": ValueCoding(name, _compiled_values(coding.mode))
     for name, coding in values.CODINGS.items()
-    if coding.mode in _COMPILED
+    if coding.mode in COMPILED
 }
 
 
@@ -206,15 +206,15 @@ def decoders_agree(update: Update, layout: Layout) -> None:
 
     It may leave to them what is not of the usual kind: another index mode or value mode, or no values.
     """
-    compiled = _decode_compiled(update, layout)
+    compiled = decode_compiled(update, layout)
     try:
         with np.errstate(all="ignore"):
-            defined = _decode(update, layout)
+            defined = decode(update, layout)
     except Refused:
         assert compiled is None
         return
     if compiled is None:
-        usual = update.index_mode == sparse.GOLOMB and update.value_mode in _COMPILED
+        usual = update.index_mode == sparse.GOLOMB and update.value_mode in COMPILED
         assert not usual or not update.values
         return
     assert isinstance(compiled.where, np.ndarray)

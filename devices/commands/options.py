@@ -11,6 +11,7 @@ import typer
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:  # it brings pydantic, which `edgeflock client --help` on a device need not load
+    from edgeflock.shared.choices import Tables
     from edgeflock.shared.config import Config
 
 ConfigFile = Annotated[
@@ -24,8 +25,16 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stde
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def settings_of(path: Path | None, overrides: list[str] | None, verbose: bool = False) -> "Config":
-    """The settings of a file, the environment and --set; sets up logging. Raises ConfigError."""
+def settings_of(
+    path: Path | None,
+    overrides: list[str] | None,
+    verbose: bool = False,
+    tables: "Tables | None" = None,
+) -> "Config":
+    """The settings of a file, the environment and --set; sets up logging. Raises ConfigError.
+
+    `tables` are what the server knows by name, for whoever needs its settings checked.
+    """
     import os
 
     from edgeflock.shared import config
@@ -36,7 +45,7 @@ def settings_of(path: Path | None, overrides: list[str] | None, verbose: bool = 
         datefmt="%H:%M:%S",
     )
     text = "" if path is None else text_of(path)
-    return config.parse(text, str(path), os.environ, overrides or ())
+    return config.parse(text, str(path), os.environ, overrides or (), tables)
 
 
 def text_of(path: Path) -> str:

@@ -11,16 +11,16 @@ from edgeflock.shared.errors import EdgeflockError
 
 if TYPE_CHECKING:
     from edgeflock.server.hosting import HostedRun
+    from edgeflock.shared.config import Config
 
 
 def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verbose: Verbose = False) -> None:
     """Host a model and take updates for it, until interrupted."""
     import asyncio
 
-    settings = settings_of(config, set_, verbose)
     results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
 
-    def ready(hosted: "HostedRun", port: int) -> None:
+    def ready(settings: "Config", hosted: "HostedRun", port: int) -> None:
         wildcard = settings.run.host in ("0.0.0.0", "::", "")
         url = f"http://{socket.gethostname() if wildcard else settings.run.host}:{port}"
         version = hosted.engine.published.version
@@ -37,13 +37,15 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
             admin = "run.admin_token" if settings.run.admin_token else f'"$(cat {kept})"'
             print(f"To watch and act: edgeflock top {url} --token {admin}", file=sys.stderr)
 
-    try:
-        with needing("server", "the server needs"):
-            from edgeflock.server.app import serve
-            from edgeflock.server.hosting import open_run
+    with needing("server", "the server needs"):
+        from edgeflock.server.app import serve
+        from edgeflock.server.choices import CHOICES
+        from edgeflock.server.hosting import open_run
 
-            with open_run(settings) as hosted:
-                asyncio.run(serve(settings, hosted, partial(ready, hosted)))
-    except OSError as error:
-        where = f"{settings.run.host}:{settings.run.port}"
-        raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error
+        settings = settings_of(config, set_, verbose, CHOICES)
+        with open_run(settings) as hosted:
+            try:
+                asyncio.run(serve(settings, hosted, partial(ready, settings, hosted)))
+            except OSError as error:
+                where = f"{settings.run.host}:{settings.run.port}"
+                raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error

@@ -66,7 +66,11 @@ def settings_of(plan: Plan) -> list[str]:
         *(f"{key}={value}" for key, value in given.items() if value is not None),
         *plan.overrides,
     ]
-    parse(environ=os.environ, overrides=overrides)
+    try:
+        from edgeflock.server.choices import CHOICES
+    except ImportError as error:
+        raise ConfigError(f"a quickstart needs {error.name}: pip install 'edgeflock[server]'") from error
+    parse(environ=os.environ, overrides=overrides, tables=CHOICES)
     return overrides
 
 

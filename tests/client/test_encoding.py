@@ -23,9 +23,9 @@ async def test_an_update_holds_the_largest_fraction_of_each_tensor() -> None:
 
 
 @pytest.mark.parametrize("coding", [coding for coding in values.CODINGS if coding != "scale"])
-@pytest.mark.parametrize("indices", [indices for indices in sparse.MODES if indices != "grid"])
+@pytest.mark.parametrize("indices", [indices for indices in sparse.CODINGS if indices != "grid"])
 async def test_an_update_is_coded_as_the_run_asks(coding: str, indices: str) -> None:
-    welcome = replace(WELCOME, indices=sparse.MODES[indices], values=values.CODINGS[coding].mode)
+    welcome = replace(WELCOME, indices=sparse.CODINGS[indices].mode, values=values.CODINGS[coding].mode)
     server = FakeServer([], welcome)
     await worker(server, FakeBackend()).run()
     (update,) = server.updates
@@ -41,7 +41,8 @@ SIGNED = replace(WELCOME, indices=sparse.GRID, values=values.CODINGS["scale"].mo
 
 
 def modes_of(indices: str, coding: str) -> tuple[int, int]:
-    return {**sparse.MODES, "dense": sparse.DENSE}[indices], values.CODINGS[coding].mode
+    index_mode = sparse.DENSE if indices == "dense" else sparse.CODINGS[indices].mode
+    return index_mode, values.CODINGS[coding].mode
 
 
 async def test_a_grid_carries_the_signs() -> None:

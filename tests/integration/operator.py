@@ -6,7 +6,8 @@ from typing import Any
 
 import aiohttp
 
-from edgeflock.shared.feed import Frame, decode
+from edgeflock.shared.feed import decode
+from edgeflock.shared.frames import Frame
 
 ADMIN = "secret of the admins"
 

@@ -12,7 +12,8 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 
 from edgeflock.server.events import MOST
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.feed import Delta, Event, Frame, Snapshot, decode, device_history, encode
+from edgeflock.shared.feed import decode, device_history, encode
+from edgeflock.shared.frames import Delta, Event, Frame, Snapshot
 from edgeflock.shared.messages import Facts
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import BINARY, Device

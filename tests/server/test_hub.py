@@ -11,7 +11,7 @@ from edgeflock.server.hub import Hub
 from edgeflock.server.registry import Device, Identity
 from edgeflock.server.traffic import Meter
 from edgeflock.shared import sparse
-from edgeflock.shared.feed import RunState
+from edgeflock.shared.frames import RunState
 from edgeflock.shared.messages import Update
 
 

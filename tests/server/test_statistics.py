@@ -19,8 +19,8 @@ from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import config, errors, grid, sparse, values, wire
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.errors import ConfigError, Refused
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Receipt, Update
 from tests.server.pushes import (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edgeflock.server.choices import CHOICES
 from edgeflock.server.log import Evaluation
 from edgeflock.server.trackers import KINDS, Tracked, Trackers, check
 from edgeflock.shared.config import parse
@@ -163,8 +164,10 @@ def test_one_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_name_of_the_setting_is_one() -> None:
     names = ", ".join(KINDS)
-    assert parse(overrides=[f"run.trackers={names}"]).run.trackers == list(KINDS)
+    assert parse(overrides=[f"run.trackers={names}"], tables=CHOICES).run.trackers == list(KINDS)
     assert parse(environ={"EDGEFLOCK_RUN__TRACKERS": ""}).run.trackers == []
     assert parse('[run]\ntrackers = ["jsonl"]').run.trackers == ["jsonl"]
     with pytest.raises(ConfigError, match=r"run.trackers = 'jsonl,paper'"):
-        parse(overrides=["run.trackers=jsonl,paper"])
+        parse(overrides=["run.trackers=jsonl,paper"], tables=CHOICES)
+    with pytest.raises(ConfigError, match=r"run.trackers names 'paper', which is none of jsonl, "):
+        check(["jsonl", "paper"])

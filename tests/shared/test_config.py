@@ -124,13 +124,8 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
         ("[coordination]\nlearning_rate = nan\n", ["coordination.learning_rate = nan"]),
         ("[run]\nseed = 2147483648\n", ["run.seed = 2147483648", "less than 2147483648"]),
         (
-            '[coordination]\nrule = "adacom"\n',
-            [
-                "line 2",
-                "coordination.rule = 'adacom'",
-                "'adacomp', 'tau' or 'none'",
-                "did you mean 'adacomp'?",
-            ],
+            '[coordination]\nmode = "asink"\n',
+            ["line 2", "coordination.mode = 'asink'", "'async' or 'rounds'", "did you mean 'async'?"],
         ),
         (
             '[compression]\nvalues = "int"\n',

@@ -8,9 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.shared import feed
+from edgeflock.shared import feed, frames
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.feed import BINS, COLUMNS, Delta, Evaluation, Event, Overview, Point, Row, Run, Snapshot
+from edgeflock.shared.frames import (
+    BINS,
+    COLUMNS,
+    Delta,
+    Evaluation,
+    Event,
+    Overview,
+    Point,
+    Row,
+    Run,
+    Snapshot,
+)
 
 counts = st.integers(0, 1 << 40)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -19,7 +30,7 @@ rows = st.builds(
     Row,
     counts,
     texts,
-    st.sampled_from(get_args(feed.State)),
+    st.sampled_from(get_args(frames.State)),
     *(st.none() | strategy for strategy in (texts, texts, numbers, counts, counts, counts, numbers)),
     *(st.none() | strategy for strategy in (counts, numbers)),
     *[counts] * 6,
@@ -28,12 +39,12 @@ rows = st.builds(
     st.none() | texts,
 )
 evaluations = st.builds(Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts)
-events = st.builds(Event, numbers, st.sampled_from(get_args(feed.Kind)), st.none() | texts, texts)
+events = st.builds(Event, numbers, st.sampled_from(get_args(frames.Kind)), st.none() | texts, texts)
 overviews = st.builds(
     Overview,
     version=counts,
     staleness=st.lists(counts, min_size=BINS, max_size=BINS),
-    state=st.sampled_from(get_args(feed.RunState)),
+    state=st.sampled_from(get_args(frames.RunState)),
     reduction=st.none() | numbers,
     loss=st.none() | numbers,
     cnc=st.none() | numbers,
@@ -47,7 +58,7 @@ snapshots = st.builds(
     Snapshot,
     numbers,
     st.builds(Run, texts, texts, counts, counts, counts, settings),
-    st.sampled_from(get_args(feed.Role)),
+    st.sampled_from(get_args(frames.Role)),
     *(st.lists(each, max_size=3).map(tuple) for each in (rows,)),
     overviews,
     *(st.lists(each, max_size=3).map(tuple) for each in (evaluations, events)),
@@ -123,7 +134,7 @@ def test_other_columns_are_refused() -> None:
     ("tau", "place"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1024, 11), (10**9, 11)]
 )
 def test_bins_of_staleness_double(tau: int, place: int) -> None:
-    assert feed.staleness_bin(tau) == place
+    assert frames.staleness_bin(tau) == place
 
 
 def test_a_device_and_its_history_are_read_from_json() -> None:

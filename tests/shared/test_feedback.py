@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.feedback import recall, remember
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.layout import Layout
 
 numbers = st.floats(-1e6, 1e6, width=32)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.shared import grid, sparse
-from edgeflock.shared.compression import select_largest
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, Refused
+from edgeflock.shared.largest import select_largest
 from edgeflock.shared.layout import Layout
 from tests.laws import Indices
 

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from edgeflock.shared.feed import (
+from edgeflock.shared.frames import (
     BINS,
     Delta,
     Evaluation,

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.shared import feed
-from edgeflock.shared.feed import COLUMNS, Delta, Frame, Point, Row, Snapshot
+from edgeflock.shared.frames import COLUMNS, Delta, Frame, Point, Row, Snapshot
 
 
 @dataclass

@@ -11,7 +11,7 @@ from yarl import URL
 from edgeflock.shared import feed
 from edgeflock.shared.backoff import permanent
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 
 LARGEST_FRAME = 1 << 26
 """Bytes; a row takes about 150."""

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from edgeflock.shared.feed import Row
+from edgeflock.shared.frames import Row
 from edgeflock.tui.sources.state import State
 
 MOST_KEPT = 900

@@ -8,7 +8,7 @@ from random import Random
 from edgeflock.shared import feed
 from edgeflock.shared.backoff import back_off
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row, Snapshot
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.kept import Kept
@@ -57,7 +57,7 @@ class Live:
             try:
                 async for octets in self._client.frames():
                     frame = feed.decode(octets)
-                    state = reduce(state if greeted or isinstance(frame, feed.Snapshot) else None, frame)
+                    state = reduce(state if greeted or isinstance(frame, Snapshot) else None, frame)
                     if not greeted:
                         greeted, delays = True, self._delays()
                         self.link = Link("live")

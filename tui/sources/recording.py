@@ -17,7 +17,7 @@ import msgpack
 
 from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError, Malformed
-from edgeflock.shared.feed import Frame, Snapshot
+from edgeflock.shared.frames import Frame, Snapshot
 from edgeflock.tui.sources.state import MOST_POINTS, Moment, State, reduce, replaced_trend, snapshot
 
 KEY_EVERY = 60

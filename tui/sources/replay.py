@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.link import Freshness, Link
 from edgeflock.tui.sources.recording import Recording

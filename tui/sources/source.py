@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 from edgeflock.tui.sources.link import Freshness, Link
 from edgeflock.tui.sources.state import State
 

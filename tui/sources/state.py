@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.feed import Delta, Evaluation, Event, Frame, Overview, Role, Row, Run, Snapshot
+from edgeflock.shared.frames import Delta, Evaluation, Event, Frame, Overview, Role, Row, Run, Snapshot
 
 MOST_EVENTS = 1000
 MOST_POINTS = 2000

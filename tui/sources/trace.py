@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from edgeflock.shared.feed import Point, Row
+from edgeflock.shared.frames import Point, Row
 
 MOST = 2000
 

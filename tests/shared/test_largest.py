@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.compression import quotas, select_largest
+from edgeflock.shared.largest import quotas, select_largest
 from edgeflock.shared.layout import Layout
 
 

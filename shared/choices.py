@@ -1,0 +1,53 @@
+"""Settings that name an entry of a table: a coding, a loss, a rule. The table alone says what can be chosen.
+
+It is looked into when a setting is read, so that whoever adds an entry has added a choice.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import PlainValidator, ValidationInfo
+from pydantic_core import PydanticKnownError
+
+Entry = TypeVar("Entry")
+
+Tables = Mapping[str, Mapping[str, Any]]
+"""section.key -> the table of its choices, of settings whose table belongs to one end (server/choices.py)."""
+
+
+def one_of(table: Mapping[str, Entry], where: Callable[[Entry], bool] = lambda entry: True) -> PlainValidator:
+    """For a setting that is a name in `table`, of an entry for which `where` holds."""
+
+    def check(name: object) -> object:
+        return _checked(name, [known for known, entry in table.items() if where(entry)])
+
+    return PlainValidator(check)
+
+
+def one_of_the_ends(key: str) -> PlainValidator:
+    """For the setting `key`, whose table whoever reads the settings has: a name in tables[key].
+
+    The other end hands in no such table, and takes any name: it has no use for it.
+    """
+
+    def check(name: object, info: ValidationInfo) -> object:
+        tables: Tables = info.context or {}
+        if key in tables:
+            return _checked(name, tables[key])
+        if not isinstance(name, str):
+            raise PydanticKnownError("string_type")
+        return name
+
+    return PlainValidator(check)
+
+
+def listed(names: Iterable[str]) -> str:
+    """'a', 'b' or 'c'"""
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _checked(name: object, known: Iterable[str]) -> object:
+    if name not in list(known):
+        raise PydanticKnownError("literal_error", {"expected": listed(known)})
+    return name

@@ -1,0 +1,194 @@
+"""What a server tells whoever watches its run: first a Snapshot, then Deltas. docs/top.md, `GET /v1/feed`.
+
+Records only: feed.py says how they travel. Devices, evaluations and events are positional rows, of which
+thousands may be in a frame.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+State = Literal["training", "idle", "paused", "away"]
+Role = Literal["viewer", "admin"]
+RunState = Literal["training", "finished", "diverged"]
+Kind = Literal[
+    "joined",
+    "left",
+    "refused",
+    "paused",
+    "resumed",
+    "dropped",
+    "config",
+    "checkpoint",
+    "evaluated",
+    "round",
+    "diverged",
+    "finished",
+    "warning",
+]
+
+BINS = 12
+"""Of the histogram of staleness: 0, 1, 2-3, 4-7, ..., 512-1023, 1024 and more."""
+
+
+class Row(NamedTuple):
+    """A device. None where the server does not know."""
+
+    id: int
+    """The key."""
+    name: str
+    state: State
+    """idle: connected, but silent for three times as long as it usually is."""
+    class_: str | None
+    """What kind of machine it says it is."""
+    backend: str | None
+    rate: float | None
+    """Samples a second that arrive at it."""
+    batch: int | None
+    depth: int | None
+    """Samples that wait in its buffer, and"""
+    drops: int | None
+    """those that the buffer had no room for."""
+    last_seen: float | None
+    """Unix time."""
+    staleness: int | None
+    """tau of its last update."""
+    loss: float | None
+    updates: int
+    refused: int
+    ingress: int
+    """Bytes received from it, and"""
+    egress: int
+    """sent to it."""
+    samples: int
+    compressed: int
+    """Updates that held a selection of the gradient."""
+    cpu: float | None
+    """Percent of all its cores."""
+    ram: float | None
+    """MiB that are used."""
+    temperature: float | None
+    """Degrees Celsius."""
+    battery: float | None
+    """Percent."""
+    undervoltage: bool | None
+    paused_because: str | None
+
+
+class Evaluation(NamedTuple):
+    """The model at `version` on held-out data; traffic in bytes since the run began."""
+
+    version: int
+    time: float
+    loss: float | None
+    """None if it is not a finite number: the model has diverged."""
+    accuracy: float | None
+    """None if the loss has none."""
+    ingress: int
+    egress: int
+
+
+class Event(NamedTuple):
+    """Something that happened."""
+
+    time: float
+    kind: Kind
+    device: str | None
+    text: str
+
+
+class Point(NamedTuple):
+    """One update in the history of a device."""
+
+    time: float
+    loss: float | None
+    staleness: int | None
+    bytes: int
+    """Received from it until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What does not change while a server runs."""
+
+    run: str
+    model: str
+    parameters: int
+    layout_size: int
+    """Entries of the flat vector: parameters and running statistics."""
+    updates_target: int
+    """0: none."""
+    config: dict[str, Any]
+    """Section -> key -> value; without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The run as a whole, now."""
+
+    version: int
+    updates_per_s: float
+    ingress: int
+    egress: int
+    ingress_rate: float
+    """Bytes a second, over about ten seconds."""
+    egress_rate: float
+    dense_bytes: int
+    """What the same updates would have cost as dense float32."""
+    reduction: float | None
+    """dense_bytes over what devices sent."""
+    staleness: list[int]
+    """Updates in each of BINS bins of tau."""
+    devices: int
+    connected: int
+    cnc: float | None
+    """Part of the updates that were compressed."""
+    loss: float | None
+    """Of training, averaged over the recent updates."""
+    evaluation_failed: bool
+    state: RunState
+    shared_samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything, as a watcher needs it to begin with."""
+
+    time: float
+    run: Run
+    role: Role
+    devices: tuple[Row, ...]
+    overview: Overview
+    evaluations: tuple[Evaluation, ...]
+    """All of them, thinned if they are many."""
+    events: tuple[Event, ...]
+    """The newest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What has changed since the frame before."""
+
+    time: float
+    overview: Overview
+    devices: tuple[Row, ...]
+    """Whole rows, of those devices that changed."""
+    evaluations: tuple[Evaluation, ...]
+    events: tuple[Event, ...]
+    missed_events: int
+    """Events that were dropped, because the watcher was too slow for them."""
+
+
+Frame = Snapshot | Delta
+
+COLUMNS = tuple(name.rstrip("_") for name in Row._fields)
+
+
+def staleness_bin(tau: int) -> int:
+    """The bin of a histogram that an update of staleness `tau` >= 0 counts in."""
+    return min(tau.bit_length(), BINS - 1)
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None for what a frame cannot hold."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,97 @@
+"""Whether what msgpack or JSON unpacked is what a record's type hints say.
+
+A check takes a value and its name, and returns the value or raises Malformed. It goes by exact types: True is
+no int, and 1 is a float only where a check says so. Checks are made once, from the hints; what a hint means
+beyond its type (a range, a nested record) whoever reads the bytes adds as `special` ones.
+"""
+
+import math
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from edgeflock.shared.errors import Malformed
+
+Check = Callable[[Any, str], Any]
+"""(value, its name) -> the value. Raises Malformed."""
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+def checks_of(kind: type, special: Mapping[Any, Check]) -> dict[str, Check]:
+    """Field -> its check, for the fields of `kind` in their order: a dataclass or a NamedTuple."""
+    return {name: check_for(hint, special) for name, hint in get_type_hints(kind).items()}
+
+
+def check_for(hint: Any, special: Mapping[Any, Check]) -> Check:
+    """The check of a value: what `special` has for the hint or its origin (dict of dict[str, int]), else that
+    of its type, or of a Literal's names. Numbers must be finite. None passes where the hint says so.
+    """
+    present, optional = _present(hint)
+    check = special.get(present) or special.get(get_origin(present)) or _scalar(present)
+    return (lambda value, name: None if value is None else check(value, name)) if optional else check
+
+
+def rows_for(kind: type[Row]) -> Callable[[Any, str], tuple[Row, ...]]:
+    """The check of a list of rows of the NamedTuple `kind`, column by column. It returns them as such."""
+    columns = {name: _column(hint) for name, hint in get_type_hints(kind).items()}
+    make: Callable[[Any], Row] = kind._make  # type: ignore[attr-defined]  # of any NamedTuple
+
+    def check(value: Any, name: str) -> tuple[Row, ...]:
+        if type(value) is not list or not all(
+            type(row) is list and len(row) == len(columns) for row in value
+        ):
+            raise Malformed(f"{name} must be rows of {len(columns)} entries")
+        for (column, check), entries in zip(columns.items(), zip(*value, strict=True), strict=False):
+            check(entries, f"{name}.{column}")
+        return tuple(map(make, value))
+
+    return check
+
+
+def _scalar(hint: Any) -> Check:
+    if isinstance(hint, type) and hint is not float:
+        return exactly(hint)
+    column = _column(hint)
+    return lambda value, name: column((value,), name)[0]
+
+
+def exactly(expected: type) -> Check:
+    """The check of a value of this type, whatever it holds."""
+
+    def check(value: Any, name: str) -> Any:
+        if type(value) is not expected:
+            raise Malformed(f"{name} must be {expected.__name__}, not {type(value).__name__}")
+        return value
+
+    return check
+
+
+def _column(hint: Any) -> Check:
+    """The check of a tuple of values: of thousands several times as fast as one by one. An int is a float."""
+    present, optional = _present(hint)
+    names = get_args(present) if get_origin(present) is Literal else ()
+    allowed = {str} if names else {int, float} if present is float else {present}
+    allowed |= {types.NoneType} if optional else set()
+    wanted = f"one of {', '.join(names)}" if names else present.__name__
+
+    def check(values: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+        found = set(map(type, values))
+        if found - allowed:
+            wrong = ", ".join(sorted(kind.__name__ for kind in found - allowed))
+            raise Malformed(f"{name} must be {wanted}, not {wrong}")
+        if names and (strange := set(values) - {*names, None}):
+            raise Malformed(f"{name} must be {wanted}, not {sorted(strange)[0]!r:.40}")
+        if float in found and not all(math.isfinite(value) for value in values if value is not None):
+            raise Malformed(f"{name} must be finite")
+        return values
+
+    return check
+
+
+def _present(hint: Any) -> tuple[Any, bool]:
+    """(X, True) for X | None, else (the hint, False)."""
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint, False
+    (present,) = (option for option in get_args(hint) if option is not types.NoneType)
+    return present, True

@@ -1,0 +1,45 @@
+"""The settings whose choices only the server knows."""
+
+import pytest
+
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.weighting import RULES, Rule, full, rule
+from edgeflock.shared.config import parse
+from edgeflock.shared.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_can_be_set(name: str) -> None:
+    assert parse(overrides=[f"coordination.rule={name}"], tables=CHOICES).coordination.rule == name
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        (
+            "coordination.rule=adacom",
+            "--set: coordination.rule = 'adacom': must be 'adacomp', 'tau' or 'none'; "
+            "did you mean 'adacomp'?",
+        ),
+        (
+            "run.trackers=jsonl,excel",
+            "--set: run.trackers = 'jsonl,excel': must be 'jsonl', 'tensorboard', 'mlflow' or 'wandb'",
+        ),
+    ],
+)
+def test_another_one_is_refused_where_the_settings_are_read(override: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(overrides=[override], tables=CHOICES)
+    assert str(caught.value) == complaint
+
+
+def test_a_rule_that_is_added_is_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Rule(full)
+    monkeypatch.setitem(RULES, "mine", mine)
+    assert parse(overrides=["coordination.rule=mine"], tables=CHOICES).coordination.rule == "mine"
+    assert rule("mine") is mine
+
+
+def test_a_rule_that_is_not_there_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"coordination\.rule = 'x' must be one of adacomp, tau, none"):
+        rule("x")
