@@ -20,6 +20,7 @@ from edgeflock.server.admission import admit
 from edgeflock.server.differences import Differences
 from edgeflock.server.journal import Evaluation, Journal
 from edgeflock.server.parameters import Parameters
+from edgeflock.server.records import LastReceipt
 from edgeflock.server.staleness import Where
 from edgeflock.shared.errors import BadSequence, Refused, RunComplete
 from edgeflock.shared.layout import Layout
@@ -123,7 +124,7 @@ class Engine:
         for _, touched in ended:
             self._differences.add(touched)
         pushes = [push for push, _ in ended]
-        receipts = [Receipt(push.update.sequence, self._last[push.device][1], None) for push in pushes]
+        receipts = [Receipt(push.update.sequence, self._last[push.device].version, None) for push in pushes]
         return list(zip(pushes, self._published(pushes, receipts), strict=True))
 
     def publish(self, pushes: Sequence[Push], outcomes: Sequence[Answer]) -> list[Answer]:
@@ -177,21 +178,25 @@ class Engine:
         self._journal.add_update(
             version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
         )
-        self._last[push.device] = (update.sequence, version)
+        self._last[push.device] = LastReceipt(update.sequence, version)
 
     def last_sequence(self, device: int) -> int:
         """The highest sequence number accepted from a device, 0 if none was."""
-        return self._last.get(device, (0, 0))[0]
+        last = self._last.get(device)
+        return last.sequence if last else 0
 
     def _receipt_again(self, push: Push) -> Receipt:
         """A resent update gets the receipt that it got, or would have got, the first time."""
         sequence = push.update.sequence
-        last, version = self._last.get(push.device, (0, 0))
-        if sequence == last > 0:
-            return Receipt(sequence, version, None)
+        last = self._last.get(push.device)
+        if last is not None and sequence == last.sequence:
+            return Receipt(sequence, last.version, None)
         earlier = self._journal.receipt(push.device, sequence)
         if earlier is None:
-            raise BadSequence(f"sequence {sequence} was never accepted and {last} already is; go on above it")
+            raise BadSequence(
+                f"sequence {sequence} was never accepted and {self.last_sequence(push.device)} already is; "
+                "go on above it"
+            )
         return Receipt(sequence, earlier, None)
 
     def _check_gathered(self, push: Push) -> None:

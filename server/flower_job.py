@@ -68,7 +68,7 @@ class Job:
         self._keys = keys
         self._durable = durable
         layout = template.layout
-        template.statistics = journal.snapshot(first=True)[1][layout.parameters.size :]
+        template.statistics = journal.snapshot(first=True).theta[layout.parameters.size :]
         bounds = Bounds(
             expansion_bytes=EXPANSION_PER_ENTRY * layout.size,
             snapshot_every=config.run.snapshot_every,

@@ -97,7 +97,8 @@ def open_journal(
     """(run, journal, claim) of the run of `model` in the directory that `setting` names; a new one has theta.
 
     The directory is this process's until the claim is closed. Without one all is in memory.
-    Raises ConfigError if the directory cannot hold a run, or holds one of another layout.
+    Raises ConfigError if the directory cannot hold a run, or holds one of another layout; JournalDamaged or
+    JournalTooNew.
     """
     with ExitStack() as opened:
         try:
@@ -114,10 +115,10 @@ def open_journal(
             run = secrets.token_hex(8)
             journal.begin_run(run, model, layout, theta, time.time())
         else:
-            run, begun, journaled = known
-            if journaled.digest != layout.digest:
+            run = known.run
+            if known.layout.digest != layout.digest:
                 raise ConfigError(
-                    f"{directory} holds a run of {begun}, whose layout differs from that of {model}; "
+                    f"{directory} holds a run of {known.model}, whose layout differs from that of {model}; "
                     f"choose another {setting}"
                 )
         opened.pop_all()

@@ -69,7 +69,7 @@ async def hosting(
     if known is None:
         journal.begin_run(run, config.model.module, layout, initial_theta(layout.size), 0.0)
     else:
-        run = known[0]
+        run = known.run
     limits, regime = config.limits, Regime.of(config.coordination)
     bounds = Bounds(
         config.run.updates,

@@ -2,9 +2,11 @@
 
 import fcntl
 import json
+import sqlite3
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -189,3 +191,24 @@ def test_one_directory_has_one_server(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert str(directory) in done.stderr
     assert "another server" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("octets", "named"), [(b"no database" * 500, "is damaged, or no journal"), (None, "upgrade")]
+)
+def test_a_journal_that_cannot_serve_ends_the_server_with_one_line(
+    tmp_path: Path, octets: bytes | None, named: str
+) -> None:
+    """It is no wrong setting: nothing that the user wrote could mend it."""
+    journal = tmp_path / "edgeflock-run" / "journal.sqlite"
+    journal.parent.mkdir()
+    if octets is not None:
+        journal.write_bytes(octets)
+    else:
+        with closing(sqlite3.connect(journal)) as db:
+            db.execute("PRAGMA user_version = 99")
+    done = edgeflock("server", "--set", "run.port=0", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("edgeflock: edgeflock-run/journal.sqlite ")
+    assert named in line

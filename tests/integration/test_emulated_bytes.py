@@ -192,7 +192,7 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, tmp_path: Pat
             batches = Shuffled(share, np.random.default_rng([0, 1, 0]))
             progress = await Worker(link, make, batches, at_once).run()
             assert progress.updates == 6
-            return [frame for _, frame in hosted.journal.updates(0)], hosted.services.traffic
+            return [update.frame for update in hosted.journal.updates(0)], hosted.services.traffic
 
     frames, traffic = asyncio.run(train())
     assert frames == [wire.encode(push.update) for push, _ in ran.server.accepted]
