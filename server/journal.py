@@ -22,7 +22,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.migrations import SCHEMA, TABLES, migrate
+from edgeflock.server.migrations import SCHEMA, TABLES, migrate, schema_of
 from edgeflock.server.records import (
     Adjustment,
     BegunRun,
@@ -82,15 +82,14 @@ class Journal:
         # Pages of 16 KiB hold several updates, which saves a quarter of the time of a commit.
         synchronous = "FULL" if durable else "OFF"
         try:
+            schema_of(self._db, path)  # before anything is written to a file that is none of ours
             for pragma in ("page_size = 16384", "journal_mode = WAL", f"synchronous = {synchronous}"):
                 self._db.execute(f"PRAGMA {pragma}")
             migrate(self._db, path)
-        except sqlite3.Error as error:
+        except BaseException as error:
             self._db.close()
-            raise_if_damaged(path, error)
-            raise
-        except BaseException:
-            self._db.close()
+            if isinstance(error, sqlite3.Error):
+                raise_if_damaged(path, error)
             raise
 
     # The run

@@ -169,19 +169,20 @@ def test_a_journal_from_the_future_is_refused_and_left_alone(schema: int, tmp_pa
     path = opened("schema-4", tmp_path)
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {schema}")
-    before = content(path)
+    before = path.read_bytes()
     with pytest.raises(JournalTooNew, match=f"has journal schema {schema} and .* up to {SCHEMA}.*upgrade"):
         Journal(path)
-    assert content(path) == before
+    assert path.read_bytes() == before
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE bookmarks (url)")
+    before = path.read_bytes()
     with pytest.raises(JournalDamaged, match="is a database, but no journal"):
         Journal(path)
-    assert content(path) == (0, ["CREATETABLEbookmarks(url)"], {"bookmarks": []})
+    assert path.read_bytes() == before
 
 
 def test_a_schema_without_its_tables_is_damage(tmp_path: Path) -> None:
