@@ -88,10 +88,10 @@ class Audit:
 
     def _follow(self, path: Path) -> None:
         with closing(Journal(path)) as journal:
-            for version, frame in journal.updates(self.replica.version):
-                update = wire.decode(frame)
+            for journaled in journal.updates(self.replica.version):
+                update = wire.decode(journaled.frame)
                 assert isinstance(update, Update), "the journal holds updates only"
-                self.replica.apply(_step(update, version))
+                self.replica.apply(_step(update, journaled.version))
 
 
 def _step(update: Update, version: int) -> Step:

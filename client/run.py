@@ -40,7 +40,7 @@ _NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
 
 
 async def run_client(settings: "Client") -> Progress:
-    """Train for `settings.server` until its run is over. Raises ConfigError or SessionRefused."""
+    """Train for `settings.server` until its run is over. Raises ConfigError, Diverged or SessionRefused."""
     # Which model it is, only the Welcome says: most are of the zoo.
     hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share)
     # One thread for all computing: each has a heap of its own, and keeps what it once needed.

@@ -85,8 +85,8 @@ class Worker:
     async def run(self) -> Progress:
         """Take part in the server's run, and in the next one if the server is set up anew meanwhile.
 
-        Raises ConfigError if model and data do not fit or the model diverges, SessionRefused if the server
-        will not have this device.
+        Raises ConfigError if model and data do not fit, Diverged if the model does, SessionRefused if the
+        server will not have this device.
         """
         while True:
             try:

@@ -6,13 +6,14 @@ numbers of its own (dropout) goes on with other ones than it would have drawn, a
 batch with NaN gradients with another batch.
 """
 
-import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from edgeflock.server.journal import Journal
+from edgeflock.server.records import Journaled
 from edgeflock.shared import wire
+from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.messages import Update
 
 JOURNAL = "journal.sqlite"
@@ -34,7 +35,7 @@ class Interrupted:
         if _length(self._path) < 0:
             _remove(self._path)
         self._journal: Journal | None = None
-        self._known: dict[tuple[int, int], tuple[int, float]] = {}
+        self._known: dict[tuple[int, int], Journaled] = {}
         self._evaluations: dict[int, tuple[float, float | None]] = {}
         if self._path.exists():
             self._journal = Journal(self._path, durable=False)
@@ -45,11 +46,11 @@ class Interrupted:
 
     def update(self, device: int, sequence: int, until: float) -> Update | None:
         """What this device pushed under this sequence number by virtual second `until`, if it did."""
-        version, time = self._known.get((device, sequence), (0, math.inf))
-        if self._journal is None or time > until or not version:
+        known = self._known.get((device, sequence))
+        if self._journal is None or known is None or known.time > until:
             return None
-        ((_, frame),) = self._journal.updates(version - 1, version)
-        update = wire.decode(frame)
+        (journaled,) = self._journal.updates(known.version - 1, known.version)
+        update = wire.decode(journaled.frame)
         assert isinstance(update, Update)
         return update
 
@@ -76,7 +77,8 @@ def _length(path: Path) -> int:
     try:
         with closing(Journal(path, durable=False)) as journal:
             return len(journal.frames()) if journal.run() else -1
-    except sqlite3.DatabaseError:  # commits do not wait for the disk: a power cut may have torn it
+    # Commits do not wait for the disk: a power cut may have torn it.
+    except (sqlite3.DatabaseError, JournalDamaged):
         return -1
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import msgpack
 
-from edgeflock.server.journal import SCHEMA
+from edgeflock.server.journal import raise_if_damaged
+from edgeflock.server.migrations import schema_of
 from edgeflock.shared import sparse
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.frames import (
     BINS,
     Delta,
@@ -123,9 +124,11 @@ class _Tally:
 
 
 def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
-    """At most about `most` frames, a second or more apart. Raises ConfigError if `path` is no journal.
+    """At most about `most` frames, a second or more apart.
 
-    The journal is only read; its server may be running.
+    The journal is only read, not migrated either, and its server may be running: what is read here has been
+    the same since schema 1, but for the columns that `_regimes` finds by their names. Raises ConfigError if
+    `path` cannot be read or holds no update, JournalDamaged if it is no journal, JournalTooNew.
     """
     try:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
@@ -134,13 +137,13 @@ def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
         finally:
             db.close()
     except sqlite3.Error as error:
+        raise_if_damaged(path, error)
         raise ConfigError(f"{path} cannot be read as a run's journal: {error}") from error
 
 
 def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
-    (schema,) = db.execute("PRAGMA user_version").fetchone()
-    if schema != SCHEMA:
-        raise ConfigError(f"{path} has journal schema {schema}; this version reads {SCHEMA}")
+    if not schema_of(db, path):
+        raise ConfigError(f"{path} holds no run yet")
     identity, model, packed = db.execute("SELECT run, model, layout FROM meta").fetchone()
     layout = Layout.of(msgpack.unpackb(packed))
     first, last, total = db.execute("SELECT min(time), max(time), max(version) FROM updates").fetchone()
@@ -205,7 +208,10 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
             events.append(Event(time, "joined", device.name, "updates again"))
         if version - 1 in regimes and version > 1:
             events.append(Event(time, "config", None, regimes[version - 1]))
-        _count(tally, device, version, time, finite(loss), samples, head, length or 0)
+        try:
+            _count(tally, device, version, time, finite(loss), samples, head, length or 0)
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+            raise JournalDamaged(f"{path}: the entry of version {version} is no update: {error}") from error
         changed[number] = device
     now = max(last, *(e.time for e in evaluations), now) if evaluations else max(last, now)
     yield frame(over=True)

@@ -56,10 +56,10 @@ def claimed(
             run = secrets.token_hex(8)
             journal.begin_run(run, config.model.module, layout, theta, time.time())
         else:
-            run, begun, journaled = known
-            if journaled.digest != layout.digest:
+            run = known.run
+            if known.layout.digest != layout.digest:
                 raise ConfigError(
-                    f"{directory} holds a run of {begun}, whose layout differs from that of "
+                    f"{directory} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
         engine = open_engine(journal, layout, config)

@@ -17,7 +17,7 @@ from edgeflock.server.admission import admit
 from edgeflock.server.coordination import Apply, Coordinator, Push
 from edgeflock.server.differences import Differences
 from edgeflock.server.limits import Bounds
-from edgeflock.server.log import Evaluation, Log
+from edgeflock.server.log import Evaluation, LastReceipt, Log
 from edgeflock.server.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.parameters import Parameters
 from edgeflock.shared.errors import BadSequence, Refused, RunComplete, Superseded
@@ -137,7 +137,7 @@ class Engine:
             self._log.add_update(
                 version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
             )
-            self._last[push.device] = (update.sequence, version)
+            self._last[push.device] = LastReceipt(update.sequence, version)
             self._differences.add(touched)
             settled.append((push, Accepted(Receipt(update.sequence, version, None), before - update.base)))
         self.parameters.apply(verdict.change)
@@ -145,19 +145,22 @@ class Engine:
 
     def last_sequence(self, device: int) -> int:
         """The highest sequence number accepted from a device, 0 if none was."""
-        return self._last.get(device, (0, 0))[0]
+        last = self._last.get(device)
+        return last.sequence if last else 0
 
     def _receipt_again(self, push: Push) -> Accepted:
         """A resent update gets the receipt that it got, or would have got, the first time."""
         sequence = push.update.sequence
-        last, version = self._last.get(push.device, (0, 0))
-        if not sequence == last > 0:
-            earlier = self._log.receipt(push.device, sequence)
-            if earlier is None:
-                raise BadSequence(
-                    f"sequence {sequence} was never accepted and {last} already is; go on above it"
-                )
+        last = self._last.get(push.device)
+        if last is not None and sequence == last.sequence:
+            version = last.version
+        elif (earlier := self._log.receipt(push.device, sequence)) is not None:
             version = earlier
+        else:
+            raise BadSequence(
+                f"sequence {sequence} was never accepted and {self.last_sequence(push.device)} already is; "
+                "go on above it"
+            )
         staleness = 0 if self.parameters.regime.rounds else version - 1 - push.update.base
         return Accepted(Receipt(sequence, version, None), staleness)
 

@@ -66,7 +66,7 @@ class Job:
         self._config = config
         self._keys = keys
         self._durable = durable
-        template.statistics = journal.snapshot(first=True)[1][template.layout.parameters.size :]
+        template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
 

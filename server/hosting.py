@@ -15,9 +15,9 @@ from edgeflock.server import trackers
 from edgeflock.server.claim import claimed
 from edgeflock.server.engine import Engine
 from edgeflock.server.evaluation import Evaluate
-from edgeflock.server.journal import Account
 from edgeflock.server.limits import check_limits
 from edgeflock.server.log import Evaluation
+from edgeflock.server.records import Account
 from edgeflock.shared import datasets
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError

@@ -14,91 +14,80 @@ when they are on disk (WAL, synchronous = FULL). One caller at a time: see write
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.log import Evaluation
+from edgeflock.server.log import Evaluation, LastReceipt
+from edgeflock.server.migrations import SCHEMA, TABLES, migrate, schema_of
+from edgeflock.server.records import (
+    Account,
+    Adjustment,
+    BegunRun,
+    Journaled,
+    JournaledUpdate,
+    RegimeStart,
+    Snapshot,
+)
 from edgeflock.server.regime import Regime
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.layout import Layout
 
-SCHEMA = 4
-
-_TABLES = """
-CREATE TABLE meta (run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL);
-CREATE TABLE devices (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    ingress INTEGER NOT NULL DEFAULT 0, egress INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE updates (
-    version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
-    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
-);
-CREATE TABLE regimes (
-    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
-    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL
-);
-CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB);
-CREATE TABLE evaluations (
-    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
-    ingress INTEGER NOT NULL, egress INTEGER NOT NULL
-);
-"""
-
-_ADJUSTMENTS = """
-CREATE TABLE IF NOT EXISTS adjustments (
-    version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL
-)
-"""
-"""Made when the first operator chooses one: most runs never need it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A device, its accepted updates, and its traffic in bytes at the last account."""
-
-    device: int
-    name: str
-    updates: int
-    ingress: int
-    egress: int
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+"""SQLITE_ERROR: a statement that is sound does not fit, so a table or a column is missing."""
 
 
 class Journal:
-    """One run's journal file. Raises sqlite3.Error if the disk does."""
+    """One run's journal file.
+
+    Raises sqlite3.Error if the disk does, JournalDamaged if the file is not as it was written.
+    """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
-        """Open or set up the file. Without `durable` a commit does not wait for the disk."""
+        """Open or set up the file, and migrate it if an older version wrote it.
+
+        Without `durable` a commit does not wait for the disk. Raises JournalTooNew if a newer version wrote
+        the file.
+        """
         self.path = path
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._updates: list[tuple[int, int, int, float, float, int, bytes]] = []
         # Pages of 16 KiB hold several updates, which saves a quarter of the time of a commit.
         synchronous = "FULL" if durable else "OFF"
-        for pragma in ("page_size = 16384", "journal_mode = WAL", f"synchronous = {synchronous}"):
-            self._db.execute(f"PRAGMA {pragma}")
-        (schema,) = self._db.execute("PRAGMA user_version").fetchone()
-        if schema not in (0, SCHEMA):
-            raise ConfigError(f"{path} has journal schema {schema}; this version reads {SCHEMA}")
-        self._updates: list[tuple[int, int, int, float, float, int, bytes]] = []
+        try:
+            schema_of(self._db, path)  # before anything is written to a file that is none of ours
+            for pragma in ("page_size = 16384", "journal_mode = WAL", f"synchronous = {synchronous}"):
+                self._db.execute(f"PRAGMA {pragma}")
+            migrate(self._db, path)
+        except BaseException as error:
+            self._db.close()
+            if isinstance(error, sqlite3.Error):
+                raise_if_damaged(path, error)
+            raise
 
     # The run
 
     def begin_run(self, run: str, model: str, layout: Layout, theta: NDArray[np.float32], now: float) -> None:
         """Set up an empty journal with theta as version 0."""
         # One transaction: a journal is whole or was never begun.
-        self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {SCHEMA};")
+        self._db.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {SCHEMA};")
         self._write("INSERT INTO meta VALUES (?, ?, ?, ?)", run, model, msgpack.packb(layout.shapes()), now)
         self.add_snapshot(0, theta)
         self.commit()
 
-    def run(self) -> tuple[str, str, Layout] | None:
-        """(run, model, layout), or None if the journal is new."""
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()
-        row = self._db.execute("SELECT run, model, layout FROM meta").fetchone() if tables else None
-        return (row[0], row[1], Layout.of(msgpack.unpackb(row[2]))) if row else None
+    def run(self) -> BegunRun | None:
+        """Whose journal it is, or None if it is new."""
+        if not self._one("PRAGMA user_version", "schema")[0]:
+            return None
+        run, model, shapes = self._one("SELECT run, model, layout FROM meta", "run")
+        try:
+            return BegunRun(run, model, Layout.of(msgpack.unpackb(shapes)))
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException, ConfigError) as error:
+            raise JournalDamaged(f"{self.path}: the layout of its model cannot be read: {error}") from error
 
     # Writing
 
@@ -124,7 +113,6 @@ class Journal:
 
     def add_adjustment(self, version: int, configured: float, chosen: float) -> None:
         """From `version` on the learning rate is `chosen`, while the settings say `configured`."""
-        self._write(_ADJUSTMENTS)
         self._write("INSERT INTO adjustments VALUES (?, ?, ?)", version, configured, chosen)
 
     def forget_adjustments(self) -> None:
@@ -188,75 +176,103 @@ class Journal:
         for version, *of, _, _, _, _ in self._updates:
             if of == [device, sequence]:
                 return version
-        row = self._db.execute(
-            "SELECT version FROM updates WHERE device = ? AND sequence = ?", (device, sequence)
-        ).fetchone()
-        return int(row[0]) if row else None
+        rows = self._read("SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence)
+        return next((int(version) for (version,) in rows), None)
 
-    def frames(self) -> dict[tuple[int, int], tuple[int, float]]:
-        """(device, sequence) -> (version made, time), of every update whose record is still there."""
-        rows = self._db.execute("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
-        return {(device, sequence): (version, time) for device, sequence, version, time in rows}
+    def frames(self) -> dict[tuple[int, int], Journaled]:
+        """(device, sequence) -> what became of it, of every update whose record is still there."""
+        rows = self._read("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
+        return {(device, sequence): Journaled(version, time) for device, sequence, version, time in rows}
 
-    def last_receipts(self) -> dict[int, tuple[int, int]]:
-        """device -> (its highest journaled sequence number, the version that update made)."""
+    def last_receipts(self) -> dict[int, LastReceipt]:
+        """device -> the receipt of its latest update."""
         # SQLite takes the bare column from the row of the maximum.
-        rows = self._db.execute("SELECT device, max(sequence), version FROM updates GROUP BY device")
-        return {device: (sequence, version) for device, sequence, version in rows}
+        rows = self._read("SELECT device, max(sequence), version FROM updates GROUP BY device")
+        return {device: LastReceipt(sequence, version) for device, sequence, version in rows}
 
-    def snapshot(self, *, first: bool = False) -> tuple[int, NDArray[np.float32], NDArray[np.float32] | None]:
-        """(version, theta, average) of the newest snapshot, or of version 0."""
+    def snapshot(self, *, first: bool = False) -> Snapshot:
+        """The newest snapshot, or that of version 0."""
         order = "ASC" if first else "DESC"
-        version, *blobs = self._db.execute(
-            f"SELECT version, theta, average FROM snapshots ORDER BY version {order} LIMIT 1"
-        ).fetchone()
-        theta, average = (None if b is None else np.frombuffer(b, "<f4").astype(np.float32) for b in blobs)
-        assert theta is not None, "the table says so"
-        return version, theta, average
-
-    def updates(self, after: int, until: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """(version made, Update record) for the versions after `after`, up to and with `until`, in order."""
-        rows = self._db.execute(
-            "SELECT version, frame FROM updates WHERE version > ? AND version <= ? ORDER BY version",
-            (after, (1 << 62) if until is None else until),
+        version, theta, average = self._one(
+            f"SELECT version, theta, average FROM snapshots ORDER BY version {order} LIMIT 1", "snapshot"
         )
+        if any(len(blob) % 4 for blob in (theta, average or b"")):
+            raise JournalDamaged(f"{self.path}: the snapshot of version {version} is truncated")
+        return Snapshot(version, _vector(theta), None if average is None else _vector(average))
+
+    def updates(self, after: int, until: int | None = None) -> Iterator[JournaledUpdate]:
+        """The updates that made the versions after `after`, up to and with `until`, in order.
+
+        Raises JournalDamaged if one of them is missing, ConfigError if its record was dropped.
+        """
+        rows = self._read(
+            "SELECT version, frame FROM updates WHERE version > ? AND version <= ? ORDER BY version",
+            after,
+            (1 << 62) if until is None else until,
+        )
+        expected = after + 1
         for version, frame in rows:
+            if version != expected:
+                raise self._missing(expected)
             if frame is None:
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
-            yield version, frame
+            expected += 1
+            yield JournaledUpdate(version, frame)
+        if until is not None and expected <= until:
+            raise self._missing(expected)
+
+    def _missing(self, version: int) -> JournalDamaged:
+        return JournalDamaged(f"{self.path}: the update that made version {version} is missing")
 
     def first_kept(self) -> int | None:
         """The oldest version whose update record is still there."""
-        row = self._db.execute(
-            "SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1"
-        ).fetchone()
-        return int(row[0]) if row else None
+        rows = self._read("SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1")
+        return next((int(version) for (version,) in rows), None)
 
-    def regimes(self) -> list[tuple[int, Regime]]:
-        """[(from version, regime), ...] in order."""
-        rows = self._db.execute("SELECT * FROM regimes ORDER BY rowid")
-        return [(version, Regime(*rest)) for version, *rest in rows]
+    def regimes(self) -> list[RegimeStart]:
+        """How updates counted, in order."""
+        rows = self._read("SELECT * FROM regimes ORDER BY rowid")
+        return [RegimeStart(version, Regime(*rest)) for version, *rest in rows]
 
-    def adjustment(self) -> tuple[float, float] | None:
-        """(what the settings said then, the learning rate that was chosen last)."""
-        (tables,) = self._db.execute(
-            "SELECT count(*) FROM sqlite_master WHERE name = 'adjustments'"
-        ).fetchone()
-        if not tables:
-            return None
-        row = self._db.execute(
-            "SELECT configured, chosen FROM adjustments ORDER BY rowid DESC LIMIT 1"
-        ).fetchone()
-        return (float(row[0]), float(row[1])) if row else None
+    def adjustment(self) -> Adjustment | None:
+        """The learning rate that an operator chose last, if it still holds."""
+        rows = self._read("SELECT configured, chosen FROM adjustments ORDER BY rowid DESC LIMIT 1")
+        return next((Adjustment(configured, chosen) for configured, chosen in rows), None)
 
     def accounts(self) -> list[Account]:
         """What is known of every device."""
-        rows = self._db.execute(
+        rows = self._read(
             "SELECT id, name, coalesce(updates, 0), ingress, egress FROM devices LEFT JOIN "
             "(SELECT device, count(*) AS updates FROM updates GROUP BY device) ON device = id"
         )
         return [Account(*row) for row in rows]
 
     def evaluations(self) -> list[Evaluation]:
-        rows = self._db.execute("SELECT * FROM evaluations ORDER BY rowid")
-        return [Evaluation(*row) for row in rows]
+        return [Evaluation(*row) for row in self._read("SELECT * FROM evaluations ORDER BY rowid")]
+
+    def _one(self, statement: str, what: str) -> tuple[Any, ...]:
+        """The first row of what every journal has."""
+        for row in self._read(statement):
+            return row
+        raise JournalDamaged(f"{self.path} is damaged: it holds no {what}")
+
+    def _read(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows, one by one. Raises JournalDamaged where the file is no longer what SQLite wrote."""
+        try:
+            yield from self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise_if_damaged(self.path, error)
+            raise
+
+
+def raise_if_damaged(path: Path, error: sqlite3.Error) -> None:
+    """Raise JournalDamaged if SQLite found `path` damaged or no database; a full disk, say, is no damage."""
+    # The low byte is the kind of the error, the others are its details.
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+        raise JournalDamaged(
+            f"{path} is damaged, or no journal: {error}; restore a copy of it, or choose another directory"
+        ) from error
+
+
+def _vector(octets: bytes) -> NDArray[np.float32]:
+    return np.frombuffer(octets, "<f4").astype(np.float32)

@@ -22,6 +22,14 @@ class Evaluation:
     egress: int
 
 
+@dataclass(frozen=True, slots=True)
+class LastReceipt:
+    """A device's highest journaled sequence number, and the version that update made."""
+
+    sequence: int
+    version: int
+
+
 class Log(Protocol):
     """Writes gather until `commit`, which returns only when they are durable. One caller at a time."""
 
@@ -45,7 +53,7 @@ class Log(Protocol):
 
     def device_id(self, name: str) -> int: ...
 
-    def last_receipts(self) -> dict[int, tuple[int, int]]: ...
+    def last_receipts(self) -> dict[int, LastReceipt]: ...
 
     def receipt(self, device: int, sequence: int) -> int | None: ...
 

@@ -1,10 +1,12 @@
-"""From the journal back to the parameters, bit for bit."""
+"""From the journal back to the parameters, bit for bit.
 
-from collections.abc import Iterable, Iterator
+A journal holds what was admitted, in order. What cannot be replayed all the same is damage, and is never
+passed over: JournalDamaged names the version.
+"""
+
+from collections.abc import Iterator
 from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import chain, pairwise
 
 from edgeflock.server.admission import Step, admit
 from edgeflock.server.coordinators import coordinator_of
@@ -13,16 +15,21 @@ from edgeflock.server.gathering import Gathered
 from edgeflock.server.journal import Journal
 from edgeflock.server.limits import Bounds
 from edgeflock.server.parameters import Parameters
+from edgeflock.server.records import JournaledUpdate, Snapshot
 from edgeflock.server.regime import Regime
+from edgeflock.server.weighting import RULES
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import JournalDamaged, Refused, UnexpectedRecord
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update
 
 
 def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
-    """The engine of the run in `journal`, as it was left, with the settings that hold from here on."""
+    """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
+
+    Raises JournalDamaged.
+    """
     parameters = recover(journal, layout, Regime.of(config.coordination))
     coordinator = coordinator_of(config.coordination, layout)
     return Engine(journal, layout, parameters, coordinator, Bounds.of(config), config.model.pull)
@@ -33,56 +40,66 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
 
     A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
     Replays what follows the newest snapshot under the regime that held then; a change of regime begins with
-    a snapshot of its own, so that a replay from the newest snapshot never crosses one.
+    a snapshot of its own, so that a replay from the newest snapshot never crosses one. Raises JournalDamaged.
     """
     snapshot, regimes, regime = journal.snapshot(), journal.regimes(), _adjusted(regime, journal)
     if regimes:
-        parameters = _under(regimes[-1][1], *snapshot, journal, layout)
-        _apply(parameters, layout, _steps(journal, layout, parameters.version))
-        if regimes[-1][1] == regime:
+        parameters = _under(regimes[-1].regime, snapshot, journal, layout)
+        _replay(parameters, journal, layout)
+        if regimes[-1].regime == regime:
             return parameters
-        snapshot = parameters.version, parameters.theta, parameters.average
-    journal.add_snapshot(*snapshot)
-    journal.add_regime(snapshot[0], regime)
+        snapshot = _snapshot(parameters)
+    journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average)
+    journal.add_regime(snapshot.version, regime)
     journal.commit()
-    return _under(regime, *snapshot, journal, layout)
+    return _under(regime, snapshot, journal, layout)
+
+
+def replay(journal: Journal, layout: Layout) -> Parameters:
+    """The parameters computed from version 0 and every journaled update, later snapshots unread.
+
+    Raises JournalDamaged, and ConfigError if the updates were not kept.
+    """
+    snapshot, regimes = journal.snapshot(first=True), journal.regimes()
+    if not regimes:
+        raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
+    for start, end in pairwise(chain(regimes, (None,))):
+        assert start is not None, "only the last one is"
+        parameters = _under(start.regime, snapshot, journal, layout)
+        _replay(parameters, journal, layout, None if end is None else end.version)
+        snapshot = _snapshot(parameters)
+    return parameters
 
 
 def _adjusted(regime: Regime, journal: Journal) -> Regime:
     """`regime`, with the learning rate that an operator chose since the settings said the same."""
-    configured, chosen = journal.adjustment() or (None, 0.0)
-    if configured is None:
+    adjustment = journal.adjustment()
+    if adjustment is None:
         return regime
-    if configured == regime.learning_rate:
-        return replace(regime, learning_rate=chosen)
+    if adjustment.configured == regime.learning_rate:
+        return replace(regime, learning_rate=adjustment.chosen)
     journal.forget_adjustments()
     journal.commit()
     return regime
 
 
-def replay(journal: Journal, layout: Layout) -> Parameters:
-    """The parameters computed from version 0 and every journaled update, later snapshots unread."""
-    regimes = journal.regimes()
-    assert regimes, "a run is recovered before it is replayed"
-    ends = [*(start for start, _ in regimes[1:]), None]
-    snapshot = journal.snapshot(first=True)
-    for (start, regime), end in zip(regimes, ends, strict=True):
-        parameters = _under(regime, *snapshot, journal, layout)
-        _apply(parameters, layout, _steps(journal, layout, start, end))
-        snapshot = parameters.version, parameters.theta, parameters.average
-    return parameters
+def _snapshot(parameters: Parameters) -> Snapshot:
+    return Snapshot(parameters.version, parameters.theta, parameters.average)
 
 
-def _apply(parameters: Parameters, layout: Layout, steps: Iterable[Step]) -> None:
-    """Take `steps`, all of one regime, as they were taken.
+def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int | None = None) -> None:
+    """Apply the updates that follow, up to the version `until`, all of one regime, as they were applied.
 
     A journal holds whole rounds only. All steps of a round are based on the version that it starts at, and
     those of the next one on the version that it made.
     """
     gathered: Gathered | None = None
-    for step in steps:
+    for step in _steps(journal, layout, parameters.version, until):
         if not parameters.regime.rounds:
-            parameters.apply(step)
+            try:
+                parameters.apply(step)
+            except ValueError as error:  # a base that admission would have refused: see staleness.py
+                raise _damaged(journal, parameters.version + 1, error) from error
             continue
         if gathered is not None and step.base != parameters.version:
             parameters.apply(gathered)
@@ -93,27 +110,58 @@ def _apply(parameters: Parameters, layout: Layout, steps: Iterable[Step]) -> Non
         parameters.apply(gathered)
 
 
-def _under(
-    regime: Regime,
-    version: int,
-    theta: NDArray[np.float32],
-    average: NDArray[np.float32] | None,
-    journal: Journal,
-    layout: Layout,
-) -> Parameters:
-    """Learn who touched what over the window from what the journal still holds of it."""
-    first = journal.first_kept()
+def _under(regime: Regime, snapshot: Snapshot, journal: Journal, layout: Layout) -> Parameters:
+    """The parameters of a snapshot, counting by `regime`.
+
+    Who touched what over the window is learned from what the journal still holds of it.
+    """
+    for vector in (snapshot.theta, snapshot.average):
+        if vector is not None and vector.size != layout.size:
+            raise JournalDamaged(
+                f"{journal.path}: the snapshot of version {snapshot.version} holds {vector.size} numbers, "
+                f"the model {layout.size}"
+            )
+    if regime.rule not in RULES:
+        raise JournalDamaged(
+            f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}"
+        )
+    version, first = snapshot.version, journal.first_kept()
     start = max(0, version - regime.window, version if first is None else min(version, first - 1))
-    recent = _steps(journal, layout, start, version)
     return Parameters(
-        version, theta, average, buffers=layout.buffers, regime=regime, start=start, recent=recent
+        version,
+        snapshot.theta,
+        snapshot.average,
+        buffers=layout.buffers,
+        regime=regime,
+        start=start,
+        recent=_steps(journal, layout, start, version),
     )
 
 
 def _steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
-    """The journaled updates after a version, decoded again. They were admitted once: only damage fails."""
-    for version, frame in journal.updates(after, until):
-        update = wire.decode(frame)
-        if not isinstance(update, Update):
-            raise ConfigError(f"{journal.path}: the entry of version {version} is not an update")
-        yield admit(update, layout, oldest=0, version=version, samples=1 << 62, expansion_bytes=1 << 62)
+    """The journaled updates after a version, decoded again."""
+    for journaled in journal.updates(after, until):
+        try:
+            step = _step(journaled, layout)
+        except Refused as refusal:
+            raise _damaged(journal, journaled.version, refusal) from refusal
+        yield step
+
+
+def _damaged(journal: Journal, version: int, why: Exception) -> JournalDamaged:
+    return JournalDamaged(f"{journal.path}: the entry of version {version} is no update of the model: {why}")
+
+
+def _step(journaled: JournaledUpdate, layout: Layout) -> Step:
+    """An update that was admitted once. Raises the Refused that says what is wrong with it now."""
+    update = wire.decode(journaled.frame)
+    if not isinstance(update, Update):
+        raise UnexpectedRecord(f"it is a {type(update).__name__}")
+    # Versions that wrote schema 3 and older took updates of no samples, which count by nothing else.
+    samples = update.samples
+    if not samples:
+        update = replace(update, samples=1)
+    step = admit(
+        update, layout, oldest=0, version=journaled.version - 1, samples=1 << 62, expansion_bytes=1 << 62
+    )
+    return step if samples else replace(step, samples=0)

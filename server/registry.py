@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from edgeflock.server.connection import Connection
 from edgeflock.server.history import History
-from edgeflock.server.journal import Account
+from edgeflock.server.records import Account
 from edgeflock.server.statistics import Statistics
 from edgeflock.server.traffic import Meter
 from edgeflock.shared.errors import Dropped, TooManyDevices

@@ -2,8 +2,10 @@
 
     EdgeflockError
     ├── ConfigError                    a key, a value, a data set or a model the user named
-    │   ├── Diverged                   training left the finite numbers
     │   └── NotExportable              the model has no ONNX graph that trains it rightly
+    ├── Diverged                       training left the finite numbers
+    ├── JournalDamaged                 the journal is not as it was written
+    ├── JournalTooNew                  a newer version wrote it
     └── Refused                        a peer's input; it changed nothing
         ├── WrongDtype                 unknown coding, one without its other half, or of another length
         ├── NonFinite                  NaN or infinity among the values
@@ -51,12 +53,20 @@ class ConfigError(EdgeflockError):
     """A setting, data set or model that cannot work; the message names key, value and remedy."""
 
 
-class Diverged(ConfigError):
+class NotExportable(ConfigError):
+    """The model cannot become an ONNX graph, or not one with autograd's gradients."""
+
+
+class Diverged(EdgeflockError):
     """Training left the finite numbers: the learning rate is too high or the data are broken."""
 
 
-class NotExportable(ConfigError):
-    """The model cannot become an ONNX graph, or not one with autograd's gradients."""
+class JournalDamaged(EdgeflockError):
+    """A journal that is not as it was written, or never was one; the message names the file and the place."""
+
+
+class JournalTooNew(EdgeflockError):
+    """A journal that a newer version of Edgeflock wrote: this one must not guess what it means."""
 
 
 class Refused(EdgeflockError):

@@ -13,7 +13,7 @@ from edgeflock.client.batcher import Shuffled
 from edgeflock.client.trainer import Trainer
 from edgeflock.shared import sparse
 from edgeflock.shared.datasets import Dataset
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import Diverged
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Receipt, Update, Welcome
 from tests.client.fakes import (
@@ -76,11 +76,11 @@ async def test_a_bad_batch_is_passed_over(bad: float) -> None:
     assert all(np.isfinite(np.frombuffer(update.values, "<f4")).all() for update in server.updates)
 
 
-async def test_a_diverged_model_is_a_config_error() -> None:
+async def test_a_diverged_model_ends_the_worker() -> None:
     broken = np.full(LAYOUT.size, np.nan, np.float32)
     backend = FakeBackend(gradients=iter([broken] * 1000))
     server = FakeServer([])
-    with pytest.raises(ConfigError, match="20 batches in a row gave NaN or infinite gradients"):
+    with pytest.raises(Diverged, match="20 batches in a row gave NaN or infinite gradients"):
         await worker(server, backend).run()
     assert len(backend.seen) == 20
     assert server.updates == []
@@ -289,11 +289,11 @@ async def test_statistics_of_a_bad_gradient_are_not_sent() -> None:
     assert [statistics_of(update) for update in server.updates] == [[2, 2, 2]]
 
 
-async def test_statistics_beyond_half_precision_are_a_config_error() -> None:
+async def test_statistics_beyond_half_precision_are_a_model_that_diverged() -> None:
     """As of inputs in the thousands that nobody has scaled."""
     server = NormedServer([], AGAINST)
     with pytest.raises(
-        ConfigError, match=r"NaN or infinite gradients or statistics beyond 65504.*scale the inp"
+        Diverged, match=r"NaN or infinite gradients or statistics beyond 65504.*scale the inp"
     ):
         await worker(server, NormedBackend(iter([[1, 2, 1e6]] * 20))).run()
     assert server.updates == []

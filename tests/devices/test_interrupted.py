@@ -10,6 +10,7 @@ import pytest
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
 from edgeflock.server.journal import Journal
 from edgeflock.server.log import Evaluation
+from edgeflock.server.records import Journaled
 from edgeflock.shared import wire
 from edgeflock.shared.messages import Update
 from tests.server.pushes import LAYOUT, THETA, sparse_update
@@ -149,12 +150,12 @@ def test_frames_name_the_updates_whose_records_are_there(tmp_path: Path) -> None
         assert journal.frames() == {}, "nothing is there before the commit"
         journal.commit()
         assert journal.frames() == {
-            (device, 4): (1, 0.125),
-            (device, 7): (2, 0.25),
-            (device, 12): (4, 0.5),
+            (device, 4): Journaled(1, 0.125),
+            (device, 7): Journaled(2, 0.25),
+            (device, 12): Journaled(4, 0.5),
         }
         journal.forget_frames(1)
-        assert journal.frames() == {(device, 7): (2, 0.25), (device, 12): (4, 0.5)}
+        assert journal.frames() == {(device, 7): Journaled(2, 0.25), (device, 12): Journaled(4, 0.5)}
 
 
 def test_a_journal_need_not_wait_for_the_disk(tmp_path: Path) -> None:

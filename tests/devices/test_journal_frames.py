@@ -1,7 +1,12 @@
 """A journal as the frames of a feed."""
 
+import sqlite3
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -10,12 +15,14 @@ from edgeflock.devices.watching.top import Plan, opened, sources
 from edgeflock.server.journal import Journal
 from edgeflock.server.log import Evaluation
 from edgeflock.server.regime import Regime
-from edgeflock.shared import sparse, wire
+from edgeflock.shared import feed, sparse, wire
 from edgeflock.shared.config import parse
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update
-from edgeflock.tui.sources import State, reduce
+from edgeflock.tui.sources.recording import Recording
+from edgeflock.tui.sources.state import State, reduce, snapshot
+from tests.data import JOURNALS, RECORDINGS, expected, unpacked
 
 LAYOUT = Layout.of([("w", (10, 4)), ("b", (4,))])
 BEGAN = 1_000_000.0
@@ -141,16 +148,74 @@ def test_a_server_may_be_writing_meanwhile(path: Path) -> None:
 
 
 def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
-    import sqlite3
-
     other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as db:
         db.execute("CREATE TABLE t (x)")
     db.close()
-    with pytest.raises(ConfigError, match="has journal schema 0"):
+    with pytest.raises(JournalDamaged, match="is a database, but no journal of a run"):
         list(journal_frames(other))
+    with pytest.raises(ConfigError, match="cannot be read as a run's journal"):
+        list(journal_frames(tmp_path / "nowhere"))
+    text = tmp_path / "text.sqlite"
+    text.write_bytes(b"SQLite format 3\0 and no more" * 100)
+    with pytest.raises(JournalDamaged, match=r"text\.sqlite is damaged, or no journal"):
+        list(journal_frames(text))
     with pytest.raises(ConfigError, match="cannot be read"):
         opened(tmp_path / "nowhere")
     Journal(tmp_path / "fresh.sqlite").begin_run("r", "m", LAYOUT, np.zeros(LAYOUT.size, np.float32), BEGAN)
     with pytest.raises(ConfigError, match="holds no update yet"):
         list(journal_frames(tmp_path / "fresh.sqlite"))
+
+
+def test_an_entry_that_is_no_update_is_named(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE updates SET frame = x'93' WHERE version = 7")
+    with pytest.raises(JournalDamaged, match=r"journal\.sqlite: the entry of version 7 is no update"):
+        list(journal_frames(path))
+
+
+def test_a_journal_from_the_future_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(JournalTooNew, match="has journal schema 99"):
+        opened(path)
+
+
+# What older versions wrote
+
+
+@pytest.mark.parametrize("name", expected(JOURNALS))
+def test_an_old_journal_is_shown_and_left_as_it_is(name: str, tmp_path: Path) -> None:
+    path = unpacked(JOURNALS / f"{name}.sqlite.gz", tmp_path)
+    octets, known = path.read_bytes(), expected(JOURNALS)[name]
+    end = states(path)[-1]
+    assert end.overview.version == known["version"]
+    assert sum(device.updates for device in end.devices.values()) == known["version"]
+    assert {device.name for device in end.devices.values()} == {"device-0", "device-1", "device-2"}
+    assert [evaluation.version for evaluation in end.evaluations][:2] == [10, 20]
+    assert path.read_bytes() == octets
+
+
+def digests(recording: Recording) -> dict[str, Any]:
+    """Of all frames as the feed encodes them, and of all that the screen knows after each."""
+    frames, states = sha256(), sha256()
+    for number in range(len(recording)):
+        frames.update(feed.encode(recording.frame(number)))
+        state = recording.state(number)
+        states.update(feed.encode(snapshot(state)))
+        states.update(msgpack.packb([list(moment) for moment in state.trend]))
+    times = sha256(msgpack.packb(recording.times)).hexdigest()
+    return {
+        "count": len(recording),
+        "times": times,
+        "frames": frames.hexdigest(),
+        "states": states.hexdigest(),
+    }
+
+
+@pytest.mark.parametrize("name", expected(RECORDINGS))
+def test_what_was_recorded_or_journaled_before_replays_to_the_same_bits(name: str, tmp_path: Path) -> None:
+    folder = JOURNALS if name.endswith(".sqlite") else RECORDINGS
+    recording = opened(unpacked(folder / f"{name}.gz", tmp_path))
+    assert digests(recording) == expected(RECORDINGS)[name]
+    recording.close()

@@ -17,7 +17,7 @@ from tests.flower.grid import Clock, FakeGrid
 def journaled(directory: Path) -> list[tuple[int, int]]:
     """(device, sequence) of every update in the checkpoint, in order."""
     journal = Journal(directory / "journal.sqlite")
-    rows = [(d, s) for (d, s), _ in sorted(journal.frames().items(), key=lambda item: item[1])]
+    rows = [(d, s) for (d, s), _ in sorted(journal.frames().items(), key=lambda item: item[1].version)]
     journal.close()
     return rows
 
@@ -61,7 +61,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(
     journal = Journal(tmp_path / "journal.sqlite")
     known = journal.run()
     assert known is not None
-    replayed = replay(journal, known[2])
+    replayed = replay(journal, known.layout)
     journal.close()
     theta = np.concatenate([a.ravel() for a in numbers(result.arrays).values()])
     np.testing.assert_array_equal(replayed.theta, theta, "bit for bit what the journal says")

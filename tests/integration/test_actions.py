@@ -122,7 +122,7 @@ async def test_the_learning_rate_changes_durably_and_replays_bit_for_bit(tmp_pat
             status, text = await admin.get("/v1/status")
             assert (status, '"learning_rate": 0.03125' in text) == (200, True)
     journal = Journal(killed / "journal.sqlite")
-    assert [regime.learning_rate for _, regime in journal.regimes()] == [0.1, 0.03125]
+    assert [start.regime.learning_rate for start in journal.regimes()] == [0.1, 0.03125]
     replayed = replay(journal, LAYOUT)
     journal.close()
     assert (replayed.version, replayed.theta.tobytes()) == (version, theta.tobytes())
@@ -143,8 +143,8 @@ async def test_a_checkpoint_leaves_nothing_to_replay(tmp_path: Path) -> None:
             assert await admin.post("/v1/checkpoint") == (200, {"version": 1})
             killed = copy_as_killed(tmp_path, tmp_path / "killed")
             theta = hosted.engine.theta()[1]
-    version, snapshot, _ = Journal(killed / "journal.sqlite").snapshot()
-    assert (version, snapshot.tobytes()) == (1, theta.tobytes())
+    snapshot = Journal(killed / "journal.sqlite").snapshot()
+    assert (snapshot.version, snapshot.theta.tobytes()) == (1, theta.tobytes())
 
 
 async def test_every_action_is_an_event_and_in_the_log(

@@ -193,7 +193,7 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, tmp_path: Pat
 
             progress = await Worker(link, make, batches, at_once).run()
             assert progress.updates == 6
-            return [frame for _, frame in hosted.journal.updates(0)], hosted.traffic
+            return [update.frame for update in hosted.journal.updates(0)], hosted.traffic
 
     frames, traffic = asyncio.run(train())
     assert frames == [wire.encode(push.update) for push, _ in ran.server.accepted]

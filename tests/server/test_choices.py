@@ -22,6 +22,10 @@ def test_every_rule_can_be_set(name: str) -> None:
             "did you mean 'adacomp'?",
         ),
         (
+            "coordination.mode=asink",
+            "--set: coordination.mode = 'asink': must be 'async' or 'rounds'; did you mean 'async'?",
+        ),
+        (
             "run.trackers=jsonl,excel",
             "--set: run.trackers = 'jsonl,excel': must be 'jsonl', 'tensorboard', 'mlflow' or 'wandb'",
         ),

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.journal import Account, Journal
-from edgeflock.server.log import Evaluation
+from edgeflock.server.journal import Journal
+from edgeflock.server.log import Evaluation, LastReceipt
+from edgeflock.server.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
 from edgeflock.server.regime import Regime
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import JournalDamaged
 from tests.server.pushes import LAYOUT, REGIME, THETA, commit, open_engine, push, recovered, sparse_update
 
 
@@ -44,31 +45,32 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
     journal.add_account(two, 1 << 41, 5)
     journal.commit()
     with closing(Journal(path)) as again:
-        run = again.run()
-        assert run is not None
-        assert run[:2] == ("run 1", "package:Model")
-        assert run[2] == LAYOUT
-        assert list(again.updates(0)) == [(1, b"first"), (2, b"second"), (3, b"third")]
-        assert list(again.updates(1, 2)) == [(2, b"second")]
+        assert again.run() == BegunRun("run 1", "package:Model", LAYOUT)
+        first, second, third = (
+            JournaledUpdate(version, frame)
+            for version, frame in enumerate((b"first", b"second", b"third"), 1)
+        )
+        assert list(again.updates(0)) == [first, second, third]
+        assert list(again.updates(1, 2)) == [second]
         assert again.receipt(two, 9) == 1
         assert again.receipt(two, 12) == 3
         assert again.receipt(one, 9) is None
-        assert again.last_receipts() == {one: (1, 2), two: (12, 3)}
-        assert again.regimes() == [(0, REGIME), (2, Regime("tau", 1 / 3, 9))]
+        assert again.last_receipts() == {one: LastReceipt(1, 2), two: LastReceipt(12, 3)}
+        assert again.regimes() == [RegimeStart(0, REGIME), RegimeStart(2, Regime("tau", 1 / 3, 9))]
         assert again.evaluations() == [Evaluation(3, 4.0, 0.75, None, 1 << 40, 2)]
         assert again.accounts() == [Account(one, "one", 1, 0, 0), Account(two, "two", 2, 1 << 41, 5)]
-        version, theta, average = again.snapshot()
-        assert (version, average) == (0, None)
-        assert theta.tobytes() == THETA.tobytes()
-        theta[0] = 1  # not a view of the file's bytes
+        snapshot = again.snapshot()
+        assert (snapshot.version, snapshot.average) == (0, None)
+        assert snapshot.theta.tobytes() == THETA.tobytes()
+        snapshot.theta[0] = 1  # not a view of the file's bytes
 
 
 def test_snapshots_first_and_newest(journal: Journal) -> None:
     for version in (3, 7, 11):
         journal.add_snapshot(version, THETA + np.float32(version))
-    assert journal.snapshot()[0] == 11
-    assert journal.snapshot(first=True)[0] == 0
-    assert journal.snapshot()[1].tobytes() == (THETA + np.float32(11)).tobytes()
+    assert journal.snapshot().version == 11
+    assert journal.snapshot(first=True).version == 0
+    assert journal.snapshot().theta.tobytes() == (THETA + np.float32(11)).tobytes()
 
 
 def test_a_snapshot_keeps_the_average_beside_theta(path: Path, journal: Journal) -> None:
@@ -76,22 +78,34 @@ def test_a_snapshot_keeps_the_average_beside_theta(path: Path, journal: Journal)
     journal.add_snapshot(4, THETA, average)
     journal.commit()
     with closing(Journal(path)) as again:
-        version, theta, kept = again.snapshot()
-        assert kept is not None
-        assert (version, theta.tobytes(), kept.tobytes()) == (4, THETA.tobytes(), average.tobytes())
-        assert kept.dtype == np.float32
-        kept[0] = 1  # not a view of the file's bytes
-        assert again.snapshot(first=True)[2] is None
+        snapshot = again.snapshot()
+        assert (snapshot.version, snapshot.theta.tobytes()) == (4, THETA.tobytes())
+        assert snapshot.average is not None
+        assert snapshot.average.tobytes() == average.tobytes()
+        assert snapshot.average.dtype == np.float32
+        snapshot.average[0] = 1  # not a view of the file's bytes
+        assert again.snapshot(first=True).average is None
     journal.add_snapshot(4, THETA)
-    assert journal.snapshot()[2] is None
+    assert journal.snapshot().average is None
 
 
 def test_a_regime_keeps_its_average(journal: Journal) -> None:
     regimes = [(0, REGIME), (5, Regime("adacomp", 0.1, 6, 1 / 3)), (9, Regime("tau", 0.1, 6, 8.0))]
     for version, regime in regimes:
         journal.add_regime(version, regime)
-    assert journal.regimes() == regimes
+    assert journal.regimes() == [RegimeStart(version, regime) for version, regime in regimes]
     assert [regime.average for _, regime in regimes] == [0.0, 1 / 3, 8.0]
+
+
+def test_the_adjustment_that_holds_is_the_last_one(path: Path, journal: Journal) -> None:
+    assert journal.adjustment() is None
+    journal.add_adjustment(3, 0.1, 0.05)
+    journal.add_adjustment(7, 0.1, 1 / 3)
+    journal.commit()
+    with closing(Journal(path)) as again:
+        assert again.adjustment() == Adjustment(0.1, 1 / 3)
+        again.forget_adjustments()
+        assert again.adjustment() is None
 
 
 def test_nothing_is_there_before_the_commit(path: Path, journal: Journal) -> None:
@@ -100,10 +114,10 @@ def test_nothing_is_there_before_the_commit(path: Path, journal: Journal) -> Non
     journal.add_snapshot(1, THETA)
     with closing(Journal(path)) as other:
         assert list(other.updates(0)) == []
-        assert other.snapshot()[0] == 0
+        assert other.snapshot().version == 0
         journal.commit()
-        assert list(other.updates(0)) == [(1, b"frame")]
-        assert other.snapshot()[0] == 1
+        assert list(other.updates(0)) == [JournaledUpdate(1, b"frame")]
+        assert other.snapshot().version == 1
 
 
 def test_the_largest_numbers_of_the_wire_fit(journal: Journal) -> None:
@@ -114,12 +128,95 @@ def test_the_largest_numbers_of_the_wire_fit(journal: Journal) -> None:
     assert journal.receipt(device, largest) == 1
 
 
-@pytest.mark.parametrize("schema", [1, 99])
-def test_another_schema_is_refused(path: Path, schema: int) -> None:
-    with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {schema}")
-    with pytest.raises(ConfigError, match=f"has journal schema {schema}; this version reads 4"):
+@pytest.mark.parametrize(
+    "octets", [b"no database at all", b"SQLite format 3\0" + bytes(84)], ids=["text", "zeros"]
+)
+def test_what_is_no_database_is_named(path: Path, octets: bytes) -> None:
+    path.write_bytes(octets * 50)
+    with pytest.raises(JournalDamaged, match=r"journal\.sqlite is damaged, or no journal: .*restore a copy"):
         Journal(path)
+    assert path.read_bytes() == octets * 50
+
+
+def damaged(path: Path, statement: str, *values: object) -> Journal:
+    """The journal of three updates and a snapshot, after `statement`."""
+    journal = Journal(path)
+    journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
+    device = journal.device_id("one")
+    for version in (1, 2, 3):
+        journal.add_update(version, device, version, 1.0, 0.5, 10, bytes([version]) * 10_000)
+    journal.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement, values)
+    return Journal(path)
+
+
+@pytest.mark.parametrize(("after", "until"), [(0, None), (0, 3), (1, None), (1, 2)])
+def test_a_hole_in_the_versions_is_named(path: Path, after: int, until: int | None) -> None:
+    with closing(damaged(path, "DELETE FROM updates WHERE version = 2")) as journal:
+        with pytest.raises(
+            JournalDamaged, match=r"journal\.sqlite: the update that made version 2 is missing"
+        ):
+            list(journal.updates(after, until))
+        assert [update.version for update in journal.updates(2)] == [3]
+
+
+def test_a_missing_end_is_named_where_an_end_is_asked_for(path: Path) -> None:
+    with closing(damaged(path, "DELETE FROM updates WHERE version = 3")) as journal:
+        assert [update.version for update in journal.updates(0)] == [1, 2]
+        with pytest.raises(JournalDamaged, match="version 3 is missing"):
+            list(journal.updates(0, 3))
+
+
+@pytest.mark.parametrize("column", ["theta", "average"])
+def test_a_truncated_snapshot_is_named(path: Path, column: str) -> None:
+    with closing(damaged(path, f"UPDATE snapshots SET {column} = x'0000803f00'")) as journal:
+        with pytest.raises(JournalDamaged, match="the snapshot of version 0 is truncated"):
+            journal.snapshot()
+
+
+def test_a_journal_without_a_snapshot_or_a_run_is_damaged(path: Path) -> None:
+    with closing(damaged(path, "DELETE FROM snapshots")) as journal:
+        with pytest.raises(JournalDamaged, match="holds no snapshot"):
+            journal.snapshot()
+        journal._db.execute("DELETE FROM meta")
+        with pytest.raises(JournalDamaged, match="holds no run"):
+            journal.run()
+
+
+@pytest.mark.parametrize("layout", [b"", b"\xc1", b"\x01", b"\x90", b"\x91\x92\xa1w\x91\xa1x"])
+def test_a_layout_that_cannot_be_read_is_named(path: Path, layout: bytes) -> None:
+    with closing(damaged(path, "UPDATE meta SET layout = ?", layout)) as journal:
+        with pytest.raises(JournalDamaged, match="the layout of its model cannot be read"):
+            journal.run()
+
+
+def test_pages_that_SQLite_cannot_read_are_damage(path: Path) -> None:
+    damaged(path, "SELECT 1").close()
+    octets = bytearray(path.read_bytes())
+    start = octets.index(bytes([2]) * 1000) // 16384 * 16384
+    octets[start : start + 16384] = b"\xff" * 16384
+    path.write_bytes(octets)
+    with closing(Journal(path)) as journal:
+        assert journal.run() is not None
+        with pytest.raises(
+            JournalDamaged, match="is damaged, or no journal: database disk image is malformed"
+        ):
+            list(journal.updates(0))
+
+
+def test_a_missing_table_is_damage(path: Path) -> None:
+    with closing(damaged(path, "DROP TABLE evaluations")) as journal:
+        with pytest.raises(JournalDamaged, match="no such table: evaluations"):
+            journal.evaluations()
+
+
+def test_a_locked_file_is_no_damage(path: Path, journal: Journal) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        journal._db.execute("PRAGMA busy_timeout = 0")
+        db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            journal.device_id("new")
 
 
 def test_a_commit_is_on_the_disk_when_it_returns(path: Path) -> None:

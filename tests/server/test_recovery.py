@@ -1,7 +1,7 @@
 """From the journal back to the parameters: as if nothing had happened, whatever happened."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import cycle
 from pathlib import Path
@@ -12,11 +12,13 @@ import pytest
 from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
 from edgeflock.server.limits import Bounds
+from edgeflock.server.parameters import Parameters
+from edgeflock.server.records import JournaledUpdate
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import wire
-from edgeflock.shared.errors import BaseExpired, ConfigError
+from edgeflock.shared.errors import BaseExpired, ConfigError, JournalDamaged
 from edgeflock.shared.messages import Pull
 from tests.server.pushes import (
     LAYOUT,
@@ -25,6 +27,7 @@ from tests.server.pushes import (
     Watched,
     commit,
     copy_as_killed,
+    dense_update,
     open_engine,
     push,
     recovered,
@@ -200,8 +203,75 @@ def test_an_entry_that_is_no_update_is_named(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db:
         db.execute("UPDATE updates SET frame = ? WHERE version = 2", (wire.encode(Pull(None)),))
         db.commit()
-    with pytest.raises(ConfigError, match="the entry of version 2 is not an update"):
+    with pytest.raises(
+        JournalDamaged, match="the entry of version 2 is no update of the model: it is a Pull"
+    ):
         recover(Journal(tmp_path / "journal.sqlite"), LAYOUT, REGIME)
+
+
+def damaged(directory: Path, statement: str, *values: object) -> Journal:
+    """The journal of six updates and snapshots at 0, 4 and 5, after `statement`."""
+    run = Watched(directory, bounds=Bounds(snapshot_every=1000))
+    run.commit(4)
+    run.engine.checkpoint()
+    run.commit()
+    run.engine.checkpoint()
+    run.commit()
+    run.journal.close()
+    with closing(sqlite3.connect(directory / "journal.sqlite")) as db, db:
+        db.execute(statement, values)
+    return Journal(directory / "journal.sqlite")
+
+
+DAMAGE = {
+    "hole": ("DELETE FROM updates WHERE version = 3", (), "the update that made version 3 is missing"),
+    "no msgpack": ("UPDATE updates SET frame = x'c1' WHERE version = 2", (), "entry of version 2 .* msgpack"),
+    "cut off": (
+        "UPDATE updates SET frame = substr(frame, 1, 20) WHERE version = 6",
+        (),
+        "entry of version 6",
+    ),
+    "of another model": (
+        "UPDATE updates SET frame = ? WHERE version = 6",
+        (wire.encode(dense_update(9, 5, np.ones(24, np.float32))),),
+        "entry of version 6 is no update of the model",
+    ),
+    "ahead of its base": (
+        "UPDATE updates SET frame = ? WHERE version = 6",
+        (wire.encode(sparse_update(9, 6, {2: 1.0})),),
+        "entry of version 6 is no update of the model: base 6 is ahead",
+    ),
+    "short theta": (
+        "UPDATE snapshots SET theta = substr(theta, 1, 20)",
+        (),
+        "the snapshot of version [05] holds 5 numbers, the model 25",
+    ),
+    "rule": ("UPDATE regimes SET rule = 'elastic'", (), "the rule 'elastic' is unknown"),
+}
+
+
+@pytest.mark.parametrize("read", [recover, replay])
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_ends_a_recovery_with_its_place(
+    tmp_path: Path, kind: str, read: Callable[..., Parameters]
+) -> None:
+    statement, values, message = DAMAGE[kind]
+    arguments = (REGIME,) if read is recover else ()
+    with closing(damaged(tmp_path, statement, *values)) as journal:
+        with pytest.raises(JournalDamaged, match=f"journal.sqlite: .*{message}"):
+            read(journal, LAYOUT, *arguments)
+
+
+def test_a_base_from_before_the_window_is_damage(tmp_path: Path) -> None:
+    run = Watched(tmp_path)
+    run.commit(20)
+    run.journal.close()
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
+        frame = wire.encode(sparse_update(99, 1, {2: 1.0}))
+        db.execute("UPDATE updates SET frame = ? WHERE version = 20", (frame,))
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        with pytest.raises(JournalDamaged, match="entry of version 20 is no update of the model: base 1 is"):
+            replay(journal, LAYOUT)
 
 
 def test_a_restart_replays_at_most_snapshot_every_updates(
@@ -211,7 +281,7 @@ def test_a_restart_replays_at_most_snapshot_every_updates(
     asked: list[int] = []
     updates = Journal.updates
 
-    def listening(journal: Journal, after: int, until: int | None = None) -> Iterator[tuple[int, bytes]]:
+    def listening(journal: Journal, after: int, until: int | None = None) -> Iterator[JournaledUpdate]:
         asked.append(after)
         return updates(journal, after, until)
 
@@ -228,9 +298,9 @@ def test_a_stopped_run_replays_nothing(tmp_path: Path) -> None:
     run = Watched(tmp_path)
     run.commit(5)
     run.engine.close()
-    version, theta, _ = Journal(tmp_path / "journal.sqlite").snapshot()
-    assert version == 5
-    assert theta.tobytes() == np.array(run.slow.theta, np.float32).tobytes()
+    snapshot = Journal(tmp_path / "journal.sqlite").snapshot()
+    assert snapshot.version == 5
+    assert snapshot.theta.tobytes() == np.array(run.slow.theta, np.float32).tobytes()
 
 
 def test_killed_while_the_run_is_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ def test_the_digest_and_the_journal_tell_them_apart(tmp_path: Path) -> None:
     run = Watched(tmp_path, layout=NORMED)
     known = run.journal.run()
     assert known is not None
-    assert known[2] == NORMED
+    assert known.layout == NORMED
     assert NORMED.digest != LAYOUT.digest
 
 

@@ -124,10 +124,6 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
         ("[coordination]\nlearning_rate = nan\n", ["coordination.learning_rate = nan"]),
         ("[run]\nseed = 2147483648\n", ["run.seed = 2147483648", "less than 2147483648"]),
         (
-            '[coordination]\nmode = "asink"\n',
-            ["line 2", "coordination.mode = 'asink'", "'async' or 'rounds'", "did you mean 'async'?"],
-        ),
-        (
             '[compression]\nvalues = "int"\n',
             ["compression.values = 'int'", "'codebook4'", "did you mean 'int8'?"],
         ),

@@ -1,7 +1,9 @@
 """The command line: what it prints where, and with which exit code it ends."""
 
 import fcntl
+import sqlite3
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,24 @@ def test_one_directory_has_one_server(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert str(directory) in done.stderr
     assert "another server" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("octets", "named"), [(b"no database" * 500, "is damaged, or no journal"), (None, "upgrade")]
+)
+def test_a_journal_that_cannot_serve_ends_the_server_with_one_line(
+    tmp_path: Path, octets: bytes | None, named: str
+) -> None:
+    """It is no wrong setting: nothing that the user wrote could mend it."""
+    journal = tmp_path / "edgeflock-run" / "journal.sqlite"
+    journal.parent.mkdir()
+    if octets is not None:
+        journal.write_bytes(octets)
+    else:
+        with closing(sqlite3.connect(journal)) as db:
+            db.execute("PRAGMA user_version = 99")
+    done = edgeflock("server", "--set", "run.port=0", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("edgeflock: edgeflock-run/journal.sqlite ")
+    assert named in line

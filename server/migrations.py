@@ -1,0 +1,120 @@
+"""The journal's tables, and the steps from those of an older version to them.
+
+A step is the SQL that makes schema N + 1 of schema N. What has been released is never changed: other tables
+are another schema, with a step of its own, and a journal of the schema before it among the tests' data.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from edgeflock.shared.errors import JournalDamaged, JournalTooNew
+
+SCHEMA = 5
+
+TABLES = """
+CREATE TABLE meta (run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL);
+CREATE TABLE devices (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    ingress INTEGER NOT NULL DEFAULT 0, egress INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE updates (
+    version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
+    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
+);
+CREATE TABLE regimes (
+    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL
+);
+CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB);
+CREATE TABLE evaluations (
+    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
+    ingress INTEGER NOT NULL, egress INTEGER NOT NULL
+);
+CREATE TABLE adjustments (version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL);
+"""
+"""Those of a new journal."""
+
+Steps = Mapping[int, tuple[str, ...]]
+
+STEPS: Steps = {
+    # A loss may be no number; a resent update is looked for without an index; averages.
+    1: (
+        "ALTER TABLE updates RENAME TO older",
+        """CREATE TABLE updates (
+    version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
+    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
+)""",
+        "INSERT INTO updates SELECT * FROM older ORDER BY version",
+        "DROP TABLE older",
+        "ALTER TABLE evaluations RENAME TO older",
+        """CREATE TABLE evaluations (
+    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
+    ingress INTEGER NOT NULL, egress INTEGER NOT NULL
+)""",
+        "INSERT INTO evaluations SELECT * FROM older ORDER BY rowid",
+        "DROP TABLE older",
+        "ALTER TABLE snapshots ADD COLUMN average BLOB",
+        "ALTER TABLE regimes ADD COLUMN average REAL NOT NULL DEFAULT 0",
+    ),
+    # Updates that count by their samples. Two regimes may start at one version, which schema 2 learned late.
+    2: (
+        "ALTER TABLE regimes RENAME TO older",
+        """CREATE TABLE regimes (
+    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    average REAL NOT NULL, base_batch INTEGER NOT NULL
+)""",
+        "INSERT INTO regimes SELECT *, 0 FROM older ORDER BY rowid",
+        "DROP TABLE older",
+    ),
+    # Rounds.
+    3: (
+        "ALTER TABLE regimes RENAME TO older",
+        """CREATE TABLE regimes (
+    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL
+)""",
+        "INSERT INTO regimes SELECT *, 0 FROM older ORDER BY rowid",
+        "DROP TABLE older",
+    ),
+    # Learning rates that operators chose: late schema 4 made the table when the first one did.
+    4: (
+        "CREATE TABLE IF NOT EXISTS adjustments "
+        "(version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL)",
+    ),
+}
+"""The schema that a step sets out from -> its statements."""
+
+
+def schema_of(db: sqlite3.Connection, path: Path) -> int:
+    """The journal's schema, 0 if the database is empty.
+
+    Raises JournalDamaged if it holds something else, JournalTooNew if a later version wrote it.
+    """
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    if schema > SCHEMA:
+        raise JournalTooNew(
+            f"{path} has journal schema {schema} and this Edgeflock reads up to {SCHEMA}, so a newer one "
+            "wrote it; upgrade this one, or begin a run in another directory"
+        )
+    if schema < 0 or not schema and db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise JournalDamaged(f"{path} is a database, but no journal of a run; name another")
+    return int(schema)
+
+
+def migrate(db: sqlite3.Connection, path: Path, steps: Steps = STEPS) -> None:
+    """Bring an older journal to SCHEMA: all of it, or nothing if it is interrupted. Raises as `schema_of`."""
+    if schema_of(db, path) in (0, SCHEMA):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for schema in range(schema_of(db, path), SCHEMA):
+            for statement in steps[schema]:
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        db.execute("COMMIT")
+    except BaseException:
+        # On a full disk SQLite has rolled back by itself.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

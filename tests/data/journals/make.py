@@ -1,0 +1,203 @@
+"""Makes one of the journals beside this file, with the code of an old commit; see README.md.
+
+What that code recovers and replays from the journal goes to stdout, as its entry in expected.json.
+Everything of Edgeflock is looked up by its name in those commits, which today's code need not have.
+"""
+
+import gzip
+import json
+import shutil
+import sqlite3
+import struct
+import sys
+import tempfile
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def named(module: str, name: str = "") -> Any:
+    found = import_module(f"edgeflock.{module}")
+    return getattr(found, name) if name else found
+
+
+Regime: Any = named("server.parameters", "Regime")
+BEGAN = 1_763_740_800.0
+SHAPES: list[Any] = [["kernel", [4, 5]], ["bias", [4]], ["scale", []]]
+STATISTICS: list[Any] = [["mean", [3], True], ["variance", [3], True]]
+ROUNDS = {"average": 3.0, "base_batch": 16, "rounds": True}
+
+# Journal -> (whether the model keeps running statistics, [(settings of the regime, updates under it), ...]).
+RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
+    "schema-1-first": (False, [({"rule": "none"}, 21), ({"rule": "none", "learning_rate": 0.03}, 16)]),
+    "schema-1": (False, [({}, 21), ({"rule": "tau", "window": 3}, 16)]),
+    "schema-2-first": (False, [({"average": 8.0}, 21), ({"rule": "tau", "average": 3.0}, 20)]),
+    "schema-2": (False, [({}, 21), ({"average": 8.0}, 0), ({"rule": "tau", "average": 3.0}, 36)]),
+    "schema-3": (True, [({"average": 8.0}, 21), ({"average": 8.0, "base_batch": 16}, 36)]),
+    "schema-4": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
+    "schema-4-last": (
+        True,
+        [
+            ({}, 40),
+            ({"average": 3.0, "base_batch": 16}, 50),
+            ({"rule": "tau", "window": 4096, "average": 3.0}, 40),
+            ({"rule": "none", **ROUNDS}, 60),
+            ({"window": 300}, 50),
+        ],
+    ),
+}
+SINCE = ["schema-1-first", "schema-1", "schema-2-first", "schema-2", "schema-3", "schema-4", "schema-4-last"]
+WITHOUT_A_LOSS = SINCE[1:]
+"""Made by commits that take a loss that is no number."""
+OF_NO_SAMPLES = SINCE[:5]
+"""Made by commits that take an update of no samples."""
+GRID = SINCE[3:]
+ADJUSTED = SINCE[6:]
+
+
+class Run:
+    """Updates of three devices, the same ones each time."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name, self.path = name, directory / "journal.sqlite"
+        self.normed, self.phases = RUNS[name]
+        self.layout = named("shared.layout", "Layout").of(SHAPES + STATISTICS * self.normed)
+        self.random = np.random.default_rng(5)
+        self.sequences = [0, 0, 0, 0]
+        self.now = BEGAN
+        self.recovered: Any = None
+
+    def open(self, settings: dict[str, Any]) -> None:
+        self.regime = Regime(**{"rule": "adacomp", "learning_rate": 0.1, "window": 6, **settings})
+        self.journal = named("server.journal", "Journal")(self.path)
+        if self.journal.run() is None:
+            theta = np.random.default_rng(0).standard_normal(self.layout.size).astype(np.float32)
+            self.journal.begin_run("5f3c0ad1e2b49687", "package:Model", self.layout, theta, BEGAN)
+        recover = named("server.recovery", "recover")
+        self.recovered = recover(self.journal, self.layout, self.regime)
+        bounds = named("server.engine", "Bounds")(snapshot_every=13)
+        self.engine = named("server.engine", "Engine")(self.journal, self.layout, self.recovered, bounds)
+        self.devices = [self.engine.device_id(f"device-{i}") for i in range(3)]
+
+    def push(self, device: int, base: int) -> Any:
+        sparse, values, wire = named("shared.sparse"), named("shared.values"), named("shared.wire")
+        trained = self.layout.parameters if self.normed else self.layout
+        self.sequences[device] += int(self.random.integers(1, 4))
+        self.now += float(self.random.integers(1, 5)) / 4
+        delta = self.random.standard_normal(trained.size).astype(np.float32)
+        where = np.flatnonzero(self.random.random(trained.size) < 0.3)
+        coding = str(self.random.choice(["f32", "f16", "int8", "codebook4", "sign", "dense", "raw", "grid"]))
+        mode, value_coding = sparse.GOLOMB, coding
+        if coding == "dense":
+            mode, where, value_coding = sparse.DENSE, np.arange(trained.size), "f32"
+        elif coding == "raw" or coding == "grid":
+            mode, value_coding = sparse.RAW, "f32"
+        delta = delta[where]
+        counts = trained.counts(None if mode == sparse.DENSE else where)
+        indices = b"" if mode == sparse.DENSE else sparse.encode(where, trained.size, mode)
+        if coding == "grid" and self.name in GRID:
+            mode, value_coding = sparse.GRID, "scale"
+            indices = named("shared.grid").encode(where, delta < 0, trained)
+        octets = values.encode(delta, counts, value_coding)
+        if self.normed:
+            octets += struct.pack("<6e", *self.random.standard_normal(6))
+        loss = 0.5 + 2 / self.sequences[device]
+        samples = int(self.random.integers(8, 33))
+        if sum(self.sequences) % 9 == 0 and self.name in WITHOUT_A_LOSS:
+            loss = float("nan")
+        if sum(self.sequences) % 7 == 0 and self.name in OF_NO_SAMPLES:
+            samples = 0
+        update = named("shared.messages", "Update")(
+            self.sequences[device],
+            base,
+            mode,
+            values.CODINGS[value_coding].mode,
+            where.size,
+            indices,
+            octets,
+            loss,
+            samples,
+            False,
+        )
+        return named("server.engine", "Push")(self.devices[device], self.now, update, wire.encode(update))
+
+    def phase(self, settings: dict[str, Any], updates: int) -> None:
+        """Open, push, and end as if killed: no snapshot of the last version."""
+        self.open(settings)
+        end = self.engine.version + updates
+        while self.engine.version < end:
+            if getattr(self.regime, "rounds", False):
+                members = [0, 1, 2][: min(1 + self.engine.version % 3, end - self.engine.version)]
+                answers = self.engine.commit([self.push(i, self.engine.version) for i in members])
+                assert answers == [None] * len(members), answers
+                self.engine.end_round()
+            else:
+                oldest = self.engine.parameters.oldest
+                base = int(self.random.integers(oldest, self.engine.version + 1))
+                (answer,) = self.engine.commit([self.push(int(self.random.integers(0, 3)), base)])
+                assert answer.version == self.engine.version, answer
+            if self.engine.version % 10 == 0:
+                self.evaluate()
+            if self.name in ADJUSTED and end - self.engine.version == 20:
+                self.engine.adjust(self.regime.learning_rate / 4, self.regime.learning_rate)
+        self.sum_up()
+        self.journal.close()
+
+    def evaluate(self) -> None:
+        version = self.engine.version
+        evaluation = named("server.journal", "Evaluation")(
+            version,
+            self.now,
+            2 / version,
+            None if version == 20 else 1 - 1 / version,
+            900 * version,
+            70 * version,
+        )
+        self.engine.record(evaluation, [(device, 300 * version, 23 * version) for device in self.devices])
+
+    def sum_up(self) -> None:
+        live = self.engine.parameters
+        self.live = {
+            "version": live.version,
+            "theta": sha256(live.theta.tobytes()).hexdigest(),
+            "average": digest(getattr(live, "average", None)),
+        }
+
+
+def digest(vector: Any) -> str | None:
+    return None if vector is None else sha256(vector.tobytes()).hexdigest()
+
+
+def found(parameters: Any) -> dict[str, Any]:
+    average = digest(getattr(parameters, "average", None))
+    return {"version": parameters.version, "theta": digest(parameters.theta), "average": average}
+
+
+def main(name: str, commit: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Run(name, Path(scratch))
+        for settings, updates in run.phases:
+            run.phase(settings, updates)
+        with sqlite3.connect(run.path) as db:
+            assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+            (schema,) = db.execute("PRAGMA user_version").fetchone()
+            snapshot = db.execute("SELECT max(version) FROM snapshots").fetchone()[0]
+        db.close()
+        assert snapshot < run.live["version"], "a recovery has something to replay"
+        with open(run.path, "rb") as file, open(folder / f"{name}.sqlite.gz", "wb") as out:
+            with gzip.GzipFile("", "wb", 9, out, mtime=0) as packed:
+                shutil.copyfileobj(file, packed)
+        run.open(run.phases[-1][0])
+        recovered = found(run.recovered)
+        replayed = found(named("server.recovery", "replay")(run.journal, run.layout))
+        run.journal.close()
+        assert recovered == run.live == replayed, (recovered, run.live, replayed)
+        last = [getattr(run.regime, field) for field in run.regime.__slots__]
+        print(json.dumps({name: {"commit": commit, "schema": schema, "regime": last, **recovered}}, indent=1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,195 @@
+"""Journals of older versions: migrated whole or not at all, and replayed to the bits that older code made."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgeflock.server.asynchronous import Asynchronous
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.migrations import SCHEMA, STEPS, migrate
+from edgeflock.server.parameters import Parameters
+from edgeflock.server.recovery import recover, replay
+from edgeflock.server.regime import Regime
+from edgeflock.shared import wire
+from edgeflock.shared.errors import JournalDamaged, JournalTooNew
+from edgeflock.shared.messages import Receipt, Update
+from tests.data import JOURNALS, expected, unpacked
+from tests.server.pushes import LAYOUT, THETA, commit
+
+KNOWN = expected(JOURNALS)
+every_journal = pytest.mark.parametrize("name", KNOWN)
+OLDEST = "schema-1-first"
+ADDED: dict[str, tuple[object, ...]] = {"snapshots": (None,), "regimes": (0.0, 0, 0)}
+"""What rows from before the columns average, and average, base_batch and rounds, have there."""
+
+
+def opened(name: str, directory: Path) -> Path:
+    return unpacked(JOURNALS / f"{name}.sqlite.gz", directory)
+
+
+def digest(vector: NDArray[np.float32] | None) -> str | None:
+    return None if vector is None else sha256(vector.tobytes()).hexdigest()
+
+
+def found(parameters: Parameters) -> dict[str, Any]:
+    return {
+        "version": parameters.version,
+        "theta": digest(parameters.theta),
+        "average": digest(parameters.average),
+    }
+
+
+def rows(db: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
+    """Every table in the order that matters."""
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {table: db.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall() for table in tables}
+
+
+def content(path: Path) -> tuple[int, list[str], dict[str, list[tuple[object, ...]]]]:
+    """(schema, tables and indices as they were made but for blanks, rows)."""
+    with closing(sqlite3.connect(path)) as db:
+        (schema,) = db.execute("PRAGMA user_version").fetchone()
+        sql = db.execute("SELECT sql FROM sqlite_master WHERE sql NOTNULL ORDER BY name").fetchall()
+        made = ["".join(text.split()) for (text,) in sql]
+        return schema, made, rows(db)
+
+
+def test_there_is_a_journal_of_every_schema() -> None:
+    assert {known["schema"] for known in KNOWN.values()} == set(range(1, SCHEMA)) == set(STEPS)
+
+
+@every_journal
+def test_an_old_journal_comes_to_the_bits_that_old_code_made(name: str, tmp_path: Path) -> None:
+    path, known = opened(name, tmp_path), KNOWN[name]
+    assert content(path)[0] == known["schema"]
+    bits = {key: known[key] for key in ("version", "theta", "average")}
+    for _ in range(2):  # the second one finds it migrated
+        with closing(Journal(path)) as journal:
+            run = journal.run()
+            assert run is not None
+            assert found(recover(journal, run.layout, Regime(*known["regime"]))) == bits
+            assert found(replay(journal, run.layout)) == bits
+
+
+@every_journal
+def test_migration_keeps_every_row_and_makes_todays_tables(name: str, tmp_path: Path) -> None:
+    path = opened(name, tmp_path)
+    _, _, before = content(path)
+    Journal(path).close()
+    fresh = tmp_path / "fresh.sqlite"
+    journal = Journal(fresh)
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    journal.close()
+    schema, tables, after = content(path)
+    assert (schema, tables) == content(fresh)[:2]
+    for table, now in after.items():
+        old = before.get(table, [])
+        width = len(old[0]) if old else 0
+        assert [row[:width] for row in now] == old, table
+        added = ADDED.get(table, ())
+        assert all(row[width:] == added[len(added) - len(row[width:]) :] for row in now), table
+
+
+@every_journal
+def test_a_migrated_journal_goes_on(name: str, tmp_path: Path) -> None:
+    """New updates, another regime at the same version, a loss that is no number: what old tables refused."""
+    with closing(Journal(opened(name, tmp_path))) as journal:
+        run = journal.run()
+        assert run is not None
+        regime = Regime(*KNOWN[name]["regime"])
+        for rate in (0.5, 0.25):
+            parameters = recover(journal, run.layout, replace(regime, learning_rate=rate, rounds=False))
+        engine = Engine(journal, run.layout, parameters, Asynchronous())
+        device = engine.device_id("device-1")
+        sequence, before = engine.last_sequence(device) + 1, engine.published.version
+        (last,) = journal.updates(before - 1, before)
+        update = wire.decode(last.frame)
+        assert isinstance(update, Update)
+        update = replace(update, sequence=sequence, base=before, loss=float("nan"), samples=1)
+        answers = commit(engine, [Push(device, 1.0, update, wire.encode(update))])
+        assert answers == [Receipt(sequence, before + 1, None)]
+        assert found(replay(journal, run.layout)) == found(engine.parameters)
+
+
+STATEMENTS = [(schema, number) for schema, step in STEPS.items() for number in range(len(step) + 1)]
+
+
+@pytest.mark.parametrize(("schema", "number"), STATEMENTS)
+def test_a_migration_that_is_interrupted_leaves_the_old_journal(
+    schema: int, number: int, tmp_path: Path
+) -> None:
+    """Before any of its statements, and after the last."""
+    path = opened(OLDEST, tmp_path)
+    before = content(path)
+    broken = {**STEPS, schema: (*STEPS[schema][:number], "SELECT interrupted()")}
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.create_function("interrupted", 0, interrupted)
+        with pytest.raises(sqlite3.OperationalError, match="user-defined function raised"):
+            migrate(db, path, broken)
+        assert not db.in_transaction
+    assert content(path) == before
+    Journal(path).close()
+    assert content(path)[0] == SCHEMA
+
+
+def test_killed_in_the_middle_of_a_migration(tmp_path: Path) -> None:
+    """What lies on the disk while the transaction is open is the old journal."""
+    path = opened(OLDEST, tmp_path)
+    before = content(path)
+    killed = tmp_path / "killed.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA cache_size = 1")  # pages go to the disk before the commit
+
+        def kill() -> None:
+            for suffix in ("", "-wal"):
+                killed.with_name(killed.name + suffix).write_bytes(
+                    path.with_name(path.name + suffix).read_bytes()
+                )
+
+        db.create_function("kill", 0, kill)
+        migrate(db, path, {**STEPS, SCHEMA - 1: (*STEPS[SCHEMA - 1], "SELECT kill()")})
+    assert killed.with_name("killed.sqlite-wal").stat().st_size > 0
+    assert content(killed) == before
+    assert content(path)[0] == SCHEMA
+
+
+@pytest.mark.parametrize("schema", [SCHEMA + 1, 99])
+def test_a_journal_from_the_future_is_refused_and_left_alone(schema: int, tmp_path: Path) -> None:
+    path = opened("schema-4", tmp_path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {schema}")
+    before = path.read_bytes()
+    with pytest.raises(JournalTooNew, match=f"has journal schema {schema} and .* up to {SCHEMA}.*upgrade"):
+        Journal(path)
+    assert path.read_bytes() == before
+
+
+def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE bookmarks (url)")
+    before = path.read_bytes()
+    with pytest.raises(JournalDamaged, match="is a database, but no journal"):
+        Journal(path)
+    assert path.read_bytes() == before
+
+
+def test_a_schema_without_its_tables_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 1")
+    with pytest.raises(JournalDamaged, match="no such table"):
+        Journal(path)
