@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import load
-from edgeflock.server.admission import Step, admit
+from edgeflock.server.admission import admit
 from edgeflock.server.journal import Journal
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
+from edgeflock.server.step import Step
 from edgeflock.shared import wire
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update

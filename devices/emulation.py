@@ -18,7 +18,8 @@ from edgeflock.client.batcher import Batches, Shuffled
 from edgeflock.client.injection import Injected
 from edgeflock.client.trainer import Trainer
 from edgeflock.client.worker import Worker
-from edgeflock.devices.emulated_server import Crashed, EmulatedLink, EmulatedServer, Tally
+from edgeflock.devices.emulated_link import Crashed, EmulatedLink, Tally
+from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet_config import DeviceClass
 from edgeflock.devices.pace import Pace
 from edgeflock.devices.streams import EmulatedStream

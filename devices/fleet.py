@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,8 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices.clock import run_virtually
-from edgeflock.devices.emulated_server import EmulatedServer, Tally
+from edgeflock.devices.emulated_link import Tally
+from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.emulation import EmulatedDevice
 from edgeflock.devices.fleet_config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
@@ -31,26 +32,13 @@ from edgeflock.devices.pace import Pace
 from edgeflock.devices.streams import EmulatedStream, StreamTally
 from edgeflock.server.journal import Journal
 from edgeflock.server.limits import check_limits
-from edgeflock.server.log import Evaluation
 from edgeflock.server.recovery import open_engine
 from edgeflock.shared import datasets
 from edgeflock.shared.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.frames import Evaluation
 from edgeflock.shared.rates import draw
 from edgeflock.shared.torch_module import FlatModule
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The model at one evaluation. Traffic in bytes, since the run began."""
-
-    updates: int
-    seconds: float
-    """Virtual."""
-    loss: float | None
-    accuracy: float | None
-    ingress: int
-    egress: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +119,7 @@ def _deal(data: str, devices: int, samples: int, labels: int) -> list[Dataset]:
 
 
 def run_fleet(
-    prepared: Prepared, seed: int, directory: Path, progress: Callable[[Row], None] = lambda row: None
+    prepared: Prepared, seed: int, directory: Path, progress: Callable[[Evaluation], None] = lambda _: None
 ) -> Result:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
@@ -190,12 +178,12 @@ class _Run:
         backend: Backend,
         journal: Journal,
         earlier: Interrupted | None,
-        progress: Callable[[Row], None],
+        progress: Callable[[Evaluation], None],
     ) -> None:
         file = self._file = prepared.file
         self._seed, self._test, self._flat = seed, prepared.test, flat
         self._earlier, self._progress = earlier, progress
-        self._rows: list[Row] = []
+        self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         journal.begin_run("fleet", file.model.module, flat.layout, flat.theta(), 0.0)
         self._engine = open_engine(journal, flat.layout, file)
@@ -269,7 +257,7 @@ class _Run:
             )
             if over in done:
                 return "complete"
-            if not self._rows or self._rows[-1].updates < self._engine.published.version:
+            if not self._evaluations or self._evaluations[-1].version < self._engine.published.version:
                 self._evaluate()
             if everybody in done:
                 everybody.result()
@@ -282,7 +270,7 @@ class _Run:
 
     def _committed(self) -> None:
         version, every = self._engine.published.version, self._file.fleet.evaluate_every
-        seen = self._rows[-1].updates if self._rows else 0
+        seen = self._evaluations[-1].version if self._evaluations else 0
         if version > seen and (self._engine.published.complete or version // every > seen // every):
             self._evaluate()
         if self._engine.published.complete:
@@ -297,10 +285,11 @@ class _Run:
         finite = math.isfinite(loss)
         traffic = self._server.traffic.total
         seconds = asyncio.get_running_loop().time()
-        row = Row(version, seconds, loss if finite else None, accuracy, traffic.ingress, traffic.egress)
-        self._engine.record(Evaluation(*astuple(row)), ())
-        self._rows.append(row)
+        known = loss if finite else None
+        evaluation = Evaluation(version, seconds, known, accuracy, traffic.ingress, traffic.egress)
+        self._engine.record(evaluation, ())
+        self._evaluations.append(evaluation)
         self._evaluation_s += time.process_time() - began
-        self._progress(row)
+        self._progress(evaluation)
         if not finite:
             raise Diverged(f"the loss at update {version} is no number")

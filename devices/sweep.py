@@ -27,6 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from edgeflock.devices.fleet_config import FleetFile
 from edgeflock.devices.outcomes import Outcome
 from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +169,14 @@ def _show(job: Job, bar: Any, bars: Progress) -> None:
 
 def run(job: Job) -> None:
     """One job, in a process of its own."""
-    from edgeflock.devices.fleet import Row, prepare, run_fleet
+    from edgeflock.devices.fleet import prepare, run_fleet
 
     with open(job.path, "w", buffering=1) as file:
 
-        def write(row: Row) -> None:
-            print(json.dumps(asdict(row)), file=file)
+        def write(evaluation: Evaluation) -> None:
+            version, time, *rest = evaluation
+            known = dict(zip(("loss", "accuracy", "ingress", "egress"), rest, strict=True))
+            print(json.dumps({"updates": version, "seconds": time, **known}), file=file)
 
         result = run_fleet(prepare(job.file), job.seed, job.directory / f"seed-{job.seed}", write)
         print(json.dumps(asdict(result)), file=file)

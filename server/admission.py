@@ -1,12 +1,12 @@
 """What an update must satisfy before it may touch the model."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.kernels import decode_update
-from edgeflock.server.staleness import Where
+from edgeflock.server.step import Step, Where
 from edgeflock.shared import grid, sparse, values
 from edgeflock.shared.errors import (
     BadSamples,
@@ -30,22 +30,6 @@ COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
 A grid is decoded by compiled code in any case (shared/grid.py)."""
 
 _SCALE = values.CODINGS["scale"].mode
-
-
-_NOTHING = np.zeros(0, np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A decoded, admitted update: delta[i] belongs to parameter where[i]."""
-
-    base: int
-    where: Where
-    delta: NDArray[np.float32]
-    statistics: NDArray[np.float32] = field(default_factory=lambda: _NOTHING)
-    """The running statistics that the device's batches came to: [B]."""
-    samples: int = 1
-    """How many samples delta is the mean over, as the device says."""
 
 
 def admit(

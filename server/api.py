@@ -3,7 +3,6 @@
 import hashlib
 import math
 import time
-from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
@@ -81,7 +80,7 @@ async def get_device(request: web.Request) -> web.Response:
 @routes.get("/v1/evaluations")
 async def get_evaluations(request: web.Request) -> web.Response:
     """Every evaluation so far as a JSON array, in order."""
-    return web.json_response([asdict(evaluation) for evaluation in request.app[EVALUATOR].history])
+    return web.json_response([evaluation._asdict() for evaluation in request.app[EVALUATOR].history])
 
 
 @routes.get("/v1/model")
@@ -157,7 +156,7 @@ def status(view: RunView, evaluator: Evaluator, now: float) -> dict[str, Any]:
         "updates_target": config.run.updates,
         "coordination": settings(view)["coordination"],
         "compression": config.compression.model_dump(),
-        "evaluation": asdict(evaluator.history[-1]) if evaluator.history else None,
+        "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
         "egress": traffic.total.egress,

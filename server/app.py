@@ -19,17 +19,14 @@ from edgeflock.server.graphs import GraphStore
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hub import Hub
 from edgeflock.server.keys import (
-    BACKGROUND,
     EVALUATOR,
     FEED,
     GRAPHS,
-    HOST,
     ROLES,
     VIEW,
     WATCHERS,
     WRITER,
 )
-from edgeflock.server.log import Evaluation
 from edgeflock.server.registry import Registry
 from edgeflock.server.relay import Relay
 from edgeflock.server.roles import Roles
@@ -41,8 +38,12 @@ from edgeflock.server.watchers import Watchers
 from edgeflock.server.writer import Writer
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.frames import Evaluation
 
 log = logging.getLogger(__name__)
+
+BACKGROUND = web.AppKey("background", Background)
+HOST = web.AppKey("host", Host)
 
 
 def create_app(

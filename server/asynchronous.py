@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from edgeflock.server.admission import Step
 from edgeflock.server.coordination import Apply, Push
+from edgeflock.server.step import Step
 from edgeflock.shared.config import Coordination
 from edgeflock.shared.layout import Layout
 

@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from edgeflock.server.admission import Step
 from edgeflock.server.gathering import Gathered
-from edgeflock.server.staleness import Where
+from edgeflock.server.step import Step, Where
 from edgeflock.shared.messages import Update
 
 

@@ -10,7 +10,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.staleness import Where
+from edgeflock.server.step import Where
 from edgeflock.shared import sparse, values
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model

@@ -17,10 +17,11 @@ from edgeflock.server.admission import admit
 from edgeflock.server.coordination import Apply, Coordinator, Push
 from edgeflock.server.differences import Differences
 from edgeflock.server.limits import Bounds
-from edgeflock.server.log import Evaluation, LastReceipt, Log
+from edgeflock.server.log import LastReceipt, Log
 from edgeflock.server.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.parameters import Parameters
 from edgeflock.shared.errors import BadSequence, Refused, RunComplete, Superseded
+from edgeflock.shared.frames import Evaluation
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Receipt
 

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
-from edgeflock.server.log import Evaluation
 from edgeflock.server.registry import Registry
 from edgeflock.server.traffic import Meter
 from edgeflock.server.writer import Writer
-from edgeflock.shared.frames import RunState
+from edgeflock.shared.frames import Evaluation, RunState
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgeflock.server import log
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.registry import Device
 from edgeflock.server.view import RunView
@@ -127,13 +126,10 @@ class Feed:
         return self._census
 
 
-def evaluations(history: Sequence[log.Evaluation]) -> tuple[Evaluation, ...]:
+def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
     """All of them, or every so many and the newest."""
     step = -(-len(history) // MOST_EVALUATIONS) or 1
-    return tuple(
-        Evaluation(e.version, e.time, finite(e.loss), finite(e.accuracy), e.ingress, e.egress)
-        for e in history[::-step][::-1]
-    )
+    return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
 
 
 def settings(view: RunView) -> dict[str, Any]:

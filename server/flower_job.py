@@ -21,11 +21,11 @@ from edgeflock.server.claim import Claim, claimed
 from edgeflock.server.coordination import Push
 from edgeflock.server.flower_messages import Keys, Template, read_update, size, training
 from edgeflock.server.flower_nodes import Asked, Node, Nodes, Sent
-from edgeflock.server.log import Evaluation
 from edgeflock.server.welcome import welcome
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import Refused
+from edgeflock.shared.frames import Evaluation
 
 log = logging.getLogger("flwr")
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from edgeflock.server.admission import Step
 from edgeflock.server.optimizer import descend
+from edgeflock.server.step import Step
 from edgeflock.shared.layout import Layout
 
 

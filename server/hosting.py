@@ -16,11 +16,11 @@ from edgeflock.server.claim import claimed
 from edgeflock.server.engine import Engine
 from edgeflock.server.evaluation import Evaluate
 from edgeflock.server.limits import check_limits
-from edgeflock.server.log import Evaluation
 from edgeflock.server.records import Account
 from edgeflock.shared import datasets
 from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.log import Evaluation, LastReceipt
+from edgeflock.server.log import LastReceipt
 from edgeflock.server.migrations import SCHEMA, TABLES, migrate, schema_of
 from edgeflock.server.records import (
     Account,
@@ -35,6 +35,7 @@ from edgeflock.server.records import (
 )
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import ConfigError, JournalDamaged
+from edgeflock.shared.frames import Evaluation
 from edgeflock.shared.layout import Layout
 
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
@@ -120,7 +121,7 @@ class Journal:
         self._write("DELETE FROM adjustments")
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
-        self._write("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?)", *astuple(evaluation))
+        self._write("INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?)", *evaluation)
 
     def forget_frames(self, before: int) -> None:
         """Drop the records, not the facts, of updates that made a version up to `before`."""

@@ -2,21 +2,17 @@
 
 from aiohttp import web
 
-from edgeflock.server.background import Background
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.feed import Feed
 from edgeflock.server.graphs import GraphStore
 from edgeflock.server.roles import Roles
-from edgeflock.server.session import Host
 from edgeflock.server.view import RunView
 from edgeflock.server.watchers import Watchers
 from edgeflock.server.writer import Writer
 
-BACKGROUND = web.AppKey("background", Background)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
 GRAPHS = web.AppKey("graphs", GraphStore)
-HOST = web.AppKey("host", Host)
 ROLES = web.AppKey("roles", Roles)
 VIEW = web.AppKey("view", RunView)
 WATCHERS = web.AppKey("watchers", Watchers)

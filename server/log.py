@@ -1,4 +1,4 @@
-"""What an engine needs of whatever makes it durable (journal.py), and the records that it hands over."""
+"""What an engine needs of whatever makes it durable (journal.py)."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,19 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.regime import Regime
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """The model at `version` on held-out data; traffic in bytes since the run began."""
-
-    version: int
-    time: float
-    loss: float | None
-    """None if it is not a finite number: the model has diverged."""
-    accuracy: float | None
-    ingress: int
-    egress: int
+from edgeflock.shared.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

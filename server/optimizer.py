@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.kernels import descend as descend_at
-from edgeflock.server.staleness import Where
+from edgeflock.server.step import Where
 
 
 def descend(theta: NDArray[np.float32], where: Where, delta: NDArray[np.float32], rate: np.float32) -> None:

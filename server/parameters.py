@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.admission import Step
 from edgeflock.server.gathering import Gathered
 from edgeflock.server.optimizer import descend
 from edgeflock.server.regime import Regime
 from edgeflock.server.staleness import Staleness
+from edgeflock.server.step import Step
 from edgeflock.server.weighting import linear_scaling, rule, stream_share
 
 _STRIDE = 16

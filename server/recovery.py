@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 
-from edgeflock.server.admission import Step, admit
+from edgeflock.server.admission import admit
 from edgeflock.server.coordinators import coordinator_of
 from edgeflock.server.engine import Engine
 from edgeflock.server.gathering import Gathered
@@ -17,6 +17,7 @@ from edgeflock.server.limits import Bounds
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.records import JournaledUpdate, Snapshot
 from edgeflock.server.regime import Regime
+from edgeflock.server.step import Step
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import wire
 from edgeflock.shared.config import Config

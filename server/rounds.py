@@ -7,10 +7,9 @@ them has, or at a deadline. Whoever comes later starts again from the version th
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from edgeflock.server.admission import Step
 from edgeflock.server.coordination import Apply, Push
 from edgeflock.server.gathering import Gathered
-from edgeflock.server.staleness import Where
+from edgeflock.server.step import Step, Where
 from edgeflock.shared.config import Coordination
 from edgeflock.shared.layout import Layout
 

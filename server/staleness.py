@@ -28,9 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.kernels import adacomp, touch, touches_since
-
-Where = NDArray[np.int64] | slice
-"""Strictly increasing indices of an update, or slice(None) for a dense one."""
+from edgeflock.server.step import Where
 
 Counts = NDArray[np.unsignedinteger]
 

@@ -13,13 +13,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from edgeflock.server.log import Evaluation
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.frames import Evaluation
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def open_jsonl(tracked: Tracked) -> Open:
     file = open(tracked.directory / "evaluations.jsonl", "a")
 
     def write(evaluation: Evaluation) -> None:
-        file.write(json.dumps({"run": tracked.run, **asdict(evaluation)}) + "\n")
+        file.write(json.dumps({"run": tracked.run, **evaluation._asdict()}) + "\n")
         file.flush()
 
     return Open(write, file.close)

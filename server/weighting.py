@@ -7,7 +7,7 @@ division by each parameter's own staleness on top. Rules compose by multiplicati
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgeflock.server.admission import Step
+from edgeflock.server.step import Step
 from edgeflock.shared.errors import ConfigError
 
 

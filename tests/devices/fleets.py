@@ -15,11 +15,12 @@ from torch import nn
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices import fleet
 from edgeflock.devices.emulated_server import EmulatedServer
-from edgeflock.devices.fleet import Prepared, Result, Row, prepare, run_fleet
+from edgeflock.devices.fleet import Prepared, Result, prepare, run_fleet
 from edgeflock.devices.fleet_config import FleetFile, parse
 from edgeflock.server.coordination import Push
 from edgeflock.server.outcomes import Accepted
 from edgeflock.shared.errors import Refused
+from edgeflock.shared.frames import Evaluation
 from edgeflock.shared.messages import Receipt
 from edgeflock.shared.torch_module import FlatModule
 
@@ -160,7 +161,7 @@ class Ran:
 
     outcome: Result | None
     """Without its real seconds, so that equal runs have equal ones. None if it was cut short."""
-    rows: list[Row]
+    rows: list[Evaluation]
     gradients: int
     evaluations: int
     server: Watched
@@ -184,7 +185,7 @@ def run(
     at_cut: Callable[[], object] = lambda: None,
 ) -> Ran:
     """Run a fleet; after update `cut`, call `at_cut` and end it there, as if the process had ended."""
-    rows: list[Row] = []
+    rows: list[Evaluation] = []
     servers: list[Watched] = []
     backends: list[Counted] = []
     modules: list[CountedModule] = []
@@ -201,9 +202,9 @@ def run(
         modules.append(CountedModule(*arguments))
         return modules[-1]
 
-    def progress(row: Row) -> None:
+    def progress(row: Evaluation) -> None:
         rows.append(row)
-        if cut is not None and row.updates >= cut:
+        if cut is not None and row.version >= cut:
             at_cut()
             raise CutShort
 

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,8 +72,8 @@ def test_the_average_is_evaluated_and_changes_nothing_else(whole: Ran, directory
     averaged = run(fleet_of(MIXED, "coordination.average=8"), directory)
     assert averaged.result == whole.result
     assert averaged.rows[-1].loss != whole.rows[-1].loss
-    assert [replace(row, loss=0, accuracy=0) for row in averaged.rows] == [
-        replace(row, loss=0, accuracy=0) for row in whole.rows
+    assert [row._replace(loss=0, accuracy=0) for row in averaged.rows] == [
+        row._replace(loss=0, accuracy=0) for row in whole.rows
     ]
 
 
@@ -85,8 +84,8 @@ def test_without_kept_updates_the_run_is_the_same_and_leaves_nothing(whole: Ran,
 
 def test_rows_come_at_every_so_many_updates_and_at_the_end(directory: Path) -> None:
     ran = run(fleet_of(MIXED, "fleet.evaluate_every=15"), directory)
-    assert [row.updates for row in ran.rows] == [15, 30, 40]
-    assert [row.seconds for row in ran.rows] == sorted(row.seconds for row in ran.rows)
+    assert [row.version for row in ran.rows] == [15, 30, 40]
+    assert [row.time for row in ran.rows] == sorted(row.time for row in ran.rows)
     assert ran.rows[-1].ingress == ran.server.traffic.total.ingress
 
 
@@ -133,7 +132,7 @@ def test_interrupted_it_comes_to_the_same_and_computes_nothing_twice(
     assert_equal(last, whole)
     known = 0
     for piece in pieces:
-        made = piece.rows[-1].updates
+        made = piece.rows[-1].version
         assert piece.rows == whole.rows[: len(piece.rows)]
         # Each device is one gradient ahead of its last update.
         assert piece.gradients <= max(0, made - known) + 6
@@ -188,7 +187,7 @@ SEVERAL = {
 def test_whatever_the_fleet_interrupted_is_the_same(changes: tuple[str, ...], directory: Path) -> None:
     file = fleet_of(MIXED, "fleet.evaluate_every=1", *changes)
     whole = run(file, directory)
-    middle = max(1, whole.rows[-1].updates // 2)
+    middle = max(1, whole.rows[-1].version // 2)
     run(file, directory, cut=middle)
     run(file, directory, cut=max(1, middle // 2))
     resumed = run(file, directory)
@@ -233,7 +232,7 @@ def test_a_step_abandoned_on_the_way_is_not_taken_for_its_repetition(seed: int, 
 def test_what_goes_wrong_at_the_last_update_is_not_lost(directory: Path) -> None:
     """A disk that is full when the last row is written, for one: a run without its end is not complete."""
     ran = run(fleet_of(MIXED), directory, cut=40)
-    assert ran.rows[-1].updates == 40
+    assert ran.rows[-1].version == 40
     assert ran.outcome is None
 
 

@@ -13,11 +13,11 @@ import pytest
 from edgeflock.devices.journal_frames import AWAY, journal_frames
 from edgeflock.devices.watching.top import Plan, opened, sources
 from edgeflock.server.journal import Journal
-from edgeflock.server.log import Evaluation
 from edgeflock.server.regime import Regime
 from edgeflock.shared import feed, sparse, wire
 from edgeflock.shared.config import parse
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
+from edgeflock.shared.frames import Evaluation
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Update
 from edgeflock.tui.sources.recording import Recording

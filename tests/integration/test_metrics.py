@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from edgeflock.server.log import Evaluation
 from edgeflock.shared.errors import Refused
+from edgeflock.shared.frames import Evaluation
 from tests.hosting import LAYOUT, hosting
 from tests.integration.operator import operating
 from tests.integration.test_failing_disk import GaveUp, impatient

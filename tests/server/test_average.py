@@ -15,7 +15,6 @@ from safetensors.numpy import load
 
 from edgeflock.client.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.server.admission import Step
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun, open_run
 from edgeflock.server.keys import EVALUATOR
@@ -23,6 +22,7 @@ from edgeflock.server.limits import Bounds
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
+from edgeflock.server.step import Step
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import sparse, values
 from edgeflock.shared.config import Config, parse

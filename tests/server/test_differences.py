@@ -16,7 +16,7 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
 from edgeflock.server.recovery import recover
 from edgeflock.server.regime import Regime
-from edgeflock.server.staleness import Where
+from edgeflock.server.step import Where
 from edgeflock.shared import sparse, wire
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import Model, Update

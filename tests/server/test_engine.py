@@ -12,10 +12,10 @@ import pytest
 from edgeflock.server.asynchronous import Asynchronous
 from edgeflock.server.engine import Engine
 from edgeflock.server.limits import Bounds
-from edgeflock.server.log import Evaluation
 from edgeflock.server.outcomes import Published
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete
+from edgeflock.shared.frames import Evaluation
 from edgeflock.shared.messages import Receipt
 from tests.server.pushes import (
     LAYOUT,

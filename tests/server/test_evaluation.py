@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.server.evaluation import Evaluator
-from edgeflock.server.log import Evaluation
 from edgeflock.server.traffic import Meter
+from edgeflock.shared.frames import Evaluation
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
 

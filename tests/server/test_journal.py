@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from edgeflock.server.journal import Journal
-from edgeflock.server.log import Evaluation, LastReceipt
+from edgeflock.server.log import LastReceipt
 from edgeflock.server.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import JournalDamaged
+from edgeflock.shared.frames import Evaluation
 from tests.server.pushes import LAYOUT, REGIME, THETA, commit, open_engine, push, recovered, sparse_update
 
 

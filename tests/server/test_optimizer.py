@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.server.optimizer import descend
-from edgeflock.server.staleness import Staleness, Where
+from edgeflock.server.staleness import Staleness
+from edgeflock.server.step import Where
 
 SIZE = 6
 

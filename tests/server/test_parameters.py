@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.server.admission import Step
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.regime import Regime
-from edgeflock.server.staleness import Where
+from edgeflock.server.step import Step, Where
 from edgeflock.server.weighting import RULES
 from tests.server.reference import SlowServer
 

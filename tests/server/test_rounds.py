@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.admission import Step
 from edgeflock.server.asynchronous import Asynchronous
 from edgeflock.server.coordination import Push
 from edgeflock.server.coordinators import coordinator_of
@@ -16,6 +15,7 @@ from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.rounds import Ending, Rounds
+from edgeflock.server.step import Step
 from edgeflock.shared.config import Coordination
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture
 from edgeflock.shared.messages import Receipt, Update

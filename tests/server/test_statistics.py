@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.client.replica import Replica
-from edgeflock.server.admission import Step
 from edgeflock.server.limits import Bounds, check_limits
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
+from edgeflock.server.step import Step
 from edgeflock.server.weighting import RULES
 from edgeflock.shared import config, errors, grid, sparse, values, wire
 from edgeflock.shared.errors import ConfigError, Refused

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeflock.server.admission import Step
+from edgeflock.server.step import Step
 from edgeflock.server.weighting import RULES, stream_share
 
 BASE = 1000

@@ -49,7 +49,7 @@ def test_from_the_file_to_the_figures(tmp_path: Path) -> None:
     assert last.accuracy is not None
     report = (out / "report.md").read_text()
     assert report.startswith("# Fleet mixed\n")
-    assert f"| 0 | complete | 40 | {last.seconds:.1f} s | {last.accuracy:.2%} |" in report
+    assert f"| 0 | complete | 40 | {last.time:.1f} s | {last.accuracy:.2%} |" in report
     assert "| quick | 6 | 0 |" in report
 
 

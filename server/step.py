@@ -1,0 +1,24 @@
+"""A step towards the next theta: what an admitted update comes to."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Where = NDArray[np.int64] | slice
+"""Strictly increasing indices of an update, or slice(None) for a dense one."""
+
+_NOTHING = np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A decoded, admitted update: delta[i] belongs to parameter where[i]."""
+
+    base: int
+    where: Where
+    delta: NDArray[np.float32]
+    statistics: NDArray[np.float32] = field(default_factory=lambda: _NOTHING)
+    """The running statistics that the device's batches came to: [B]."""
+    samples: int = 1
+    """How many samples delta is the mean over, as the device says."""
