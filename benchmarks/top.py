@@ -28,13 +28,13 @@ import psutil
 from aiohttp import web
 
 from edgeflock.shared import feed
-from edgeflock.shared.frames import BINS, Delta, Overview, Row, Run, Snapshot
+from edgeflock.shared.frames import BINS, Delta, DeviceRow, Overview, RunFacts, Snapshot
 
 COLUMNS, LINES = 140, 44
 
 
-def row(n: int, tick: int, rng: random.Random) -> Row:
-    return Row(
+def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
+    return DeviceRow(
         *(n, f"pi-{n}", "training", "pi4", "onnx", 8.0, 10, n % 40, 0, time.time(), int(rng.random() * 5000)),
         *(rng.random() * 2, tick, 0, tick * 655, tick * 9120, tick * 10, tick, rng.random() * 100, 212.0),
         *(40 + rng.random() * 40, None, False, None),
@@ -71,7 +71,7 @@ def serve(devices: int, port: Connection) -> None:
         interval = float(request.query["interval"])
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        run = Run("5f3c0ad1e2b49687", "edgeflock.client.zoo:DigitsCNN", 38_282, 38_282, 0, {"run": {}})
+        run = RunFacts("5f3c0ad1e2b49687", "edgeflock.client.zoo:DigitsCNN", 38_282, 38_282, 0, {"run": {}})
         rows = tuple(row(n, 1, rng) for n in range(1, devices + 1))
         await socket.send_bytes(
             feed.encode(Snapshot(time.time(), run, "viewer", rows, overview(devices, 1), (), ()))

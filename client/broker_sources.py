@@ -20,7 +20,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
-from edgeflock.client.records import RECORD_BYTES, Chunk, Tally, gather
+from edgeflock.client.records import RECORD_BYTES, Chunk, Skipped, gather
 from edgeflock.client.source_uri import Uri
 from edgeflock.shared.backoff import back_off
 
@@ -42,7 +42,7 @@ STOP_SECONDS = 2.0
 """How long to wait for a Kafka group to be left: while the broker is away that never ends."""
 
 
-async def from_mqtt(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     uri.knows("session")
     broker = uri.broker(1883)
     try:
@@ -97,7 +97,7 @@ async def from_mqtt(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
 class _Inbox(asyncio.Queue["aiomqtt.Message"]):
     """The messages that have come, bounded by their bytes."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Skipped) -> None:
         super().__init__()
         self._tally = tally
         self._octets = 0
@@ -125,7 +125,7 @@ def _payload(message: "aiomqtt.Message") -> bytes:
     return message.payload
 
 
-async def from_kafka(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     uri.knows("group", "from")
     broker = uri.broker(9092)
     group = uri.options.get("group") or None

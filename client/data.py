@@ -14,13 +14,13 @@ from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from edgeflock.client.stream_buffer import Buffer
-    from edgeflock.shared.config import Client
+    from edgeflock.shared.config import ClientSettings
 
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
+async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
     """What to train on. Raises ConfigError if there is nothing of the kind."""
     seed = own_seed(settings)
     if settings.data.partition(":")[0] in datasets.READERS:
@@ -31,11 +31,11 @@ async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
             f"client.batch_min = {settings.batch_min} is above client.batch_max = {settings.batch_max}"
         )
     # Stored data need nothing of this.
-    from edgeflock.client.records import Tally
+    from edgeflock.client.records import Skipped
     from edgeflock.client.sources import open_source
     from edgeflock.client.stream_batches import StreamBatches
 
-    tally = Tally()
+    tally = Skipped()
     source = open_source(settings.data, tally, seed)
     stream = StreamBatches(source, _buffer(settings), tally, settings.batch_min, settings.batch_max)
     async with stream:
@@ -45,12 +45,12 @@ async def batches_of(settings: "Client") -> AsyncIterator[Batches]:
             log.info("the stream at the end: %s", stream.facts())
 
 
-def own_seed(settings: "Client") -> list[int]:
+def own_seed(settings: "ClientSettings") -> list[int]:
     """Each device draws its own."""
     return [settings.seed, *settings.name.encode()]
 
 
-def _buffer(settings: "Client") -> "Buffer":
+def _buffer(settings: "ClientSettings") -> "Buffer":
     if settings.buffer:
         from edgeflock.client.stream_disk import Persistence  # the only one that needs SQLite
 

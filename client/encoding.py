@@ -13,7 +13,7 @@ from edgeflock.shared.messages import Update
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class LocalSteps:
     """What the steps on a few batches came to."""
 
     loss: float
@@ -25,7 +25,9 @@ class Steps:
     samples: int
 
 
-def encode_update(steps: Steps, selection: Selection, layout: Layout, sequence: int, base: int) -> Update:
+def encode_update(
+    steps: LocalSteps, selection: Selection, layout: Layout, sequence: int, base: int
+) -> Update:
     """What `steps` from the model at version `base` came to, of which `selection` is sent, encoded.
 
     `layout` is that of the P trained parameters. The running statistics follow the values. Raises Diverged.

@@ -16,7 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from edgeflock.client.encoding import Steps, encode_update
+from edgeflock.client.encoding import LocalSteps, encode_update
 from edgeflock.client.selector import Memory, select, take_back
 from edgeflock.shared import wire
 from edgeflock.shared.adaptive import Norms
@@ -81,7 +81,7 @@ def _encode(
     Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
     """
     selection, memory = select(_last(state, welcome, layout), gradient, layout, welcome)
-    steps = Steps(math.nan, gradient, statistics, 1)
+    steps = LocalSteps(math.nan, gradient, statistics, 1)
     update = encode_update(steps, selection, layout, welcome.sequence + 1, welcome.version)
     _keep(state, welcome, memory)
     return replace(update, pull=False)

@@ -20,7 +20,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from edgeflock.client.records import Broken, Chunk, Tally
+from edgeflock.client.records import Broken, Chunk, Skipped
 from edgeflock.client.source_uri import Uri
 from edgeflock.shared import datasets
 
@@ -37,7 +37,7 @@ Look = tuple[str, int, int]
 """(name, bytes, time of the last change in ns) of a file."""
 
 
-async def watched(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     uri.knows("poll")
     folder = Path(uri.place)
     try:

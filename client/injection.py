@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batch, Batches
-from edgeflock.client.records import Broken, Tally
+from edgeflock.client.records import Broken, Skipped
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.messages import Facts, Samples, Welcome
 
@@ -67,7 +67,7 @@ class Injected:
         self._steps = 1
         self._held: Batch | None = None
         """Others' samples that join the batches of the steps to come."""
-        self._tally = Tally()
+        self._tally = Skipped()
         self.shared = 0
         """Samples sent so far."""
         self.received = 0

@@ -51,7 +51,7 @@ class Broken(Exception):
         self.detail = detail
 
 
-class Tally:
+class Skipped:
     """Counts what was skipped, and logs the first of each kind."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def decode(record: bytes) -> Sample:
         return _shaped(x.astype(np.float32), fields.get("shape")), _target(y)
 
 
-def gather(records: Iterable[bytes], tally: Tally) -> list[Chunk]:
+def gather(records: Iterable[bytes], tally: Skipped) -> list[Chunk]:
     """The samples of some messages, in their order: neighbours of one kind in one chunk."""
     samples = []
     for record in records:
@@ -111,7 +111,7 @@ class Checks:
         self._classes = classes
         self._targets = targets or ("classes" if classes else None)
 
-    def admit(self, chunk: Chunk, tally: Tally) -> Chunk:
+    def admit(self, chunk: Chunk, tally: Skipped) -> Chunk:
         """The good samples of `chunk`; the others are counted."""
         if len(chunk) == 0:
             return chunk

@@ -27,7 +27,7 @@ from edgeflock.shared.messages import PROTOCOL, Facts, Hello, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.injection import Injected
-    from edgeflock.shared.config import Client
+    from edgeflock.shared.config import ClientSettings
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
 """Backend -> the module without which it is not to be had."""
 
 
-async def run_client(settings: "Client") -> Progress:
+async def run_client(settings: "ClientSettings") -> Progress:
     """Train for `settings.server` until its run is over. Raises ConfigError, Diverged or SessionRefused."""
     # Which model it is, only the Welcome says: most are of the zoo.
     hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share)
@@ -74,7 +74,7 @@ async def run_client(settings: "Client") -> Progress:
             return progress
 
 
-def _injected(settings: "Client", batches: Batches, link: Link) -> "Injected":
+def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":
     """`batches`, sharing samples with other devices over `link`."""
     from edgeflock.client.injection import Injected
 
@@ -84,7 +84,7 @@ def _injected(settings: "Client", batches: Batches, link: Link) -> "Injected":
     return injected
 
 
-def choose(settings: "Client", model: str) -> Kind:
+def choose(settings: "ClientSettings", model: str) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
 
     Raises ConfigError if nothing does.
@@ -112,7 +112,7 @@ def choose(settings: "Client", model: str) -> Kind:
     return wanted
 
 
-def _torch(settings: "Client", welcome: Welcome) -> Backend:
+def _torch(settings: "ClientSettings", welcome: Welcome) -> Backend:
     with _loading("torch"):
         from edgeflock.client.torch_backend import TorchBackend
 
@@ -120,7 +120,7 @@ def _torch(settings: "Client", welcome: Welcome) -> Backend:
     return TorchBackend(model, welcome.loss, seed=settings.seed, threads=settings.threads)
 
 
-def _onnx(settings: "Client", welcome: Welcome, graph: bytes) -> Backend:
+def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes) -> Backend:
     """A graph can only compute, so it may be of any model."""
     from edgeflock.client.onnx_backend import OnnxBackend
 

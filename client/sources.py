@@ -25,16 +25,16 @@ from functools import partial
 
 from edgeflock.client.broker_sources import from_kafka, from_mqtt
 from edgeflock.client.folder import watched
-from edgeflock.client.records import Checks, Chunk, Tally
+from edgeflock.client.records import Checks, Chunk, Skipped
 from edgeflock.client.source_uri import Uri
 from edgeflock.client.synthetic import replayed
 from edgeflock.shared import datasets
 from edgeflock.shared.recent import Recent
 
-Source = Callable[[Uri, Tally], AsyncGenerator[Chunk, None]]
+Source = Callable[[Uri, Skipped], AsyncGenerator[Chunk, None]]
 
 
-async def stored(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     """Everything at once: that is what stored data are."""
     yield datasets.load(str(uri), "train")
 
@@ -50,7 +50,7 @@ SOURCES: dict[str, Source] = {
 
 
 def open_source(
-    text: str, tally: Tally | None = None, seed: Sequence[int] = (0,)
+    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,)
 ) -> AsyncGenerator[Chunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
@@ -67,12 +67,12 @@ def open_source(
     checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"))
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = Recent(window, lags, uri.whole("classes")) if window or lags else None
-    tally = tally or Tally()
+    tally = tally or Skipped()
     return _checked(source(rest, tally), checks, recent, tally)
 
 
 async def _checked(
-    source: AsyncGenerator[Chunk, None], checks: Checks, recent: Recent | None, tally: Tally
+    source: AsyncGenerator[Chunk, None], checks: Checks, recent: Recent | None, tally: Skipped
 ) -> AsyncGenerator[Chunk, None]:
     async with aclosing(source):
         async for chunk in source:

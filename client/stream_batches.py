@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from edgeflock.client.batcher import Batch, StreamOver
-from edgeflock.client.records import Chunk, Tally
+from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.stream_buffer import Buffer
 from edgeflock.shared.messages import Facts
 from edgeflock.shared.rates import HIGH, LOW, RateEstimator, batch_size
@@ -56,7 +56,7 @@ class StreamBatches:
         self,
         source: AsyncGenerator[Chunk, None],
         buffer: Buffer,
-        tally: Tally,
+        tally: Skipped,
         low: int = LOW,
         high: int = HIGH,
         now: Callable[[], float] | None = None,

@@ -18,7 +18,7 @@ from contextlib import aclosing
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.records import Chunk, Tally
+from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.source_uri import Uri
 from edgeflock.shared import datasets
 from edgeflock.shared.datasets import Dataset
@@ -32,7 +32,7 @@ LARGEST = 4096
 """Samples of a chunk, at most: whoever was held up catches up in pieces."""
 
 
-async def replayed(uri: Uri, tally: Tally, seed: Sequence[int] = (0,)) -> AsyncGenerator[Chunk, None]:
+async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> AsyncGenerator[Chunk, None]:
     """By the event loop's clock, so that a virtual one will do. `seed` counts if the URI has none."""
     own, rest = uri.split("rate", "rates", "seed", "order", "once")
     inner = Uri.parse(f"{rest.place}")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches
-from edgeflock.client.encoding import Steps, encode_update
+from edgeflock.client.encoding import LocalSteps, encode_update
 from edgeflock.client.selector import Memory, select, take_back
 from edgeflock.shared import values
 from edgeflock.shared.errors import Diverged
@@ -47,7 +47,7 @@ class Trainer:
         """The last update was refused: remember what it held as if it had not been sent."""
         self._memory = take_back(self._memory)
 
-    def _descend(self, theta: NDArray[np.float32]) -> Steps:
+    def _descend(self, theta: NDArray[np.float32]) -> LocalSteps:
         """The run's local steps from theta on, together."""
         first, steps = self._gradient(theta), self._welcome.local_steps
         if steps == 1:
@@ -63,15 +63,15 @@ class Trainer:
             statistics += step.statistics
             loss += step.loss
             samples += step.samples
-        return Steps(loss / steps, gradient, statistics / np.float32(steps), samples)
+        return LocalSteps(loss / steps, gradient, statistics / np.float32(steps), samples)
 
-    def _gradient(self, theta: NDArray[np.float32]) -> Steps:
+    def _gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
         """A step on the next batch; batches whose gradient is not finite are passed over."""
         for _ in range(_HOPELESS):
             x, y = self._batches.take(self._welcome.batch)
             loss, gradient, statistics = self._backend.gradient(theta, x, y)
             if np.isfinite(gradient).all() and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
-                return Steps(loss, gradient, statistics, len(y))
+                return LocalSteps(loss, gradient, statistics, len(y))
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "

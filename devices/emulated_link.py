@@ -39,7 +39,7 @@ class Crashed(Exception):
 
 
 @dataclass(slots=True)
-class Tally:
+class ClassTotals:
     """What a class of devices did."""
 
     devices: int = 0
@@ -69,7 +69,7 @@ class EmulatedLink:
         name: str,
         pace: Pace,
         crash: float,
-        tally: Tally,
+        tally: ClassTotals,
         random: np.random.Generator,
         *,
         shares: bool = False,

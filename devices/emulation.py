@@ -18,7 +18,7 @@ from edgeflock.client.batcher import Batches, Shuffled
 from edgeflock.client.injection import Injected
 from edgeflock.client.trainer import Trainer
 from edgeflock.client.worker import Worker
-from edgeflock.devices.emulated_link import Crashed, EmulatedLink, Tally
+from edgeflock.devices.emulated_link import ClassTotals, Crashed, EmulatedLink
 from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet_config import DeviceClass
 from edgeflock.devices.pace import Pace
@@ -68,7 +68,7 @@ class EmulatedDevice:
     backend: Backend
     """Shared by the fleet: it keeps nothing between steps."""
     batches: Shuffled | EmulatedStream
-    tally: Tally
+    tally: ClassTotals
     random: np.random.Generator
     sharing: np.random.Generator
     """Draws the samples to share."""

@@ -23,7 +23,7 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices.clock import run_virtually
-from edgeflock.devices.emulated_link import Tally
+from edgeflock.devices.emulated_link import ClassTotals
 from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.emulation import EmulatedDevice
 from edgeflock.devices.fleet_config import DeviceClass, FleetFile, headcount
@@ -42,14 +42,14 @@ from edgeflock.shared.torch_module import FlatModule
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class FleetResult:
     """One run of a fleet."""
 
     seed: int
     ended: str
     """complete, out of time, diverged, or no device left."""
     updates: int
-    classes: dict[str, Tally]
+    classes: dict[str, ClassTotals]
     digest: str
     """Of the final theta: equal runs have equal ones."""
     streams: dict[str, StreamTally] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def _deal(data: str, devices: int, samples: int, labels: int) -> list[Dataset]:
 
 def run_fleet(
     prepared: Prepared, seed: int, directory: Path, progress: Callable[[Evaluation], None] = lambda _: None
-) -> Result:
+) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
     With error feedback, a threshold or injection a step depends on more of the earlier ones than the journal
@@ -138,7 +138,7 @@ def run_fleet(
     else:
         earlier, journal = None, Journal(Path(":memory:"), durable=False)
     timed = _Timed(backend)
-    run = _Run(prepared, seed, flat, timed, journal, earlier, progress)
+    run = _FleetRun(prepared, seed, flat, timed, journal, earlier, progress)
     try:
         result = run.result()
     finally:
@@ -167,7 +167,7 @@ class _Timed:
         return result
 
 
-class _Run:
+class _FleetRun:
     """One fleet at work."""
 
     def __init__(
@@ -188,7 +188,7 @@ class _Run:
         journal.begin_run("fleet", file.model.module, flat.layout, flat.theta(), 0.0)
         self._engine = open_engine(journal, flat.layout, file)
         self._server = EmulatedServer(file, self._engine, self._committed, keep_frames=earlier is not None)
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, ClassTotals] = {}
         self._devices = list(self._make_devices(prepared, backend))
 
     def _make_devices(self, prepared: Prepared, backend: Backend) -> Iterator[EmulatedDevice]:
@@ -199,7 +199,7 @@ class _Run:
             np.repeat(list(counts), list(counts.values()))
         )
         paces = {name: Pace.of(kind, prepared.flops) for name, kind in kinds.items()}
-        self._tallies = {name: Tally(devices=counts[name]) for name in kinds}
+        self._tallies = {name: ClassTotals(devices=counts[name]) for name in kinds}
         for number, (kind, data) in enumerate(zip(names, prepared.shares, strict=True)):
             name = f"{kind}-{number}"
             device = self._engine.device_id(name)
@@ -224,13 +224,13 @@ class _Run:
         everything = kind.buffer == "persistence"
         return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)
 
-    def result(self) -> Result:
+    def result(self) -> FleetResult:
         try:
             ended = run_virtually(self._live())
         except Diverged:
             ended = "diverged"
         version, theta = self._engine.theta()
-        return Result(
+        return FleetResult(
             self._seed,
             ended,
             version,

@@ -21,12 +21,12 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.frames import (
     BINS,
     Delta,
+    DeviceRow,
     Evaluation,
     Event,
     Frame,
     Overview,
-    Row,
-    Run,
+    RunFacts,
     Snapshot,
     finite,
     staleness_bin,
@@ -57,9 +57,9 @@ class _Device:
     last_seen: float = 0.0
     away: bool = False
 
-    def row(self) -> Row:
+    def row(self) -> DeviceRow:
         unknown = (None,) * 6
-        return Row(
+        return DeviceRow(
             self.id,
             self.name,
             "away" if self.away else "training",
@@ -82,7 +82,7 @@ class _Device:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Totals:
     """The run as a whole, so far."""
 
     size: int
@@ -160,8 +160,8 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     names = dict(db.execute("SELECT id, name FROM devices"))
     regimes = _regimes(db)
     devices: dict[int, _Device] = {}
-    tally = _Tally(layout.size)
-    run = Run(identity, model, layout.parameters.size, layout.size, 0, _config(regimes))
+    tally = _Totals(layout.size)
+    run = RunFacts(identity, model, layout.parameters.size, layout.size, 0, _config(regimes))
     yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, False), (), ())
 
     now = began
@@ -218,7 +218,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
 
 
 def _count(
-    tally: _Tally,
+    tally: _Totals,
     device: _Device,
     version: int,
     time: float,

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from edgeflock.client.batcher import Batch
-from edgeflock.client.records import Chunk, Tally
+from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.stream_batches import StreamBatches
 from edgeflock.client.stream_buffer import Truncation
 from edgeflock.client.synthetic import Passes, replay
@@ -59,7 +59,7 @@ class EmulatedStream:
         seconds, quota = (math.inf, 1 << 62) if everything else (1.0, 1 << 26)
         buffer = Truncation(seconds, low, quota)
         self._stream = StreamBatches(
-            source, buffer, Tally(), low, high, now=lambda: asyncio.get_running_loop().time()
+            source, buffer, Skipped(), low, high, now=lambda: asyncio.get_running_loop().time()
         )
         self.tally = StreamTally(rate)
 

@@ -13,7 +13,7 @@ from edgeflock.server.keys import VIEW, WRITER
 from edgeflock.server.registry import Device
 from edgeflock.shared.config import LARGEST_RATE, LEAST_RATE
 from edgeflock.shared.errors import Dropped
-from edgeflock.shared.frames import Kind
+from edgeflock.shared.frames import EventKind
 
 log = logging.getLogger(__name__)
 
@@ -78,13 +78,13 @@ async def checkpoint(request: web.Request) -> web.Response:
     return web.json_response({"version": version})
 
 
-def _told(request: web.Request, kind: Kind, device: Device, because: str = "") -> None:
+def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
     """Something has happened to a device: others wait for it no longer, or again."""
     request.app[WRITER].see(device.id, device.connection.present)
     _note(request, kind, device, f"by an admin: {because}" if because else "by an admin")
 
 
-def _note(request: web.Request, kind: Kind, device: Device | None, text: str) -> None:
+def _note(request: web.Request, kind: EventKind, device: Device | None, text: str) -> None:
     log.warning("%s%s %s", kind, "" if device is None else f" {device.name!r}", text)
     request.app[VIEW].hub.note(kind, device, text)
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from edgeflock.server.coordination import Apply, Push
 from edgeflock.server.step import Step
-from edgeflock.shared.config import Coordination
+from edgeflock.shared.config import CoordinationSettings
 from edgeflock.shared.layout import Layout
 
 _NONE: Mapping[int, Push] = MappingProxyType({})
@@ -18,7 +18,7 @@ class Asynchronous:
     due = None
 
     @classmethod
-    def of(cls, settings: Coordination, layout: Layout) -> "Asynchronous":
+    def of(cls, settings: CoordinationSettings, layout: Layout) -> "Asynchronous":
         return cls()
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from edgeflock.server.asynchronous import Asynchronous
 from edgeflock.server.coordination import Coordinator
 from edgeflock.server.rounds import Rounds
-from edgeflock.shared.config import Coordination
+from edgeflock.shared.config import CoordinationSettings
 from edgeflock.shared.layout import Layout
 
-MODES: dict[str, Callable[[Coordination, Layout], Coordinator]] = {
+MODES: dict[str, Callable[[CoordinationSettings, Layout], Coordinator]] = {
     "async": Asynchronous.of,
     "rounds": Rounds.of,
 }
 
 
-def coordinator_of(settings: Coordination, layout: Layout) -> Coordinator:
+def coordinator_of(settings: CoordinationSettings, layout: Layout) -> Coordinator:
     return MODES[settings.mode](settings, layout)

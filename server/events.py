@@ -3,7 +3,7 @@
 from collections import deque
 from itertools import islice
 
-from edgeflock.shared.frames import Event, Kind
+from edgeflock.shared.frames import Event, EventKind
 
 MOST = 1000
 """Events that are kept."""
@@ -14,7 +14,7 @@ _LONGEST = 300
 _A_SECOND = 5
 """Events of each kind that devices may cause a second: a crowd of them must not crowd out the rest."""
 
-_BY_DEVICES: frozenset[Kind] = frozenset(("joined", "left", "refused", "round"))
+_BY_DEVICES: frozenset[EventKind] = frozenset(("joined", "left", "refused", "round"))
 
 
 class Events:
@@ -24,10 +24,10 @@ class Events:
         self.count = 0
         """How many there have been."""
         self._kept: deque[Event] = deque(maxlen=MOST)
-        self._second: dict[Kind, tuple[int, int, int]] = {}
+        self._second: dict[EventKind, tuple[int, int, int]] = {}
         """kind -> (second, events in it, events since that were left out)."""
 
-    def add(self, time: float, kind: Kind, device: str | None, text: str) -> None:
+    def add(self, time: float, kind: EventKind, device: str | None, text: str) -> None:
         """One event, or one more that is left out."""
         left_out = 0
         if kind in _BY_DEVICES:

@@ -47,14 +47,14 @@ _RULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Graphs:
+class ExportedGraphs:
     """A model as two serialised ONNX graphs."""
 
     step: bytes
     evaluation: bytes
 
 
-def export_model(module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.generic]) -> Graphs:
+def export_model(module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.generic]) -> ExportedGraphs:
     """The graphs of the torch module that the import string `module` names.
 
     x and y are a batch as the model's data have it, of at least one sample. Raises NotExportable, which names
@@ -88,7 +88,7 @@ def export_model(module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.g
             )
             raise NotExportable(f"{flat.path}: its ONNX graph differs from torch in {wrong}; {why}")
         graphs.append(graph)
-    return Graphs(*graphs)
+    return ExportedGraphs(*graphs)
 
 
 def inputs(layout: Layout) -> list[str]:

@@ -12,15 +12,15 @@ from edgeflock.server.view import RunView
 from edgeflock.shared.frames import (
     COLUMNS,
     Delta,
+    DeviceRow,
+    DeviceState,
     Evaluation,
     Frame,
     Overview,
     Point,
     Role,
-    Row,
-    Run,
+    RunFacts,
     Snapshot,
-    State,
     finite,
 )
 
@@ -81,9 +81,9 @@ class Feed:
         changed = await rows(list(hub.changed_since(seen.changes)))
         return Delta(time.time(), self.overview(), changed, new, events, missed), now
 
-    def _run(self) -> Run:
+    def _run(self) -> RunFacts:
         view, layout = self._view, self._view.layout
-        return Run(
+        return RunFacts(
             run=view.run,
             model=view.config.model.module,
             parameters=layout.parameters.size,
@@ -148,9 +148,9 @@ def flat_settings(view: RunView) -> dict[str, str | int | float | bool]:
     }
 
 
-async def rows(devices: Sequence[Device]) -> tuple[Row, ...]:
+async def rows(devices: Sequence[Device]) -> tuple[DeviceRow, ...]:
     """Of devices that have a number; others have not even arrived."""
-    made: list[Row] = []
+    made: list[DeviceRow] = []
     now = time.time()
     for start in range(0, len(devices), _AT_ONCE):
         if start:
@@ -159,14 +159,14 @@ async def rows(devices: Sequence[Device]) -> tuple[Row, ...]:
     return tuple(made)
 
 
-def row(device: Device, now: float) -> Row:
+def row(device: Device, now: float) -> DeviceRow:
     """What is known of a device. What it tells of itself counts only where it is of the right type."""
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     facts, told = identity.facts, done.telemetry
     live = done.last_update > 0
     undervoltage = told.get("undervoltage")
-    return Row(
+    return DeviceRow(
         id=device.id,
         name=device.name,
         state=state(device, now),
@@ -194,7 +194,7 @@ def row(device: Device, now: float) -> Row:
     )
 
 
-def state(device: Device, now: float) -> State:
+def state(device: Device, now: float) -> DeviceState:
     """paused also while it is away: it will not train when it comes back."""
     if device.connection.order is not None:
         return "paused"

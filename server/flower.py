@@ -8,8 +8,8 @@ What an update comes to is up to server/engine.py, as for devices of our own.
 
 from typing import Unpack
 
-from edgeflock.server.flower_job import Job
-from edgeflock.server.flower_options import Options, Settings
+from edgeflock.server.flower_job import FlowerRun
+from edgeflock.server.flower_options import Options, StrategySettings
 from edgeflock.server.flower_strategy import EdgeflockStrategy
 
 __all__ = ["AsyncAdaComp", "ScaDLES"]
@@ -40,10 +40,10 @@ class AsyncAdaComp(EdgeflockStrategy):
         coordination = dict(
             rule=rule, learning_rate=learning_rate, window=window, average=average, base_batch=base_batch
         )
-        super().__init__(coordination, Settings(**options))
+        super().__init__(coordination, StrategySettings(**options))
         self._updates_per_round = updates_per_round
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: FlowerRun) -> None:
         super()._begin(job)
         self._size = self._updates_per_round
 
@@ -76,7 +76,7 @@ class ScaDLES(EdgeflockStrategy):
             mode="rounds", rule="none", learning_rate=learning_rate, average=average, base_batch=base_batch,
             quorum=quorum, deadline=deadline,
         )  # fmt: skip
-        super().__init__(coordination, Settings(**options))
+        super().__init__(coordination, StrategySettings(**options))
 
     def _wants(self, node: int) -> bool:
         """A node joins a round that gathers already only if it is needed."""

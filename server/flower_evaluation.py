@@ -11,7 +11,7 @@ _MOST = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedEvaluation:
     round: int
     node: int
     at: float
@@ -21,12 +21,12 @@ class _Asked:
 class Evaluations:
     """What is under way. Times are seconds of any one clock."""
 
-    asked: dict[str, _Asked] = field(default_factory=dict)
+    asked: dict[str, _AskedEvaluation] = field(default_factory=dict)
     """Message id -> an evaluation that has not been answered."""
     _replies: dict[int, list[Message]] = field(default_factory=dict)
 
     def ask(self, message: str, server_round: int, node: int, now: float) -> None:
-        self.asked[message] = _Asked(server_round, node, now)
+        self.asked[message] = _AskedEvaluation(server_round, node, now)
         self._replies.setdefault(server_round, [])
 
     def behind(self) -> set[int]:

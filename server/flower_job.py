@@ -50,7 +50,7 @@ def pushed(grid: Grid, message: Message) -> str | None:
     return next(iter(grid.push_messages([message])), None)
 
 
-class Job:
+class FlowerRun:
     """Engine, journal, the arrays as Flower users know them, and the nodes."""
 
     def __init__(
@@ -182,7 +182,7 @@ class Job:
 @contextmanager
 def opened(
     checkpoint: str | Path, initial: ArrayRecord, statistics: Iterable[str], config: Config, keys: Keys
-) -> Iterator[Job]:
+) -> Iterator[FlowerRun]:
     """The job in the directory `checkpoint`, begun there if there is none; in memory without a directory.
 
     Raises ConfigError if the directory cannot serve or holds another model.
@@ -195,4 +195,4 @@ def opened(
     largest = config.limits.model_copy(update={"expansion_bytes": EXPANSION_PER_ENTRY * template.layout.size})
     config = config.model_copy(update={"limits": largest})
     with claimed(where, "checkpoint", template.layout, template.theta, config) as claim:
-        yield Job(claim, template, config, keys, durable=where is not None)
+        yield FlowerRun(claim, template, config, keys, durable=where is not None)

@@ -42,7 +42,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class StrategySettings:
     """The same with their defaults."""
 
     checkpoint: str | Path = ""

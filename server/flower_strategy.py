@@ -15,9 +15,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from edgeflock.server.flower_evaluation import Evaluations
-from edgeflock.server.flower_job import Job, log, opened, outcome_of, pushed
+from edgeflock.server.flower_job import FlowerRun, log, opened, outcome_of, pushed
 from edgeflock.server.flower_messages import Keys, evaluation
-from edgeflock.server.flower_options import Aggregate, Settings
+from edgeflock.server.flower_options import Aggregate, StrategySettings
 from edgeflock.shared.errors import ConfigError
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -35,7 +35,7 @@ class EdgeflockStrategy(Strategy):
     outcomes: Counter[str]
     """What came of the training messages: how many were "applied", refused (by code), or not answered."""
 
-    def __init__(self, coordination: dict[str, object], settings: Settings) -> None:
+    def __init__(self, coordination: dict[str, object], settings: StrategySettings) -> None:
         """Raises ConfigError if an option has a value that it cannot have."""
         self.settings = settings
         self.config = settings.config(**coordination)
@@ -89,7 +89,7 @@ class EdgeflockStrategy(Strategy):
         log.info("Final results:\n%s", result)
         return result
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: FlowerRun) -> None:
         self._job = job
         self.outcomes = job.nodes.outcomes
         self._accepted: list[RecordDict] = []
@@ -247,7 +247,7 @@ def _finite(metrics: MetricRecord | None, key: str) -> float | None:
     return float(number) if isinstance(number, int | float) and math.isfinite(number) else None
 
 
-def _recall(job: Job, result: Result) -> None:
+def _recall(job: FlowerRun, result: Result) -> None:
     """Earlier evaluations, as far as the journal has them."""
     for number, past in enumerate(job.evaluations):
         known = {"loss": past.loss, "accuracy": past.accuracy}

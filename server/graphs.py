@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import msgpack
 
 from edgeflock.shared import datasets
-from edgeflock.shared.config import Model
+from edgeflock.shared.config import ModelSettings
 from edgeflock.shared.errors import ConfigError, NotExportable
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class ServedGraph:
     """A serialised ONNX graph and the SHA-256 of its bytes."""
 
     octets: bytes
@@ -32,11 +32,11 @@ class Graph:
 class GraphStore:
     """The graphs of one model, made once."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ModelSettings) -> None:
         self._model = model
-        self._export: asyncio.Task[dict[str, Graph]] | None = None
+        self._export: asyncio.Task[dict[str, ServedGraph]] | None = None
 
-    async def get(self, kind: str) -> Graph:
+    async def get(self, kind: str) -> ServedGraph:
         """The "step" or "evaluation" graph. Raises NotExportable, then and ever after."""
         if self._export is None:
             self._export = asyncio.create_task(self._make())
@@ -49,7 +49,7 @@ class GraphStore:
             self._export.cancel()
             await asyncio.gather(self._export, return_exceptions=True)
 
-    async def _make(self) -> dict[str, Graph]:
+    async def _make(self) -> dict[str, ServedGraph]:
         if not self._model.data:
             raise NotExportable(
                 "model.data = '': the shape of the model's input is not known, so there is no graph of it; "
@@ -75,14 +75,16 @@ class GraphStore:
         if "refused" in made:
             log.warning("no graph for devices without torch: %s", made["refused"])
             raise NotExportable(made["refused"])
-        return {kind: Graph(octets, hashlib.sha256(octets).hexdigest()) for kind, octets in made.items()}
+        return {
+            kind: ServedGraph(octets, hashlib.sha256(octets).hexdigest()) for kind, octets in made.items()
+        }
 
 
 def _export_in_this_process() -> None:
     """Settings as JSON on stdin -> graphs as msgpack on stdout, or {"refused": why}."""
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a user's module may print
-    model = Model.model_validate_json(sys.stdin.buffer.read())
+    model = ModelSettings.model_validate_json(sys.stdin.buffer.read())
     answer: dict[str, bytes | str]
     try:
         answer = _export(model)
@@ -92,7 +94,7 @@ def _export_in_this_process() -> None:
         results.write(msgpack.packb(answer))
 
 
-def _export(model: Model) -> dict[str, bytes | str]:
+def _export(model: ModelSettings) -> dict[str, bytes | str]:
     try:
         import torch
 

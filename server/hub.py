@@ -17,7 +17,7 @@ from edgeflock.server.registry import Device
 from edgeflock.server.traffic import Meter
 from edgeflock.shared import sparse
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.frames import BINS, Kind, RunState, staleness_bin
+from edgeflock.shared.frames import BINS, EventKind, RunState, staleness_bin
 from edgeflock.shared.messages import Update
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _FOLLOW = 0.02
 
 
 @dataclass(slots=True)
-class Tally:
+class Counters:
     """What came to the server since it started."""
 
     updates: int = 0
@@ -56,7 +56,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Reading:
     """The counts at a time of the event loop's clock."""
 
     time: float
@@ -75,7 +75,7 @@ class Hub:
         self.watched = 0
         """How many watch."""
         self.events = Events()
-        self.tally = Tally()
+        self.tally = Counters()
         self._devices: OrderedDict[int, Device] = OrderedDict()
         self._idle: set[int] = set()
         """The devices that watchers were told are idle."""
@@ -112,7 +112,7 @@ class Hub:
     def round_ended(self, updates: int) -> None:
         self.note("round", None, f"{updates:,} updates made version {self._version():,}")
 
-    def note(self, kind: Kind, device: Device | None, text: str) -> None:
+    def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         """Something happened, to `device` if it is one's."""
         self.events.add(time.time(), kind, None if device is None else device.name, text)
         if device is not None:
@@ -143,8 +143,8 @@ class Hub:
             (now.egress - then.egress) / seconds,
         )
 
-    def _sample(self) -> Sample:
-        return Sample(
+    def _sample(self) -> Reading:
+        return Reading(
             asyncio.get_running_loop().time(), self._version(), self._total.ingress, self._total.egress
         )
 

@@ -18,11 +18,11 @@ from prometheus_client.registry import Collector
 from edgeflock.server import feed
 from edgeflock.server.keys import EVALUATOR, FEED, VIEW, WRITER
 from edgeflock.server.view import RunView
-from edgeflock.shared.frames import BINS, Evaluation, Overview, Row, State
+from edgeflock.shared.frames import BINS, DeviceRow, DeviceState, Evaluation, Overview
 
 routes = web.RouteTableDef()
 
-STATES: tuple[State, ...] = ("training", "idle", "paused", "away")
+STATES: tuple[DeviceState, ...] = ("training", "idle", "paused", "away")
 
 
 @routes.get("/metrics")
@@ -57,7 +57,12 @@ def _text(metrics: list[Metric]) -> bytes:
 
 
 def of_run(
-    view: RunView, overview: Overview, rows: tuple[Row, ...], evaluation: Evaluation | None, *, ready: bool
+    view: RunView,
+    overview: Overview,
+    rows: tuple[DeviceRow, ...],
+    evaluation: Evaluation | None,
+    *,
+    ready: bool,
 ) -> Iterator[Metric]:
     """The run as a whole."""
     tally, relay = view.hub.tally, view.relay
@@ -128,7 +133,7 @@ def of_run(
             yield GaugeMetricFamily(f"edgeflock_{name}", text, value=value)
 
 
-def of_devices(rows: tuple[Row, ...]) -> Iterator[Metric]:
+def of_devices(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
     """A series of each of `rows`, for everything that is known of it."""
     for family, name, text, value in _OF_A_DEVICE:
         metric = family(f"edgeflock_device_{name}", text, labels=["device"])
@@ -138,11 +143,11 @@ def of_devices(rows: tuple[Row, ...]) -> Iterator[Metric]:
         yield metric
 
 
-Value = Callable[[Row], float | None]
+Value = Callable[[DeviceRow], float | None]
 
 
 def _scaled(column: str, factor: float) -> Value:
-    def value(row: Row) -> float | None:
+    def value(row: DeviceRow) -> float | None:
         told: float | None = getattr(row, column)
         return None if told is None else told * factor
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from edgeflock.shared.config import Coordination
+from edgeflock.shared.config import CoordinationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Regime:
     """Whether the steps that start at the same version apply together."""
 
     @classmethod
-    def of(cls, settings: Coordination) -> "Regime":
+    def of(cls, settings: CoordinationSettings) -> "Regime":
         return cls(
             settings.rule,
             settings.learning_rate,

@@ -6,7 +6,7 @@ in bounded space: handing samples over never waits for anybody.
 
 from collections import deque
 
-from edgeflock.shared.config import Injection
+from edgeflock.shared.config import InjectionSettings
 from edgeflock.shared.errors import FrameTooLarge, Malformed, UnexpectedRecord
 from edgeflock.shared.messages import Samples
 
@@ -23,7 +23,7 @@ Parcel = tuple[int, bytes]
 class Relay:
     """Hands samples of each device that shares to all others that do and are connected."""
 
-    def __init__(self, injection: Injection, most: int) -> None:
+    def __init__(self, injection: InjectionSettings, most: int) -> None:
         """A record has `most` samples at most."""
         self._on = injection.alpha > 0 and injection.beta > 0
         self._most = most

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from edgeflock.server.coordination import Apply, Push
 from edgeflock.server.gathering import Gathered
 from edgeflock.server.step import Step, Where
-from edgeflock.shared.config import Coordination
+from edgeflock.shared.config import CoordinationSettings
 from edgeflock.shared.layout import Layout
 
 
@@ -51,7 +51,7 @@ class Rounds:
         self._open: _Open | None = None
 
     @classmethod
-    def of(cls, settings: Coordination, layout: Layout) -> "Rounds":
+    def of(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
         return cls(Ending(settings.quorum, settings.deadline), layout)
 
     @property

@@ -35,7 +35,7 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenTracker:
     """A tracker at work."""
 
     write: Callable[[Evaluation], object]
@@ -49,17 +49,17 @@ def metrics(evaluation: Evaluation) -> dict[str, float]:
     return {name: value for name, value in numbers.items() if value is not None} | traffic
 
 
-def open_jsonl(tracked: Tracked) -> Open:
+def open_jsonl(tracked: Tracked) -> OpenTracker:
     file = open(tracked.directory / "evaluations.jsonl", "a")
 
     def write(evaluation: Evaluation) -> None:
         file.write(json.dumps({"run": tracked.run, **evaluation._asdict()}) + "\n")
         file.flush()
 
-    return Open(write, file.close)
+    return OpenTracker(write, file.close)
 
 
-def open_tensorboard(tracked: Tracked) -> Open:
+def open_tensorboard(tracked: Tracked) -> OpenTracker:
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(tracked.directory / "tensorboard"))
@@ -69,10 +69,10 @@ def open_tensorboard(tracked: Tracked) -> Open:
             writer.add_scalar(name, value, evaluation.version, evaluation.time)
         writer.flush()
 
-    return Open(write, writer.close)
+    return OpenTracker(write, writer.close)
 
 
-def open_mlflow(tracked: Tracked) -> Open:
+def open_mlflow(tracked: Tracked) -> OpenTracker:
     """A server that starts again goes on with the MLflow run that it began."""
     import mlflow
 
@@ -91,30 +91,30 @@ def open_mlflow(tracked: Tracked) -> Open:
         at = int(evaluation.time * 1000)
         mlflow.log_metrics(metrics(evaluation), step=evaluation.version, timestamp=at)
 
-    return Open(write, mlflow.end_run)
+    return OpenTracker(write, mlflow.end_run)
 
 
-def open_wandb(tracked: Tracked) -> Open:
+def open_wandb(tracked: Tracked) -> OpenTracker:
     import wandb
 
     run = wandb.init(
         project="edgeflock", id=tracked.run, resume="allow", dir=tracked.directory, config=tracked.settings
     )
-    return Open(lambda evaluation: run.log(metrics(evaluation), step=evaluation.version), run.finish)
+    return OpenTracker(lambda evaluation: run.log(metrics(evaluation), step=evaluation.version), run.finish)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    open: Callable[[Tracked], Open]
+class _TrackerKind:
+    open: Callable[[Tracked], OpenTracker]
     needs: str
     """A module."""
 
 
 KINDS = {
-    "jsonl": _Kind(open_jsonl, "json"),
-    "tensorboard": _Kind(open_tensorboard, "tensorboard"),
-    "mlflow": _Kind(open_mlflow, "mlflow"),
-    "wandb": _Kind(open_wandb, "wandb"),
+    "jsonl": _TrackerKind(open_jsonl, "json"),
+    "tensorboard": _TrackerKind(open_tensorboard, "tensorboard"),
+    "mlflow": _TrackerKind(open_mlflow, "mlflow"),
+    "wandb": _TrackerKind(open_wandb, "wandb"),
 }
 
 
@@ -138,7 +138,7 @@ class Trackers:
         self._names = list(dict.fromkeys(names))
         self._tracked = tracked
         self._failed = failed
-        self._open: dict[str, Open] = {}
+        self._open: dict[str, OpenTracker] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-trackers")
 
     def write(self, evaluation: Evaluation) -> None:
@@ -160,7 +160,7 @@ class Trackers:
         for name in list(self._open):
             self._try(name, lambda tracker: tracker.close())
 
-    def _try(self, name: str, use: Callable[[Open], Any]) -> None:
+    def _try(self, name: str, use: Callable[[OpenTracker], Any]) -> None:
         try:
             if name not in self._open:
                 self._open[name] = KINDS[name].open(self._tracked)

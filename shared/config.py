@@ -16,7 +16,7 @@ LEAST_RATE, LARGEST_RATE = 1e-30, 1e30
 """Learning rates beyond these are 0 or infinity in float32, or soon make the model so."""
 
 
-class Run(Section):
+class RunSettings(Section):
     """The server and the run it hosts."""
 
     directory: str = Field("edgeflock-run", description="where the journal and the token are kept")
@@ -50,7 +50,7 @@ class Run(Section):
         return [name.strip() for name in trackers.split(",") if name.strip()]
 
 
-class Model(Section):
+class ModelSettings(Section):
     """What is trained."""
 
     module: str = Field("edgeflock.client.zoo:DigitsCNN", description="package.module:Name")
@@ -61,7 +61,7 @@ class Model(Section):
     )
 
 
-class Coordination(Section):
+class CoordinationSettings(Section):
     """How updates count."""
 
     rule: Annotated[str, one_of_the_ends("coordination.rule")] = "adacomp"
@@ -84,7 +84,7 @@ class Coordination(Section):
     )
 
 
-class Compression(Section):
+class CompressionSettings(Section):
     """What devices send."""
 
     select: Annotated[float, Field(gt=0, le=1)] = Field(0.01, description="fraction of the gradient")
@@ -115,7 +115,7 @@ class Compression(Section):
         )
 
 
-class Injection(Section):
+class InjectionSettings(Section):
     """Samples that devices share with each other, where their owners agree (client.share)."""
 
     alpha: Annotated[float, Field(ge=0, le=1)] = Field(
@@ -124,7 +124,7 @@ class Injection(Section):
     beta: Annotated[float, Field(ge=0, le=1)] = Field(0.0, description="part of their batch that they share")
 
 
-class Limits(Section):
+class LimitSettings(Section):
     """What the server takes, from one device and in all."""
 
     frame_bytes: Annotated[int, Field(ge=1024)] = 1 << 26
@@ -138,7 +138,7 @@ class Limits(Section):
     hello_seconds: Annotated[float, Field(gt=0)] = 10.0
 
 
-class Client(Section):
+class ClientSettings(Section):
     """One device."""
 
     server: str = "http://127.0.0.1:8470"
@@ -166,13 +166,13 @@ class Client(Section):
 class Config(Section):
     """Everything that can be set."""
 
-    run: Run = Run()
-    model: Model = Model()
-    coordination: Coordination = Coordination()
-    compression: Compression = Compression()
-    injection: Injection = Injection()
-    limits: Limits = Limits()
-    client: Client = Field(default_factory=lambda: Client())
+    run: RunSettings = RunSettings()
+    model: ModelSettings = ModelSettings()
+    coordination: CoordinationSettings = CoordinationSettings()
+    compression: CompressionSettings = CompressionSettings()
+    injection: InjectionSettings = InjectionSettings()
+    limits: LimitSettings = LimitSettings()
+    client: ClientSettings = Field(default_factory=lambda: ClientSettings())
 
 
 def parse(

@@ -15,13 +15,13 @@ from edgeflock.shared.frames import (
     BINS,
     COLUMNS,
     Delta,
+    DeviceRow,
     Evaluation,
     Event,
     Frame,
     Overview,
     Point,
-    Row,
-    Run,
+    RunFacts,
     Snapshot,
 )
 from edgeflock.shared.schema import Check, checks_of, rows_for
@@ -58,7 +58,7 @@ def decode(octets: bytes) -> Frame:
     raise Malformed(f"a frame is a map of type snapshot or delta, not {kind!r:.40}")
 
 
-def device_history(document: object) -> tuple[Row, tuple[Point, ...]]:
+def device_history(document: object) -> tuple[DeviceRow, tuple[Point, ...]]:
     """The answer of GET /v1/devices/NAME, read from JSON: a device and its recent updates. Raises Malformed.
 
     {"device": {column: value, ...}, "history": [[time, loss, staleness, bytes], ...]}
@@ -97,15 +97,15 @@ def _map_for(kind: type[Record]) -> Callable[[Any, str], Record]:
     return check
 
 
-_rows, _points = rows_for(Row), rows_for(Point)
+_rows, _points = rows_for(DeviceRow), rows_for(Point)
 
 _CHECKS: dict[Any, Check] = {
     dict: _sections,
     list: _bins,
-    tuple[Row, ...]: _rows,
+    tuple[DeviceRow, ...]: _rows,
     tuple[Evaluation, ...]: rows_for(Evaluation),
     tuple[Event, ...]: rows_for(Event),
 }
-_CHECKS |= {kind: _map_for(kind) for kind in (Run, Overview)}
+_CHECKS |= {kind: _map_for(kind) for kind in (RunFacts, Overview)}
 
 _snapshot, _delta = _map_for(Snapshot), _map_for(Delta)

@@ -8,10 +8,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-State = Literal["training", "idle", "paused", "away"]
+DeviceState = Literal["training", "idle", "paused", "away"]
 Role = Literal["viewer", "admin"]
 RunState = Literal["training", "finished", "diverged"]
-Kind = Literal[
+EventKind = Literal[
     "joined",
     "left",
     "refused",
@@ -31,13 +31,13 @@ BINS = 12
 """Of the histogram of staleness: 0, 1, 2-3, 4-7, ..., 512-1023, 1024 and more."""
 
 
-class Row(NamedTuple):
+class DeviceRow(NamedTuple):
     """A device. None where the server does not know."""
 
     id: int
     """The key."""
     name: str
-    state: State
+    state: DeviceState
     """idle: connected, but silent for three times as long as it usually is."""
     class_: str | None
     """What kind of machine it says it is."""
@@ -92,7 +92,7 @@ class Event(NamedTuple):
     """Something that happened."""
 
     time: float
-    kind: Kind
+    kind: EventKind
     device: str | None
     text: str
 
@@ -108,7 +108,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFacts:
     """What does not change while a server runs."""
 
     run: str
@@ -155,9 +155,9 @@ class Snapshot:
     """Everything, as a watcher needs it to begin with."""
 
     time: float
-    run: Run
+    run: RunFacts
     role: Role
-    devices: tuple[Row, ...]
+    devices: tuple[DeviceRow, ...]
     overview: Overview
     evaluations: tuple[Evaluation, ...]
     """All of them, thinned if they are many."""
@@ -171,7 +171,7 @@ class Delta:
 
     time: float
     overview: Overview
-    devices: tuple[Row, ...]
+    devices: tuple[DeviceRow, ...]
     """Whole rows, of those devices that changed."""
     evaluations: tuple[Evaluation, ...]
     events: tuple[Event, ...]
@@ -181,7 +181,7 @@ class Delta:
 
 Frame = Snapshot | Delta
 
-COLUMNS = tuple(name.rstrip("_") for name in Row._fields)
+COLUMNS = tuple(name.rstrip("_") for name in DeviceRow._fields)
 
 
 def staleness_bin(tau: int) -> int:

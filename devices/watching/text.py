@@ -10,7 +10,7 @@ from rich.console import Console
 
 from edgeflock.shared import feed
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.frames import COLUMNS, Point, Row
+from edgeflock.shared.frames import COLUMNS, DeviceRow, Point
 from edgeflock.tui.pages import block, device_page, summary
 from edgeflock.tui.sources import FeedClient, State, reduce
 from edgeflock.tui.text import text_of
@@ -45,7 +45,7 @@ def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
 def show_device(server: str, token: str, name: str, *, as_json: bool) -> None:
     """Print a device and its recent updates."""
 
-    async def get() -> tuple[Row, tuple[Point, ...], State | None]:
+    async def get() -> tuple[DeviceRow, tuple[Point, ...], State | None]:
         client = FeedClient(server, token)
         return (*await client.device(name), await first_state(client))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client import broker_sources
-from edgeflock.client.records import RECORD_BYTES, Tally
+from edgeflock.client.records import RECORD_BYTES, Skipped
 from edgeflock.client.sources import open_source
 from edgeflock.shared.backoff import back_off
 from edgeflock.shared.errors import ConfigError
@@ -41,7 +41,7 @@ class Consumer:
 
     def __init__(self) -> None:
         self.got: list[int] = []
-        self.tally = Tally()
+        self.tally = Skipped()
         self.changed = asyncio.Event()
 
     async def consume(self, uri: str) -> None:
@@ -145,7 +145,7 @@ async def test_what_comes_faster_than_it_is_taken_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_sources, "INBOX_BYTES", 2000)
-    tally = Tally()
+    tally = Skipped()
     async with Mosquitto(tmp_path) as broker:
         source = open_source(f"mqtt://127.0.0.1:{broker.port}/sensors/one?session=pi", tally)
         first = asyncio.ensure_future(anext(source))

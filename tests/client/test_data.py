@@ -8,7 +8,7 @@ import pytest
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.data import batches_of
 from edgeflock.client.stream_batches import StreamBatches
-from edgeflock.shared.config import Client
+from edgeflock.shared.config import ClientSettings
 from edgeflock.shared.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def npz(tmp_path: Path) -> Path:
 
 
 async def test_stored_data_are_shuffled(npz: Path) -> None:
-    async with batches_of(Client(data=f"npz:{npz}")) as batches:
+    async with batches_of(ClientSettings(data=f"npz:{npz}")) as batches:
         assert isinstance(batches, Shuffled)
         await batches.ready(1)
         x, _ = batches.take(20)
@@ -29,7 +29,7 @@ async def test_stored_data_are_shuffled(npz: Path) -> None:
 
 async def test_a_stream_comes_in_and_is_kept_where_the_settings_say(npz: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.sqlite"
-    settings = Client(
+    settings = ClientSettings(
         data=f"synthetic:npz:{npz}?rate=100000&once&order=kept", buffer=str(kept), batch_min=2, batch_max=6
     )
     seen: list[float] = []
@@ -50,7 +50,7 @@ async def test_a_stream_comes_in_and_is_kept_where_the_settings_say(npz: Path, t
 async def test_devices_with_one_uri_draw_streams_of_their_own(npz: Path) -> None:
     async def first(name: str, seed: int = 0, option: str = "") -> list[float]:
         uri = f"synthetic:npz:{npz}?rate=100000&order=shuffled{option}"
-        async with batches_of(Client(name=name, seed=seed, data=uri)) as batches:
+        async with batches_of(ClientSettings(name=name, seed=seed, data=uri)) as batches:
             await batches.ready(1)
             return batches.take(1)[0][:8, 0].tolist()  # type: ignore[no-any-return]
 
@@ -63,13 +63,16 @@ async def test_devices_with_one_uri_draw_streams_of_their_own(npz: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (Client(data="npz:nowhere.npz"), "there is no such file"),
-        (Client(data="smoke:signals"), "known are"),
-        (Client(data="mqtt://127.0.0.1/a", batch_min=9, batch_max=8), "client.batch_min = 9 is above"),
-        (Client(data="dir:/tmp", buffer="/proc/none/b"), "cannot hold a stream"),
+        (ClientSettings(data="npz:nowhere.npz"), "there is no such file"),
+        (ClientSettings(data="smoke:signals"), "known are"),
+        (
+            ClientSettings(data="mqtt://127.0.0.1/a", batch_min=9, batch_max=8),
+            "client.batch_min = 9 is above",
+        ),
+        (ClientSettings(data="dir:/tmp", buffer="/proc/none/b"), "cannot hold a stream"),
     ],
 )
-async def test_what_cannot_be_is_named(settings: Client, says: str) -> None:
+async def test_what_cannot_be_is_named(settings: ClientSettings, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         async with batches_of(settings):
             pass

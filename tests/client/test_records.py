@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.client.records import RECORD_BYTES, Broken, Checks, Chunk, Tally, decode, gather
+from edgeflock.client.records import RECORD_BYTES, Broken, Checks, Chunk, Skipped, decode, gather
 
 floats = st.floats(-1e6, 1e6, width=32)
 
@@ -94,7 +94,7 @@ def test_no_bytes_do_worse_than_break(record: bytes) -> None:
 def test_neighbours_gather_in_order_and_broken_ones_are_counted_and_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tally = Tally()
+    tally = Skipped()
     records = [b'{"x": [1, 2], "y": 0}', b"?", b'{"x": [3, 4], "y": 1}', b"!", b'{"x": [5], "y": 1}']
     with caplog.at_level(logging.WARNING):
         chunks = gather([*records, b'{"x": [7], "y": 1.5}'], tally)
@@ -117,14 +117,14 @@ def chunk(x: object, y: object) -> Chunk:
 
 
 def test_what_is_not_finite_is_left_out() -> None:
-    tally = Tally()
+    tally = Skipped()
     good = Checks().admit(chunk([[1, 2], [np.nan, 2], [3, np.inf], [4, 5]], [1, 2, 3, 4]), tally)
     assert (good.x.tolist(), good.y.tolist()) == ([[1, 2], [4, 5]], [1, 4])
     assert tally.counts == {"not finite": 2}
 
 
 def test_the_first_good_sample_settles_the_shape() -> None:
-    checks, tally = Checks(), Tally()
+    checks, tally = Checks(), Skipped()
     assert len(checks.admit(chunk([[np.nan]], [0]), tally)) == 0
     assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 1
     assert len(checks.admit(chunk([[1, 2, 3]] * 3, [0] * 3), tally)) == 0
@@ -133,13 +133,13 @@ def test_the_first_good_sample_settles_the_shape() -> None:
 
 
 def test_a_shape_may_be_demanded() -> None:
-    checks, tally = Checks(shape=(3,)), Tally()
+    checks, tally = Checks(shape=(3,)), Skipped()
     assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 0
     assert len(checks.admit(chunk([[1, 2, 3]], [0]), tally)) == 1
 
 
 def test_classes_are_whole_and_below_their_number() -> None:
-    tally = Tally()
+    tally = Skipped()
     good = Checks(classes=3).admit(chunk([[0]] * 5, [0.0, 2.0, 3.0, -1.0, 0.5]), tally)
     assert good.y.dtype == np.int64
     assert good.y.tolist() == [0, 2]
@@ -147,7 +147,7 @@ def test_classes_are_whole_and_below_their_number() -> None:
 
 
 def test_numbers_may_be_whole() -> None:
-    checks, tally = Checks(targets="numbers"), Tally()
+    checks, tally = Checks(targets="numbers"), Skipped()
     assert checks.admit(chunk([[0]], [3]), tally).y.dtype == np.float32
     assert checks.admit(chunk([[0]], [3.5]), tally).y.tolist() == [3.5]
     assert tally.total == 0

@@ -7,7 +7,7 @@ import pytest
 
 from edgeflock.client import run
 from edgeflock.client.run import choose
-from edgeflock.shared.config import Client
+from edgeflock.shared.config import ClientSettings
 from edgeflock.shared.errors import ConfigError
 
 ZOO, OWN = "edgeflock.client.zoo:PaperCNN", "theirs:Net"
@@ -44,19 +44,19 @@ def test_auto_is_torch_where_it_may_build_the_model_else_onnx(
     model: str, allowed: str, names: tuple[str, ...], chosen: str, installed: set[str]
 ) -> None:
     installed.update(names)
-    assert choose(Client(model=allowed), model) == chosen
+    assert choose(ClientSettings(model=allowed), model) == chosen
 
 
 @pytest.mark.parametrize("model", [ZOO, OWN])
 def test_onnx_may_train_any_model(model: str, installed: set[str]) -> None:
     installed.update(BOTH)
-    assert choose(Client(backend="onnx"), model) == "onnx"
+    assert choose(ClientSettings(backend="onnx"), model) == "onnx"
 
 
 @pytest.mark.parametrize(("model", "allowed"), [(ZOO, ""), (OWN, OWN), (ZOO, OWN)])
 def test_torch_if_asked_for(model: str, allowed: str, installed: set[str]) -> None:
     installed.update(BOTH)
-    assert choose(Client(backend="torch", model=allowed), model) == "torch"
+    assert choose(ClientSettings(backend="torch", model=allowed), model) == "torch"
 
 
 WRONG: list[tuple[str, str, tuple[str, ...], list[str]]] = [
@@ -74,6 +74,6 @@ def test_what_cannot_be_names_the_remedy(
 ) -> None:
     installed.update(names)
     with pytest.raises(ConfigError) as raised:
-        choose(Client(backend=backend), model)
+        choose(ClientSettings(backend=backend), model)
     for part in said:
         assert part in str(raised.value)

@@ -14,7 +14,7 @@ import pytest
 
 from edgeflock.client import sources
 from edgeflock.client.folder import LEDGER
-from edgeflock.client.records import Chunk, Tally
+from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.source_uri import Uri
 from edgeflock.client.sources import open_source
 from edgeflock.devices.clock import run_virtually
@@ -33,7 +33,7 @@ def archive(tmp_path: Path) -> str:
     return f"npz:{tmp_path / 'data.npz'}"
 
 
-async def everything(uri: str, tally: Tally | None = None) -> list[Chunk]:
+async def everything(uri: str, tally: Skipped | None = None) -> list[Chunk]:
     return [chunk async for chunk in open_source(uri, tally)]
 
 
@@ -63,7 +63,7 @@ async def test_stored_data_come_whole_and_once(archive: str) -> None:
 
 
 async def test_features_of_the_past_and_checks_go_with_any_source(archive: str) -> None:
-    tally = Tally()
+    tally = Skipped()
     (chunk,) = await everything(f"{archive}?window=4&lags=2&classes=30", tally)
     whole = load(archive, "train")
     first = Chunk(whole.x[:30], whole.y[:30])
@@ -72,7 +72,7 @@ async def test_features_of_the_past_and_checks_go_with_any_source(archive: str) 
 
 
 async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def counting(uri: Uri, tally: Tally) -> AsyncGenerator[Chunk, None]:
+    async def counting(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
         uri.knows("step")
         for i in range(3):
             yield Chunk(np.full((1, 2), i, np.float32), np.array([i * uri.whole("step")]))
@@ -185,7 +185,7 @@ def write(path: Path, *numbers: int, **arrays: object) -> None:
     os.utime(path, (numbers[0], numbers[0]))
 
 
-def watch(folder: Path, tally: Tally, *happenings: Callable[[], object]) -> list[int]:
+def watch(folder: Path, tally: Skipped, *happenings: Callable[[], object]) -> list[int]:
     """What the source yields while a thing happens between each two of its looks."""
     got: list[int] = []
 
@@ -212,7 +212,7 @@ def test_files_are_taken_as_they_appear_oldest_first_and_once(tmp_path: Path) ->
     write(tmp_path / "a.npz", 12)
     write(tmp_path / ".hidden.npz", 99)
     (tmp_path / "notes.txt").write_text("nothing")
-    tally = Tally()
+    tally = Skipped()
     got = watch(tmp_path, tally, lambda: write(tmp_path / "0.npz", 20, 21, 22), lambda: None)
     assert got == [10, 11, 12, 20, 21, 22]
     assert tally.total == 0
@@ -223,7 +223,7 @@ def test_a_file_is_not_taken_while_it_is_written(tmp_path: Path) -> None:
     octets = (tmp_path / "whole.tmp").read_bytes()
     growing = tmp_path / "growing.npz"
     steps = [partial(growing.write_bytes, octets[:end]) for end in (10, 60, len(octets))]
-    tally = Tally()
+    tally = Skipped()
     assert watch(tmp_path, tally, *steps) == [5, 6, 7]
     assert tally.total == 0
 
@@ -231,15 +231,15 @@ def test_a_file_is_not_taken_while_it_is_written(tmp_path: Path) -> None:
 def test_a_restart_takes_nothing_twice(tmp_path: Path) -> None:
     write(tmp_path / "a.npz", 1)
     write(tmp_path / "b b.npz", 2)
-    assert watch(tmp_path, Tally()) == [1, 2]
+    assert watch(tmp_path, Skipped()) == [1, 2]
     with open(tmp_path / LEDGER, "a") as ledger:
         ledger.write("123 4")  # a crash while it was written
     (tmp_path / "a.npz").unlink()
-    assert watch(tmp_path, Tally(), lambda: write(tmp_path / "c.npz", 3)) == [3]
+    assert watch(tmp_path, Skipped(), lambda: write(tmp_path / "c.npz", 3)) == [3]
     assert "a.npz" not in (tmp_path / LEDGER).read_text()
     write(tmp_path / "b b.npz", 8)
-    assert watch(tmp_path, Tally()) == [8], "overwritten: a new one"
-    assert watch(tmp_path, Tally()) == []
+    assert watch(tmp_path, Skipped()) == [8], "overwritten: a new one"
+    assert watch(tmp_path, Skipped()) == []
 
 
 def test_a_folder_may_come_later_and_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -249,7 +249,7 @@ def test_a_folder_may_come_later_and_go(tmp_path: Path, caplog: pytest.LogCaptur
         folder.mkdir()
         write(folder / "a.npz", 1)
 
-    assert watch(folder, Tally(), lambda: None, come, lambda: None) == [1]
+    assert watch(folder, Skipped(), lambda: None, come, lambda: None) == [1]
     assert len([record for record in caplog.records if "waiting for the folder" in record.message]) == 1
 
 
@@ -269,7 +269,7 @@ def test_broken_files_are_counted_and_passed_over(
     tmp_path: Path, kind: str, make: Callable[[Path], object]
 ) -> None:
     make(tmp_path / "bad.npz")
-    tally = Tally()
+    tally = Skipped()
     assert watch(tmp_path, tally, lambda: write(tmp_path / "good.npz", 4)) == [4]
     assert tally.counts == {kind: 1}
 

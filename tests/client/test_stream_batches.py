@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.batcher import StreamOver
-from edgeflock.client.records import Chunk, Tally
+from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.stream_batches import StreamBatches
 from edgeflock.client.stream_buffer import Buffer, Truncation
 from edgeflock.client.stream_disk import Persistence
@@ -49,14 +49,14 @@ def streaming(
     source: Callable[[], AsyncGenerator[Chunk, None]],
     use: Callable[[StreamBatches], Awaitable[T]],
     buffer: Buffer | None = None,
-    tally: Tally | None = None,
+    tally: Skipped | None = None,
 ) -> T:
     """What `use` comes to in virtual time."""
 
     async def main() -> T:
         clock = asyncio.get_running_loop().time
         held = Truncation(seconds=1e9) if buffer is None else buffer
-        async with StreamBatches(source(), held, tally or Tally(), now=clock) as batches:
+        async with StreamBatches(source(), held, tally or Skipped(), now=clock) as batches:
             return await use(batches)
 
     return run_virtually(main())
@@ -178,7 +178,7 @@ def test_a_source_that_is_too_fast_costs_drops_not_memory() -> None:
 
 
 def test_facts() -> None:
-    tally = Tally()
+    tally = Skipped()
     tally.add("unreadable", "detail", 3)
 
     async def use(batches: StreamBatches) -> None:
@@ -206,7 +206,7 @@ async def test_training_takes_in_its_own_thread_while_the_source_feeds() -> None
             yield chunk(first, 20)
 
     got: list[int] = []
-    async with StreamBatches(fast(), Truncation(seconds=1e9), Tally()) as batches:
+    async with StreamBatches(fast(), Truncation(seconds=1e9), Skipped()) as batches:
         while len(got) < 20_000:
             try:
                 await batches.ready()

@@ -15,7 +15,7 @@ from torch import nn
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices import fleet
 from edgeflock.devices.emulated_server import EmulatedServer
-from edgeflock.devices.fleet import Prepared, Result, prepare, run_fleet
+from edgeflock.devices.fleet import FleetResult, Prepared, prepare, run_fleet
 from edgeflock.devices.fleet_config import FleetFile, parse
 from edgeflock.server.coordination import Push
 from edgeflock.server.outcomes import Accepted
@@ -159,7 +159,7 @@ class Watched(EmulatedServer):
 class Ran:
     """A run, or the part of it until it was cut short."""
 
-    outcome: Result | None
+    outcome: FleetResult | None
     """Without its real seconds, so that equal runs have equal ones. None if it was cut short."""
     rows: list[Evaluation]
     gradients: int
@@ -167,7 +167,7 @@ class Ran:
     server: Watched
 
     @property
-    def result(self) -> Result:
+    def result(self) -> FleetResult:
         assert self.outcome is not None
         return self.outcome
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.emulated_link import Tally
+from edgeflock.devices.emulated_link import ClassTotals
 from edgeflock.devices.fleet_config import PROFILES, DeviceClass, profile
 from edgeflock.devices.pace import Pace
 from edgeflock.shared import sparse
@@ -180,7 +180,7 @@ def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:
 
 def test_tallies_say_what_happened(tmp_path: Path) -> None:
     ran = run(fleet_of(MIXED, "coordination.window=2"), tmp_path / "run")
-    total = Tally()
+    total = ClassTotals()
     for tally in ran.result.classes.values():
         for key in ("devices", "updates", "refused", "crashed", "staleness", "ingress", "egress"):
             setattr(total, key, getattr(total, key) + getattr(tally, key))

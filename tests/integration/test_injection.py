@@ -18,7 +18,7 @@ from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.client.transport import Link
 from edgeflock.server import relay
 from edgeflock.shared import wire
-from edgeflock.shared.config import Client
+from edgeflock.shared.config import ClientSettings
 from edgeflock.shared.layout import Layout
 from edgeflock.shared.messages import PROTOCOL, Hello, Model, Samples
 from tests.client.fakes import WELCOME as GREETING
@@ -368,9 +368,9 @@ async def test_devices_with_other_classes_train_on_each_others_samples(
     run = [*ON, f"model.module={module}", "run.updates=150", "coordination.learning_rate=0.001"]
     async with hosting(tmp_path, *run, layout=layout) as hosted, foreign(hosted.port, "vandal") as vandal:
 
-        def client(name: str, *, share: bool) -> Client:
+        def client(name: str, *, share: bool) -> ClientSettings:
             server, data = f"http://127.0.0.1:{hosted.port}", f"npz:{tmp_path / name}.npz"
-            return Client(server=server, name=name, data=data, share=share, backend="torch")
+            return ClientSettings(server=server, name=name, data=data, share=share, backend="torch")
 
         async def spoil() -> None:
             bad = [

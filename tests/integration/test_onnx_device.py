@@ -15,9 +15,9 @@ from edgeflock.client import run, transport
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.run import run_client
 from edgeflock.client.transport import Link
-from edgeflock.server.graphs import Graph
+from edgeflock.server.graphs import ServedGraph
 from edgeflock.shared import datasets
-from edgeflock.shared.config import Client, Model
+from edgeflock.shared.config import ClientSettings, ModelSettings
 from edgeflock.shared.errors import ConfigError, NotExportable, Unauthorized
 from edgeflock.shared.messages import PROTOCOL, Hello
 from tests.client.graphs import INPUTS, LAYOUT, OUTPUTS, expected, model
@@ -32,20 +32,20 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class HandMade:
     """A GraphStore whose step is the hand-made one."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ModelSettings) -> None:
         self.asked: list[str] = []
 
-    async def get(self, kind: str) -> Graph:
+    async def get(self, kind: str) -> ServedGraph:
         self.asked.append(kind)
         octets = model()
-        return Graph(octets, sha256(octets).hexdigest())
+        return ServedGraph(octets, sha256(octets).hexdigest())
 
     async def close(self) -> None:
         pass
 
 
 class Refusing(HandMade):
-    async def get(self, kind: str) -> Graph:
+    async def get(self, kind: str) -> ServedGraph:
         raise NotExportable("package:Model: layer 3 is beyond ONNX")
 
 
@@ -74,7 +74,7 @@ async def test_a_device_trains_a_model_that_it_has_no_code_of(
     """theirs:Net does not exist: torch could not train it, and may not by itself."""
     monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
     async with hosting(tmp_path, *RUN, layout=LAYOUT, token="secret") as hosted:
-        settings = Client.model_validate(
+        settings = ClientSettings.model_validate(
             {
                 "server": f"http://127.0.0.1:{hosted.port}",
                 "token": "secret",
@@ -106,7 +106,7 @@ async def test_a_model_without_a_graph_ends_the_device(
 ) -> None:
     monkeypatch.setattr("edgeflock.server.app.GraphStore", Refusing)
     async with hosting(tmp_path, *RUN, layout=LAYOUT) as hosted:
-        settings = Client(
+        settings = ClientSettings(
             server=f"http://127.0.0.1:{hosted.port}", name="pi", data=data(tmp_path), backend="onnx"
         )
         with pytest.raises(ConfigError, match="gives no graph: package:Model: layer 3 is beyond ONNX"):
@@ -126,7 +126,7 @@ async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(
 
     monkeypatch.setattr(run, "_engine", engine)
     async with hosting(tmp_path, *RUN, layout=LAYOUT) as hosted:
-        settings = Client(server=f"http://127.0.0.1:{hosted.port}", name="pi", data=data(tmp_path))
+        settings = ClientSettings(server=f"http://127.0.0.1:{hosted.port}", name="pi", data=data(tmp_path))
         assert (await run_client(settings)).updates == 30
         assert hosted.registry.devices["pi"].identity.facts["backend"] == "onnx"
     assert told == ["torch", "onnx"]

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from edgeflock.server import translations
-from edgeflock.server.export import Graphs, export_model
+from edgeflock.server.export import ExportedGraphs, export_model
 from edgeflock.server.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.layout import Layout
@@ -110,7 +110,7 @@ every_model = pytest.mark.parametrize(
 
 
 @cache
-def exported(name: str) -> Graphs:
+def exported(name: str) -> ExportedGraphs:
     model = MODELS[name]
     return export_model(model.path, model.loss, *model.batch(8, seed=0))
 

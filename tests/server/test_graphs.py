@@ -14,7 +14,7 @@ import pytest
 
 from edgeflock.server.export import export_model
 from edgeflock.server.graphs import GraphStore
-from edgeflock.shared.config import Model
+from edgeflock.shared.config import ModelSettings
 from edgeflock.shared.errors import NotExportable
 from tests.hosting import hosting
 
@@ -159,7 +159,7 @@ async def test_the_server_s_end_is_the_export_s(tmp_path: Path, data: str, start
 
 
 async def test_who_hangs_up_ends_it_for_nobody_else(data: str, started: Started) -> None:
-    store = GraphStore(Model(module=f"{NETS}by_number", data=data))
+    store = GraphStore(ModelSettings(module=f"{NETS}by_number", data=data))
     first, second = (asyncio.create_task(store.get("step")) for _ in range(2))
     while not started.processes:
         await asyncio.sleep(0)
@@ -173,7 +173,7 @@ async def test_who_hangs_up_ends_it_for_nobody_else(data: str, started: Started)
 
 async def test_an_export_that_dies_is_reported(data: str, started: Started) -> None:
     """Of memory, say."""
-    store = GraphStore(Model(module=f"{NETS}dense", data=data))
+    store = GraphStore(ModelSettings(module=f"{NETS}dense", data=data))
     asking = asyncio.create_task(store.get("step"))
     while not started.processes:
         await asyncio.sleep(0)
@@ -186,5 +186,5 @@ async def test_an_export_that_dies_is_reported(data: str, started: Started) -> N
 
 
 async def test_a_store_that_was_never_asked_closes(started: Started) -> None:
-    await GraphStore(Model()).close()
+    await GraphStore(ModelSettings()).close()
     assert not started.processes

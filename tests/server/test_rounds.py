@@ -16,7 +16,7 @@ from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.rounds import Ending, Rounds
 from edgeflock.server.step import Step
-from edgeflock.shared.config import Coordination
+from edgeflock.shared.config import CoordinationSettings
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture
 from edgeflock.shared.messages import Receipt, Update
 from tests.server.pushes import (
@@ -109,8 +109,8 @@ class TestWhenARoundEnds:
 
 
 def test_each_mode_has_its_coordinator() -> None:
-    assert isinstance(coordinator_of(Coordination(), LAYOUT), Asynchronous)
-    rounds = coordinator_of(Coordination(mode="rounds", quorum=1, deadline=2), LAYOUT)
+    assert isinstance(coordinator_of(CoordinationSettings(), LAYOUT), Asynchronous)
+    rounds = coordinator_of(CoordinationSettings(mode="rounds", quorum=1, deadline=2), LAYOUT)
     assert isinstance(rounds, Rounds)
     offer(rounds, 1, now=5)
     assert (rounds.due, applied(rounds, 5)) == (7, [1])

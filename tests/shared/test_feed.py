@@ -14,12 +14,12 @@ from edgeflock.shared.frames import (
     BINS,
     COLUMNS,
     Delta,
+    DeviceRow,
     Evaluation,
     Event,
     Overview,
     Point,
-    Row,
-    Run,
+    RunFacts,
     Snapshot,
 )
 
@@ -27,10 +27,10 @@ counts = st.integers(0, 1 << 40)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(max_size=12)
 rows = st.builds(
-    Row,
+    DeviceRow,
     counts,
     texts,
-    st.sampled_from(get_args(frames.State)),
+    st.sampled_from(get_args(frames.DeviceState)),
     *(st.none() | strategy for strategy in (texts, texts, numbers, counts, counts, counts, numbers)),
     *(st.none() | strategy for strategy in (counts, numbers)),
     *[counts] * 6,
@@ -39,7 +39,7 @@ rows = st.builds(
     st.none() | texts,
 )
 evaluations = st.builds(Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts)
-events = st.builds(Event, numbers, st.sampled_from(get_args(frames.Kind)), st.none() | texts, texts)
+events = st.builds(Event, numbers, st.sampled_from(get_args(frames.EventKind)), st.none() | texts, texts)
 overviews = st.builds(
     Overview,
     version=counts,
@@ -57,7 +57,7 @@ settings = st.dictionaries(texts, st.dictionaries(texts, texts | counts | st.boo
 snapshots = st.builds(
     Snapshot,
     numbers,
-    st.builds(Run, texts, texts, counts, counts, counts, settings),
+    st.builds(RunFacts, texts, texts, counts, counts, counts, settings),
     st.sampled_from(get_args(frames.Role)),
     *(st.lists(each, max_size=3).map(tuple) for each in (rows,)),
     overviews,
@@ -77,7 +77,7 @@ def test_what_is_encoded_comes_back(frame: Snapshot | Delta) -> None:
     assert feed.decode(feed.encode(frame)) == frame
 
 
-PI = Row(
+PI = DeviceRow(
     *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 1e9, 2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
     *(48.0, None, False, None),
 )
@@ -87,7 +87,7 @@ GOOD = Delta(1e9, OVERVIEW, (PI,), (), (Event(1e9, "joined", "pi-3", "joined"),)
 
 def other(**values: Any) -> list[Any]:
     """The row of a device that is not as it should be."""
-    return list((dict(zip(Row._fields, PI, strict=True)) | values).values())
+    return list((dict(zip(DeviceRow._fields, PI, strict=True)) | values).values())
 
 
 def edited(**entries: Any) -> bytes:
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_refused(octets: bytes, complaint: str) -> None:
 
 
 def test_other_columns_are_refused() -> None:
-    run = Run("5f3c", "zoo:CNN", 10, 10, 0, {"run": {"port": 8470}})
+    run = RunFacts("5f3c", "zoo:CNN", 10, 10, 0, {"run": {"port": 8470}})
     snapshot = Snapshot(1e9, run, "viewer", (PI,), OVERVIEW, (), ())
     entries = msgpack.unpackb(feed.encode(snapshot))
     assert entries["columns"] == list(COLUMNS)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from edgeflock.shared.frames import (
     BINS,
     Delta,
+    DeviceRow,
     Evaluation,
     Event,
     Frame,
     Overview,
     Role,
-    Row,
-    Run,
+    RunFacts,
     Snapshot,
     staleness_bin,
 )
@@ -61,12 +61,12 @@ CONFIG = {
 """What a server tells of its settings; fixed here, so that a new setting changes no screen."""
 
 
-def run(number: int) -> Run:
+def run(number: int) -> RunFacts:
     model = "edgeflock.client.zoo:DigitsCNN"
-    return Run("5f3c0ad1e2b49687", model, 38_282, 38_282, 8000 if number < 20 else 20_000, CONFIG)
+    return RunFacts("5f3c0ad1e2b49687", model, 38_282, 38_282, 8000 if number < 20 else 20_000, CONFIG)
 
 
-def rows(number: int, second: int, rng: random.Random) -> list[Row]:
+def rows(number: int, second: int, rng: random.Random) -> list[DeviceRow]:
     """The devices a number of seconds into the run; some are away, paused, hot or low on battery."""
     made = []
     for n in range(1, number + 1):
@@ -76,7 +76,7 @@ def rows(number: int, second: int, rng: random.Random) -> list[Row]:
         active = min(second, 40) if gone or paused else second
         updates = int(active * speed)
         made.append(
-            Row(
+            DeviceRow(
                 n,
                 f"{kind}-{n}",
                 "away" if gone else "paused" if paused else "idle" if idle else "training",
@@ -113,7 +113,7 @@ def frames(
     rng = random.Random(seed)
     told = run(number)
     bins = [0] * BINS
-    before: dict[int, Row] = {}
+    before: dict[int, DeviceRow] = {}
     smoothed = 0.0
     for second in range(0, seconds + 1, every):
         now = BEGAN + second

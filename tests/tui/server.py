@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.shared import feed
-from edgeflock.shared.frames import COLUMNS, Delta, Frame, Point, Row, Snapshot
+from edgeflock.shared.frames import COLUMNS, Delta, DeviceRow, Frame, Point, Snapshot
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Feed:
     """(path, body) of each action."""
     refusal: tuple[int, str] | None = None
     """How actions are refused."""
-    history: tuple[Row, list[Point]] | None = None
+    history: tuple[DeviceRow, list[Point]] | None = None
 
     @property
     def url(self) -> str:

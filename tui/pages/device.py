@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from edgeflock.shared.frames import Point, Row
+from edgeflock.shared.frames import DeviceRow, Point
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
 from edgeflock.tui.pages.query import Labels
@@ -17,7 +17,7 @@ _FACTS = 30
 
 
 def device_page(
-    state: State, row: Row, points: Sequence[Point], labels: Labels, width: int, height: int
+    state: State, row: DeviceRow, points: Sequence[Point], labels: Labels, width: int, height: int
 ) -> list[Line]:
     """Facts on the left, curves on the right, its events below where there is room."""
     sign, state_ink = STATES[row.state]
@@ -37,7 +37,7 @@ def device_page(
     return page(lines, width, height)
 
 
-def _facts(state: State, row: Row, height: int) -> list[Line]:
+def _facts(state: State, row: DeviceRow, height: int) -> list[Line]:
     """Every column of the table but those of the title, and what only this page shows."""
     facts: list[tuple[str, str, Ink]] = [
         (column.title, column.text(row, state.time, {}), ink(column, row))

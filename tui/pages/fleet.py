@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from edgeflock.shared.frames import Row
+from edgeflock.shared.frames import DeviceRow
 from edgeflock.tui.pages import query
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State
@@ -21,9 +21,9 @@ class Column:
     key: str
     title: str
     width: int
-    value: Callable[[Row, Labels], Any]
+    value: Callable[[DeviceRow, Labels], Any]
     """What it is sorted by; None sorts last."""
-    text: Callable[[Row, float, Labels], str]
+    text: Callable[[DeviceRow, float, Labels], str]
     """(row, time of the frame, labels) -> what stands there."""
     about: str
     align: Align = "right"
@@ -57,11 +57,11 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def _of(field: str) -> Callable[[Row, Labels], Any]:
+def _of(field: str) -> Callable[[DeviceRow, Labels], Any]:
     return lambda row, _: getattr(row, field)
 
 
-def _shown(field: str, form: Callable[[Any], str]) -> Callable[[Row, float, Labels], str]:
+def _shown(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, float, Labels], str]:
     return lambda row, now, labels: form(getattr(row, field))
 
 
@@ -137,7 +137,7 @@ COLUMNS: tuple[Column, ...] = (
 BY_KEY = {column.key: column for column in COLUMNS}
 
 
-def select(state: State, view: View, labels: Labels) -> list[Row]:
+def select(state: State, view: View, labels: Labels) -> list[DeviceRow]:
     """The devices to show, in order. What is not known comes last in either direction.
 
     Raises ConfigError if the query has an unknown key.
@@ -155,7 +155,7 @@ def select(state: State, view: View, labels: Labels) -> list[Row]:
     return [row for _, row in known] + unknown
 
 
-def ink(column: Column, row: Row) -> Ink:
+def ink(column: Column, row: DeviceRow) -> Ink:
     """What a cell means: normal values are plain, so that what needs a look stands out."""
     if row.state == "away" and column.key not in ("name", "state"):
         return "dim"
@@ -174,7 +174,7 @@ def ink(column: Column, row: Row) -> Ink:
     return "accent" if column.key in ("label", "paused_because") else "text"
 
 
-def told(rows: Sequence[Row], labels: Labels) -> list[Column]:
+def told(rows: Sequence[DeviceRow], labels: Labels) -> list[Column]:
     """The columns behind the name, those first of which any device tells something."""
     rest = COLUMNS[1:]
     known = [column for column in rest if any(column.value(row, labels) is not None for row in rows)]

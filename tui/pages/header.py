@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import meter
@@ -12,7 +12,7 @@ Page = Literal["overview", "fleet", "events", "config", "device"]
 PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config")
 
 
-def header(state: State | None, link: Link, fresh: Freshness, source: str, width: int) -> Line:
+def header(state: State | None, link: LinkState, fresh: Freshness, source: str, width: int) -> Line:
     """The run, its progress, and the connection."""
     right: Line = [(" ", "text"), *connection(link, fresh)]
     if state is None:
@@ -45,7 +45,7 @@ def _progress(state: State, room: int, *, known: bool) -> Line:
     return line
 
 
-def connection(link: Link, fresh: Freshness) -> Line:
+def connection(link: LinkState, fresh: Freshness) -> Line:
     """What the link is doing, in words and a sign."""
     old = fresh.age > max(3.0, 3 * fresh.interval)
     aged = f" · data {numbers.age(fresh.age)} old" if fresh.age != float("inf") else ""
@@ -66,7 +66,7 @@ def connection(link: Link, fresh: Freshness) -> Line:
     return [(f"{sign} {link.detail} ", "accent")]
 
 
-def absent(source: str, link: Link) -> list[Line]:
+def absent(source: str, link: LinkState) -> list[Line]:
     """What stands on a page while nothing is known of the run."""
     where: Line = [(source, "strong")]
     if link.phase == "refused":

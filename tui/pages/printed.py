@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from edgeflock.shared.frames import Overview, Row
+from edgeflock.shared.frames import DeviceRow, Overview
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.header import header
 from edgeflock.tui.pages.overview import overview_numbers
 from edgeflock.tui.pages.table import Window, fleet_page
-from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text.lines import Line
 
@@ -26,14 +26,14 @@ def block(state: State, source: str, width: int) -> list[Line]:
         state, rows, fleet.told(rows, {}), fleet.View(), {}, Window(cursor=-1), None, width, len(rows) + 2
     )
     events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
-    top = header(state, Link("live"), Freshness(0.0), source, width)
+    top = header(state, LinkState("live"), Freshness(0.0), source, width)
     return [top, *overview_numbers(state, width), [], *table, *([[], *events] if events else [])]
 
 
 def summary(state: State) -> dict[str, Any]:
     """Everything that a screen shows, of plain JSON types."""
     overview, run = state.overview, state.run
-    names = [name.rstrip("_") for name in Row._fields]
+    names = [name.rstrip("_") for name in DeviceRow._fields]
     return {
         "time": state.time,
         "run": run.run,

@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Mapping
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import Row
+from edgeflock.shared.frames import DeviceRow
 
 Labels = Mapping[str, str]
 """Device name -> what the operator calls it."""
-Test = Callable[[Row, Labels], bool]
+Test = Callable[[DeviceRow, Labels], bool]
 
-KEYS = {name.rstrip("_"): name for name in Row._fields}
+KEYS = {name.rstrip("_"): name for name in DeviceRow._fields}
 _SHORT = {
     "device": "name",
     "stale": "staleness",
@@ -59,7 +59,7 @@ def _comparison(term: str, field: str, relation: str, value: str) -> Test:
     except ValueError:
         raise ConfigError(f"filter {term!r}: {value!r} is not a number") from None
 
-    def test(row: Row, labels: Labels) -> bool:
+    def test(row: DeviceRow, labels: Labels) -> bool:
         found = getattr(row, field)
         if not isinstance(found, int | float):
             return False

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from edgeflock.shared.frames import Row
+from edgeflock.shared.frames import DeviceRow
 from edgeflock.tui.pages.fleet import COLUMNS, Column, View, fitting, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State
@@ -27,7 +27,7 @@ class Window:
 
 def fleet_page(
     state: State,
-    rows: Sequence[Row],
+    rows: Sequence[DeviceRow],
     rest: Sequence[Column],
     view: View,
     labels: Labels,
@@ -94,7 +94,7 @@ def _titles(chosen: list[Column], names: int, view: View, first: int, beyond: in
 
 
 def _row(
-    row: Row, chosen: list[Column], names: int, now: float, labels: Labels, on_it: bool, width: int
+    row: DeviceRow, chosen: list[Column], names: int, now: float, labels: Labels, on_it: bool, width: int
 ) -> Line:
     def of(meaning: Ink) -> Ink:
         return "cursor" if on_it else meaning
@@ -111,7 +111,13 @@ def _row(
 
 
 def _below(
-    state: State, rows: Sequence[Row], view: View, window: Window, trouble: str | None, body: int, width: int
+    state: State,
+    rows: Sequence[DeviceRow],
+    view: View,
+    window: Window,
+    trouble: str | None,
+    body: int,
+    width: int,
 ) -> Line:
     if trouble is not None:
         return [(trouble, "bad")]

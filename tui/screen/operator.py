@@ -6,13 +6,13 @@ from typing import Any
 from textual.app import App
 
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.frames import Row
+from edgeflock.shared.frames import DeviceRow
 from edgeflock.tui.screen.dialogs import Ask, Confirm
 from edgeflock.tui.sources.source import Actions
 from edgeflock.tui.sources.state import State
 
 
-async def pause_or_resume(app: App[Any], actions: Actions, row: Row) -> None:
+async def pause_or_resume(app: App[Any], actions: Actions, row: DeviceRow) -> None:
     """A device that is paused goes on, another one pauses for a reason that everybody sees."""
     if row.state == "paused":
         if await _sure(app, f"Resume {row.name}?", "Its updates count again from now on."):
@@ -29,7 +29,7 @@ async def pause_or_resume(app: App[Any], actions: Actions, row: Row) -> None:
         await _do(app, actions.pause(row.name, because.strip()))
 
 
-async def drop(app: App[Any], actions: Actions, row: Row) -> None:
+async def drop(app: App[Any], actions: Actions, row: DeviceRow) -> None:
     about = "Its session ends, and the server refuses its name until somebody resumes it."
     if await _sure(app, f"Drop {row.name}?", about):
         await _do(app, actions.drop(row.name))

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.frames import Row
+from edgeflock.shared.frames import DeviceRow
 from edgeflock.tui.pages.header import Page, header, menu
 from edgeflock.tui.screen import operator
 from edgeflock.tui.screen.dialogs import Ask
@@ -141,7 +141,7 @@ class RunView(Vertical):
         self.fleet.action_open()
 
     @work(exclusive=True, group="history")
-    async def _load_history(self, row: Row) -> None:
+    async def _load_history(self, row: DeviceRow) -> None:
         try:
             points = await self.source.history(row)
         except EdgeflockError as error:
@@ -239,7 +239,7 @@ class RunView(Vertical):
 
     # What an admin may do
 
-    def _device(self) -> Row | None:
+    def _device(self) -> DeviceRow | None:
         """The device that is chosen on this page."""
         if self.page == "device":
             return self.device.row

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import Row
+from edgeflock.shared.frames import DeviceRow
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.table import Window, columns_at, fleet_page, name_width, scrolled
 from edgeflock.tui.screen.palette import Palette
@@ -49,7 +49,7 @@ class FleetPage(PageWidget):
         self.look = fleet.View()
         self.window = Window()
         self.trouble: str | None = None
-        self._rows: list[Row] = []
+        self._rows: list[DeviceRow] = []
         self._rest: list[fleet.Column] = list(fleet.COLUMNS[1:])
         """The columns behind the name, in order."""
         self._shown: tuple[object, ...] = ()
@@ -66,7 +66,7 @@ class FleetPage(PageWidget):
         return max(1, self.size.height - 2)
 
     @property
-    def chosen(self) -> Row | None:
+    def chosen(self) -> DeviceRow | None:
         """The device under the cursor."""
         self._select()
         return self._rows[self.window.cursor] if self._rows else None

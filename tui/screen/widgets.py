@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
-from edgeflock.shared.frames import Point, Row
+from edgeflock.shared.frames import DeviceRow, Point
 from edgeflock.tui.pages.config import config_page
 from edgeflock.tui.pages.curves import AGAINST, Against
 from edgeflock.tui.pages.device import device_page
@@ -149,7 +149,7 @@ class DevicePage(PageWidget):
         self.points: tuple[Point, ...] = ()
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> DeviceRow | None:
         """The device as the source shows it; None if it is not in the run at this time."""
         state = self.state
         return state.devices.get(self.device) if state is not None and self.device is not None else None

@@ -11,7 +11,7 @@ from yarl import URL
 from edgeflock.shared import feed
 from edgeflock.shared.backoff import permanent
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized
-from edgeflock.shared.frames import Point, Row
+from edgeflock.shared.frames import DeviceRow, Point
 
 LARGEST_FRAME = 1 << 26
 """Bytes; a row takes about 150."""
@@ -69,7 +69,7 @@ class FeedClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
 
-    async def device(self, name: str) -> tuple[Row, tuple[Point, ...]]:
+    async def device(self, name: str) -> tuple[DeviceRow, tuple[Point, ...]]:
         """A device and its recent updates. Raises EdgeflockError."""
         return feed.device_history(await self._ask("GET", f"/v1/devices/{quote(name, safe='')}"))
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from edgeflock.shared.frames import Row
+from edgeflock.shared.frames import DeviceRow
 from edgeflock.tui.sources.state import State
 
 MOST_KEPT = 900
@@ -66,7 +66,7 @@ class Kept:
             at = len(self._states) - 1 if self._at is None else self._at
             self._at = max(0, min(at + frames, len(self._states) - 1))
 
-    def rows(self, device: int) -> list[tuple[float, Row]]:
+    def rows(self, device: int) -> list[tuple[float, DeviceRow]]:
         """(time, row) of a device, up to what is shown."""
         states = list(self._states)[: len(self._states) if self._at is None else self._at + 1]
         return [(state.time, state.devices[device]) for state in states if device in state.devices]

@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkState:
     """Where frames come from, and how that goes."""
 
     phase: Literal["connecting", "live", "waiting", "refused", "replay", "ended"]

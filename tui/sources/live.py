@@ -8,11 +8,11 @@ from random import Random
 from edgeflock.shared import feed
 from edgeflock.shared.backoff import back_off
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
-from edgeflock.shared.frames import Point, Row, Snapshot
+from edgeflock.shared.frames import DeviceRow, Point, Snapshot
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.kept import Kept
-from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recorder
 from edgeflock.tui.sources.source import Actions, Notify
 from edgeflock.tui.sources.state import State, reduce
@@ -31,7 +31,7 @@ class Live:
     ) -> None:
         """`delays()`: the seconds to wait before each next attempt; begun anew once one has succeeded."""
         self.name = client.name
-        self.link = Link("connecting")
+        self.link = LinkState("connecting")
         self.actions: Actions | None = client
         self.kept = Kept()
         self._client, self._recorder, self._clock = client, recorder, clock
@@ -60,22 +60,22 @@ class Live:
                     state = reduce(state if greeted or isinstance(frame, Snapshot) else None, frame)
                     if not greeted:
                         greeted, delays = True, self._delays()
-                        self.link = Link("live")
+                        self.link = LinkState("live")
                     self._arrived = self._clock()
                     self.kept.add(state)
                     if self._recorder is not None:
                         self._recorder.add(frame, octets, state)
                     changed()
             except (ConfigError, Unauthorized) as error:
-                self.link = Link("refused", str(error))
+                self.link = LinkState("refused", str(error))
                 changed()
                 return
             except EdgeflockError as error:
                 pause = next(delays)
-                self.link = Link("waiting", str(error), self._clock() + pause)
+                self.link = LinkState("waiting", str(error), self._clock() + pause)
                 changed()
                 await asyncio.sleep(pause)
-                self.link = Link("connecting", str(error))
+                self.link = LinkState("connecting", str(error))
                 changed()
 
     def toggle(self) -> None:
@@ -93,7 +93,7 @@ class Live:
     def seek(self, where: str) -> None:
         raise ConfigError("a place can be gone to in a replay only; [ and ] step through recent frames")
 
-    async def history(self, row: Row) -> tuple[Point, ...]:
+    async def history(self, row: DeviceRow) -> tuple[Point, ...]:
         """What the server keeps of the device; what was seen of it here, if the display is frozen."""
         if self.kept.frozen or self.link.phase != "live":
             return trace.of_states(self.kept.rows(row.id))

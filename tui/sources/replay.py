@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import Point, Row
+from edgeflock.shared.frames import DeviceRow, Point
 from edgeflock.tui.sources import trace
-from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recording
 from edgeflock.tui.sources.source import Notify
 from edgeflock.tui.sources.state import State
@@ -62,12 +62,12 @@ class Replay:
         return self._state
 
     @property
-    def link(self) -> Link:
+    def link(self) -> LinkState:
         place = f"{numbers.duration(self._played)} / {numbers.duration(self.length)}"
         speed = f"{self._speed:g}x" if self._speed >= 1 else f"1/{1 / self._speed:g}x"
         ended = self._number == len(self._recording) - 1
         shown = "‖ " if self._frozen else ""
-        return Link("ended" if ended else "replay", f"{shown}replay {speed} {place}")
+        return LinkState("ended" if ended else "replay", f"{shown}replay {speed} {place}")
 
     def freshness(self) -> Freshness:
         return Freshness(0.0)
@@ -114,7 +114,7 @@ class Replay:
         else:
             raise ConfigError(f"place {where!r} must be a time such as 12:30, or a part such as 40%")
 
-    async def history(self, row: Row) -> tuple[Point, ...]:
+    async def history(self, row: DeviceRow) -> tuple[Point, ...]:
         rows = []
         for number in range(max(0, self._number - HISTORY), self._number + 1):
             frame = self._recording.frame(number)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from edgeflock.shared.frames import Point, Row
-from edgeflock.tui.sources.link import Freshness, Link
+from edgeflock.shared.frames import DeviceRow, Point
+from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import State
 
 Notify = Callable[[], None]
@@ -18,7 +18,7 @@ class Source(Protocol):
     """What stands on its tab."""
 
     @property
-    def link(self) -> Link: ...
+    def link(self) -> LinkState: ...
 
     @property
     def actions(self) -> "Actions | None":
@@ -48,7 +48,7 @@ class Source(Protocol):
     def seek(self, where: str) -> None:
         """Go to a place of a replay: 40% or a time such as 12:30. Raises ConfigError."""
 
-    async def history(self, row: Row) -> tuple[Point, ...]:
+    async def history(self, row: DeviceRow) -> tuple[Point, ...]:
         """The recent past of a device. Raises EdgeflockError."""
 
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.frames import Delta, Evaluation, Event, Frame, Overview, Role, Row, Run, Snapshot
+from edgeflock.shared.frames import (
+    Delta,
+    DeviceRow,
+    Evaluation,
+    Event,
+    Frame,
+    Overview,
+    Role,
+    RunFacts,
+    Snapshot,
+)
 
 MOST_EVENTS = 1000
 MOST_POINTS = 2000
@@ -36,9 +46,9 @@ class State:
 
     time: float
     """Of the server's clock."""
-    run: Run
+    run: RunFacts
     role: Role
-    devices: Mapping[int, Row]
+    devices: Mapping[int, DeviceRow]
     overview: Overview
     evaluations: tuple[Evaluation, ...]
     events: tuple[Event, ...]

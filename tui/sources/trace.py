@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from edgeflock.shared.frames import Point, Row
+from edgeflock.shared.frames import DeviceRow, Point
 
 MOST = 2000
 
 
-def extend(points: Sequence[Point], row: Row, now: float) -> tuple[Point, ...]:
+def extend(points: Sequence[Point], row: DeviceRow, now: float) -> tuple[Point, ...]:
     """`points` with the device's state at `now`, if it made an update since the last one."""
     last = points[-1] if points else None
     if row.updates == 0 or (last is not None and row.ingress <= last.bytes):
@@ -18,7 +18,7 @@ def extend(points: Sequence[Point], row: Row, now: float) -> tuple[Point, ...]:
     return (*points, Point(when, row.loss, row.staleness, row.ingress))[-MOST:]
 
 
-def of_states(states: Iterable[tuple[float, Row]]) -> tuple[Point, ...]:
+def of_states(states: Iterable[tuple[float, DeviceRow]]) -> tuple[Point, ...]:
     """The history that a series of (time, row) tells."""
     points: tuple[Point, ...] = ()
     for now, row in states:

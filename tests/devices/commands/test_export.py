@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeflock.devices.commands.export import write_graphs
-from edgeflock.server.export import Graphs
+from edgeflock.server.export import ExportedGraphs
 from edgeflock.server.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock
@@ -75,11 +75,11 @@ def test_an_error_has_an_exit_code_and_no_traceback(tmp_path: Path) -> None:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """An export that takes no time."""
 
-    def graphs(module: str, loss: str, x: object, y: object) -> Graphs:
+    def graphs(module: str, loss: str, x: object, y: object) -> ExportedGraphs:
         assert isinstance(x, np.ndarray)
         assert len(x) == 8
         print("a user's module prints")
-        return Graphs(b"step", b"evaluation!")
+        return ExportedGraphs(b"step", b"evaluation!")
 
     monkeypatch.setattr("edgeflock.server.export.export_model", graphs)
 
@@ -105,9 +105,9 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_it_gives_stdout_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def noisy(*_: object) -> Graphs:
+    def noisy(*_: object) -> ExportedGraphs:
         print("loading")
-        return Graphs(b"step", b"evaluation")
+        return ExportedGraphs(b"step", b"evaluation")
 
     monkeypatch.setattr("edgeflock.server.export.export_model", noisy)
     before = sys.stdout
