@@ -15,7 +15,7 @@ from edgeflock.devices.quickstart import _backend as backend_of
 
 def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "edgeflock.devices", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=cwd)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
 def test_version_is_the_distribution_s() -> None:

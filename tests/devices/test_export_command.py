@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def edgeflock(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "edgeflock.devices", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=cwd, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
 
 
 def test_it_writes_both_graphs_and_prints_json(tmp_path: Path) -> None:
