@@ -1,4 +1,4 @@
-"""What a process loads: a device must not pay for the server, nor `--version` for numpy; what is installed."""
+"""What a process loads, for a device must not pay for the server; and what is installed."""
 
 import ast
 import json
