@@ -200,7 +200,7 @@ async def process(
         if started.returncode is None:
             started.send_signal(stop)
         try:
-            await asyncio.wait_for(started.wait(), 10)
+            await asyncio.wait_for(started.wait(), 60)
         except TimeoutError:
             started.kill()
             await started.wait()

@@ -1,6 +1,28 @@
-"""How Hypothesis runs here: no deadline, because no test says anything about time."""
+"""How the tests run here: on all cores, and in no hurry, because no test says anything about time."""
 
+import os
+from pathlib import Path
+
+# Before numpy is loaded, also by the workers: as many processes as cores, and one thread each.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("edgeflock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("edgeflock")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Use a process for each core, unless -n or --dist says otherwise.
+
+    A file or a test alone runs in this process: it starts at once, and a debugger can stop it. This is not
+    among the `addopts`, so that `-p no:xdist` and an environment without pytest-xdist still work.
+    """
+    if not config.pluginmanager.hasplugin("xdist") or hasattr(config, "workerinput"):
+        return
+    alone = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
+    if config.option.numprocesses is None and config.option.dist == "no" and not alone:
+        config.option.numprocesses, config.option.dist = "auto", "worksteal"

@@ -19,7 +19,7 @@ from edgeflock.server.registry import Registry
 from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Traffic
 from edgeflock.server.writer import Writer
-from edgeflock.shared.config import parse
+from edgeflock.shared.config import Config, parse
 from edgeflock.shared.layout import Layout
 
 LAYOUT = Layout.of(
@@ -42,6 +42,7 @@ class Hosted:
     """A server that listens."""
 
     port: int
+    config: Config
     engine: Engine
     journal: Journal
     writer: Writer
@@ -82,6 +83,7 @@ async def hosting(
             view = app[VIEW]
             yield Hosted(
                 port,
+                config,
                 claim.engine,
                 claim.journal,
                 app[WRITER],

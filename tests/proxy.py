@@ -21,6 +21,12 @@ class Proxy:
     cut_downstream: Callable[[bytes], bool] = lambda chunk: False
     """Cut the line instead of handing this chunk to the device?"""
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    """Of each line its device's and its server's, in turn."""
+
+    def say(self, chunk: bytes) -> None:
+        """Bytes to all devices, in the server's name."""
+        for writer in self.writers[::2]:
+            writer.write(chunk)
 
     def cut_all(self) -> None:
         """Drop every line at once, without a word."""

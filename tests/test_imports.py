@@ -1,22 +1,38 @@
-"""What a process loads: a device must not pay for the server, nor `--version` for numpy."""
+"""What a process loads, for a device must not pay for the server; and what is installed."""
 
+import ast
 import json
 import subprocess
 import sys
+import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.client.graphs import LAYOUT, model
 
+ROOT = Path(__file__).parents[1]
+
+INSTALLED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+PACKAGES = {
+    ".".join((name, *path.relative_to(ROOT / folder).parts)): path
+    for name, folder in INSTALLED["package-dir"].items()
+    for path in sorted([ROOT / folder, *(ROOT / folder).rglob("*")])
+    if path.is_dir() and any(path.rglob("*.py"))
+}
+"""By its name, each folder with code below those that pyproject.toml names."""
+
 LOADED = "import json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
 
 
-def modules_after(statements: str) -> set[str]:
+@cache
+def modules_after(statements: str) -> frozenset[str]:
     """The modules that a fresh interpreter has loaded after `statements`."""
     program = f"{statements}\n{LOADED}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stderr.splitlines()[-1]))
+    return frozenset(json.loads(done.stderr.splitlines()[-1]))
 
 
 BARE_CLIENT = {
@@ -130,3 +146,18 @@ def test_shared_loads_no_network(module: str) -> None:
     loaded = modules_after(f"import edgeflock.shared.{module}")
     assert "aiohttp" not in loaded
     assert "torch" not in loaded
+
+
+# What is installed
+
+
+def test_every_package_is_installed() -> None:
+    """setuptools takes those that are listed, and no sub-package by itself."""
+    assert sorted(INSTALLED["packages"]) == sorted(PACKAGES)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_package_has_a_door_that_says_what_lives_there(name: str) -> None:
+    door = PACKAGES[name] / "__init__.py"
+    assert door.is_file()
+    assert ast.get_docstring(ast.parse(door.read_text()))

@@ -13,4 +13,4 @@ def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
     command = [sys.executable, "-m", "edgeflock.devices", *arguments]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path}
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=cwd, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)

@@ -19,8 +19,6 @@ from tests.integration.test_rounds import link as rounds_link
 from tests.integration.test_rounds import update as rounds_update
 from tests.server.pushes import copy_as_killed
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def reached(hosted: Hosted, version: int) -> None:
     while hosted.engine.published.version < version:

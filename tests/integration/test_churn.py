@@ -18,8 +18,6 @@ from tests.integration.foreign_client import (
 )
 from tests.integration.scene import hello, unchanged, update
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @pytest.fixture
 def never_spinning(monkeypatch: pytest.MonkeyPatch) -> None:

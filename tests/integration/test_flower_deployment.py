@@ -11,7 +11,7 @@ import pytest
 from benchmarks.flower_deployment import EXAMPLES, Deployment, servers_of
 from edgeflock.server.journal import Journal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ACCURATE = 0.88
 

@@ -40,8 +40,6 @@ from tests.integration.scene import update as packed_update
 from tests.integration.test_reconnect import at_once, update
 from tests.proxy import proxying
 
-pytestmark = pytest.mark.timeout(60)
-
 ON = ("injection.alpha=0.5", "injection.beta=0.5")
 
 
@@ -387,10 +385,9 @@ async def test_devices_with_other_classes_train_on_each_others_samples(
                     pass
 
         spoiling = asyncio.create_task(spoil())
-        async with asyncio.timeout(50):
-            await asyncio.gather(
-                *(run_client(client(name, share=name != "private")) for name in ("low", "high", "private"))
-            )
+        await asyncio.gather(
+            *(run_client(client(name, share=name != "private")) for name in ("low", "high", "private"))
+        )
         spoiling.cancel()
         await asyncio.wait((spoiling,))
         assert hosted.engine.published.version == 150

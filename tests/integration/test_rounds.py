@@ -9,15 +9,14 @@ from random import Random
 import numpy as np
 import pytest
 
-from edgeflock.client import transport
 from edgeflock.client.transport import Link
-from edgeflock.server import session
 from edgeflock.shared import sparse, values
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update
 from tests.hosting import LAYOUT, Hosted, hosting
-
-pytestmark = pytest.mark.timeout(60)
+from tests.integration.foreign_client import PING, PONG, joined
+from tests.integration.scene import update as packed_update
+from tests.proxy import proxying
 
 PATIENT = ("coordination.mode=rounds", "coordination.deadline=3600")
 
@@ -124,20 +123,34 @@ async def test_a_quorum_is_enough(tmp_path: Path) -> None:
                 await c.push(update(0))
 
 
-async def test_pings_are_answered_while_a_round_is_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pings_are_answered_while_a_round_is_open(tmp_path: Path) -> None:
     """Without that, either end would take the other for dead after one and a half heartbeats."""
-    monkeypatch.setattr(session, "HEARTBEAT", 0.1)
-    monkeypatch.setattr(transport, "HEARTBEAT", 0.1)
-    async with hosting(tmp_path, *PATIENT) as hosted:
-        async with link(hosted.port, "a") as a, link(hosted.port, "b") as b:
+    async with hosting(tmp_path, *PATIENT) as hosted, proxying(hosted.port) as proxy:
+        async with (
+            joined(hosted.port, "foreign") as (foreign, _),
+            link(proxy.port, "a") as a,
+            link(hosted.port, "b") as b,
+        ):
             await a.join()
             await b.join()
             waiting = asyncio.create_task(a.push(update(0)))
-            for _ in range(20):
-                await asyncio.sleep(0.05)
-                await b.pull(0)
+            foreign.send(packed_update(sequence=1, base=0))
+            await gathered(hosted, 2)
+
+            foreign.send(b"are you there?", PING)
+            assert await foreign.receive() == (PONG, b"are you there?")
+
+            answered = asyncio.Event()
+
+            def heard(chunk: bytes) -> bool:
+                if chunk[0] == 0x80 | PONG:
+                    answered.set()
+                return False
+
+            proxy.cut_upstream = heard
+            proxy.say(bytes([0x80 | PING, 3]) + b"you")
+            await answered.wait()
+
             assert not waiting.done()
             await b.push(update(0))
             await waiting

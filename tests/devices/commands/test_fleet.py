@@ -87,7 +87,7 @@ def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     path.write_text("[run]\nupdates = 5\n")
     code = "import sys; sys.modules['torch'] = None; from edgeflock.devices.commands import main; main()"
     command = [sys.executable, "-c", code, "fleet", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "pip install 'edgeflock[" in done.stderr

@@ -33,16 +33,16 @@ def test_quickstart_refuses_what_cannot_work(arguments: list[str], named: str, t
 
 
 def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
-    arguments = ["--clients", "2", "--updates", "1500", "--select", "0.02", "--seed", "3"]
+    arguments = ["--clients", "2", "--updates", "900", "--select", "0.02", "--seed", "3"]
     done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     keys = "accuracy updates clients ingress_bytes dense_bytes reduction seconds model_path"
     assert set(result) == set(keys.split())
-    assert result["updates"] == 1500
+    assert result["updates"] == 900
     assert result["clients"] == 2
     assert result["accuracy"] > 0.8
-    assert result["dense_bytes"] == 1500 * 4 * 38_282
+    assert result["dense_bytes"] == 900 * 4 * 38_282
     assert result["reduction"] == pytest.approx(result["dense_bytes"] / result["ingress_bytes"], abs=0.1)
     assert result["reduction"] > 100
 
@@ -72,12 +72,12 @@ def test_what_the_clients_of_a_quickstart_train_with(backend: str, each: list[st
 @pytest.mark.slow
 def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
     """The server exports the step, and real client processes train with it."""
-    arguments = ["--clients", "2", "--updates", "1500", "--select", "0.02", "--backend", "onnx"]
+    arguments = ["--clients", "2", "--updates", "900", "--select", "0.02", "--backend", "onnx"]
     done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert result["updates"] == 1500
+    assert result["updates"] == 900
     assert result["accuracy"] > 0.8
     (run,) = (tmp_path / "edgeflock-quickstart").iterdir()
     logs = [(run / f"device-{number}.log").read_text() for number in (1, 2)]
-    assert sum(int(log.split()[0]) for log in logs) == 1500
+    assert sum(int(log.split()[0]) for log in logs) == 900

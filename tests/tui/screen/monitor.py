@@ -50,7 +50,7 @@ def text(pilot: Pilot[None]) -> str:
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     """Returns once `holds` does."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not holds():
             await pilot.pause(0.02)
 
