@@ -19,9 +19,9 @@ from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.step import Step
-from edgeflock.shared import wire
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Update
 
 LAYOUT = Layout.of(
     [

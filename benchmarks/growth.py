@@ -27,8 +27,8 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks import load
 from edgeflock.devices.papers.machine import machine
-from edgeflock.shared import wire
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
 
 LAG = 32
 """Versions between an update's base and the newest that its device knows; others push meanwhile."""

@@ -35,10 +35,10 @@ from edgeflock.devices.papers.machine import machine
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.claim import claimed
 from edgeflock.server.hosting import HostedRun
-from edgeflock.shared import sparse, values
-from edgeflock.shared.config import parse
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired
-from edgeflock.shared.messages import PROTOCOL, Hello, Update
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Update
+from edgeflock.shared.settings.config import parse
 
 SNAPSHOT_EVERY = 200
 """Small, so that kills hit snapshots too."""

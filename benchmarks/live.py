@@ -35,7 +35,7 @@ from benchmarks.live_report import DeviceReport, Report, Turn, draw, tables
 from benchmarks.replay import Judge, Recording, publish, turns
 from edgeflock.devices.papers.machine import machine
 from edgeflock.devices.watching.status import fetch
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 
 RECORDINGS = (

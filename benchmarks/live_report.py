@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.replay import Score
 from edgeflock.devices.curves import COLOURS
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ from aiohttp import web
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.claim import claimed
 from edgeflock.server.hosting import HostedRun
-from edgeflock.shared import grid, sparse, values, wire
-from edgeflock.shared.config import parse
-from edgeflock.shared.largest import select_largest
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update, Welcome
+from edgeflock.shared.codecs import grid, sparse, values
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Update, Welcome
+from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.settings.config import parse
 
 PAPER_CNN = Layout.of(
     [

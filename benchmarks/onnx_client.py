@@ -46,7 +46,7 @@ print(time.perf_counter() - began)
 """
 
 LAUNCH = """
-import edgeflock.devices.commands, edgeflock.shared.config
+import edgeflock.devices.commands, edgeflock.shared.settings.config
 import edgeflock.client.run, edgeflock.client.{backend}_backend
 """
 

@@ -23,8 +23,8 @@ from edgeflock.client.onnx_backend import OnnxBackend
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.export import export_model
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
 
 ZOO = "edgeflock.client.zoo:"
 INPUTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {

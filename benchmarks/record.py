@@ -18,7 +18,7 @@ from edgeflock.devices.numbers import percents, size
 from edgeflock.devices.outcomes import Setting
 from edgeflock.devices.papers.machine import machine
 from edgeflock.devices.sweep import Job, outcome, sweep
-from edgeflock.shared.presets import PRESETS
+from edgeflock.shared.settings.presets import PRESETS
 
 DENSE = {"coordination.rule": "tau", "compression.select": 1.0, "compression.values": "f32"}
 RATES = (0.05, 0.1, 0.2)

@@ -18,10 +18,10 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.recent import Recent
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.recent import Recent
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
 
 TICK = 0.05
 """Samples of so many seconds are published together."""
@@ -40,7 +40,7 @@ class Recording:
     """Samples in a row for a device of share 1."""
     window: int
     lags: int
-    """Features of the recent past (shared/recent.py)."""
+    """Features of the recent past (shared/data/recent.py)."""
 
     def read(self, path: Path) -> Dataset:
         """All samples in time order. Raises ConfigError if they are not there."""

@@ -27,8 +27,8 @@ from multiprocessing.connection import Connection
 import psutil
 from aiohttp import web
 
-from edgeflock.shared import feed
-from edgeflock.shared.frames import BINS, Delta, DeviceRow, Overview, RunFacts, Snapshot
+from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.frames import BINS, Delta, DeviceRow, Overview, RunFacts, Snapshot
 
 COLUMNS, LINES = 140, 44
 

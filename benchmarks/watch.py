@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import load
 from edgeflock.devices.papers.machine import machine
-from edgeflock.shared.feed import decode
+from edgeflock.shared.protocol.feed import decode
 
 DEVICES, LAG, SECONDS, ROUNDS = 16, 200, 2.0, 11
 WATCHING = {"none": 0, "one": 1, "sixteen": 16}

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 
 class Backend(Protocol):

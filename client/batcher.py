@@ -5,8 +5,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.datasets import Dataset
-from edgeflock.shared.messages import Facts
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.protocol.messages import Facts
 
 Batch = tuple[NDArray[np.float32], NDArray[np.generic]]
 """x and y of a few samples."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from edgeflock.client.records import RECORD_BYTES, Chunk, Skipped, gather
 from edgeflock.client.source_uri import Uri
-from edgeflock.shared.backoff import back_off
+from edgeflock.shared.protocol.backoff import back_off
 
 if TYPE_CHECKING:
     import aiokafka

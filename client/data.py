@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgeflock.client.batcher import Batches, Shuffled
-from edgeflock.shared import datasets
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from edgeflock.client.stream_buffer import Buffer
-    from edgeflock.shared.config import ClientSettings
+    from edgeflock.shared.settings.config import ClientSettings
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.selector import Selection
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Diverged
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _encode(
         if where is None:
             return plain
         # numba, where it is installed, takes half a second to import, and nothing else on a device needs it.
-        from edgeflock.shared import grid
+        from edgeflock.shared.codecs import grid
 
         signed = grid.encode(where, kept < 0, layout)
         scales = values.encode(kept, layout.counts(where), "scale")

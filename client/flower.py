@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from edgeflock.client.encoding import LocalSteps, encode_update
 from edgeflock.client.selector import Memory, select, take_back
-from edgeflock.shared import wire
-from edgeflock.shared.adaptive import Norms
 from edgeflock.shared.errors import ConfigError, Diverged
-from edgeflock.shared.flower import CONFIG_KEY, STYPE, flatten
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten
+from edgeflock.shared.protocol.messages import Update, Welcome
+from edgeflock.shared.selection.adaptive import Norms
 
 _ARRAYS, _FACTS = "edgeflock.arrays", "edgeflock.facts"
 """Where in the node's context the selector's memory is kept, and of which update it is."""

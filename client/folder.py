@@ -1,7 +1,7 @@
 """A folder as a stream: dir:PATH takes each new file that appears in it, oldest first.
 
 A file is an .npz archive with the arrays x [n, ...] and y [n], FILE_BYTES at most once unpacked; images of
-bytes are scaled as in shared/datasets.py. Names that begin with a dot are left alone. A file is taken once
+bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are left alone. A file is taken once
 two looks in a row see the same size and time, so it may be written in place; a writer that pauses for
 longer should write elsewhere and rename the finished file into the folder.
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from edgeflock.client.records import Broken, Chunk, Skipped
 from edgeflock.client.source_uri import Uri
-from edgeflock.shared import datasets
+from edgeflock.shared.data import datasets
 
 log = logging.getLogger(__name__)
 

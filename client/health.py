@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from edgeflock.shared.messages import Facts
+from edgeflock.shared.protocol.messages import Facts
 
 ROOT = Path("/")
 

@@ -18,7 +18,7 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batch, Batches
 from edgeflock.client.records import Broken, Skipped
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.messages import Facts, Samples, Welcome
+from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 
 KEPT_BYTES = 1 << 25
 """The most that is kept of others' samples, as float32, and of what is to be sent; also of one record."""

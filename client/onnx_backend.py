@@ -15,7 +15,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout, Tensor
+from edgeflock.shared.model.layout import Layout, Tensor
 
 log = logging.getLogger(__name__)
 

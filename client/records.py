@@ -27,7 +27,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, WrongDtype
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Model
 
 
 class Replica:

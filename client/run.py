@@ -22,12 +22,12 @@ from edgeflock.client.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.client.worker import Progress, Worker
 from edgeflock.shared.errors import ConfigError, Malformed
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import PROTOCOL, Facts, Hello, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.injection import Injected
-    from edgeflock.shared.config import ClientSettings
+    from edgeflock.shared.settings.config import ClientSettings
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared import sparse, values
-from edgeflock.shared.adaptive import Norms, follow, will_do
-from edgeflock.shared.feedback import recall, remember
-from edgeflock.shared.largest import select_largest
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Welcome
+from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Welcome
+from edgeflock.shared.selection.adaptive import Norms, follow, will_do
+from edgeflock.shared.selection.feedback import recall, remember
+from edgeflock.shared.selection.largest import select_largest
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 

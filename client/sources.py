@@ -1,6 +1,6 @@
 """Sources of samples by URI.
 
-    npz:PATH[?part=I/N]              stored data (shared/datasets.py), whole, in one chunk, and over
+    npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk, and over
     digits:[?part=I/N]
     dir:PATH                         a folder in which files appear (folder.py)
     mqtt://host:port/topic           a broker's messages (broker_sources.py, records.py)
@@ -14,7 +14,7 @@ what no waiting mends. What it yields then passes the same checks and options, w
     shape=3,32,32     of one sample; without it, the first good sample settles it
     targets=classes   or numbers; without it, the first good sample settles it
     classes=10        targets are 0 .. 9
-    window=K, lags=L  features of the recent past (shared/recent.py)
+    window=K, lags=L  features of the recent past (shared/data/recent.py)
 
 Samples that do not fit, or hold NaN or infinity, are counted and skipped.
 """
@@ -28,8 +28,8 @@ from edgeflock.client.folder import watched
 from edgeflock.client.records import Checks, Chunk, Skipped
 from edgeflock.client.source_uri import Uri
 from edgeflock.client.synthetic import replayed
-from edgeflock.shared import datasets
-from edgeflock.shared.recent import Recent
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.recent import Recent
 
 Source = Callable[[Uri, Skipped], AsyncGenerator[Chunk, None]]
 

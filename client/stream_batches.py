@@ -12,8 +12,8 @@ from typing import Self
 from edgeflock.client.batcher import Batch, StreamOver
 from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.stream_buffer import Buffer
-from edgeflock.shared.messages import Facts
-from edgeflock.shared.rates import HIGH, LOW, RateEstimator, batch_size
+from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
+from edgeflock.shared.protocol.messages import Facts
 
 
 @dataclass(frozen=True, slots=True)

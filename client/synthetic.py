@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.source_uri import Uri
-from edgeflock.shared import datasets
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.rates import Schedule, arrived, next_arrival, schedule
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.rates import Schedule, arrived, next_arrival, schedule
 
 TICK = 0.05
 """Samples of so many seconds go together."""

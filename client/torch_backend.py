@@ -5,8 +5,8 @@ import torch
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
 
 
 class TorchBackend:

@@ -10,10 +10,10 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches
 from edgeflock.client.encoding import LocalSteps, encode_update
 from edgeflock.client.selector import Memory, select, take_back
-from edgeflock.shared import values
+from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import Diverged
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Update, Welcome
 
 _HOPELESS = 20
 """Non-finite gradients in a row after which the model counts as diverged."""

@@ -15,8 +15,6 @@ from typing import TypeVar
 import aiohttp
 from yarl import URL
 
-from edgeflock.shared import wire
-from edgeflock.shared.backoff import back_off, may_pass, permanent
 from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
@@ -30,7 +28,9 @@ from edgeflock.shared.errors import (
     Unauthorized,
     Unavailable,
 )
-from edgeflock.shared.messages import (
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.backoff import back_off, may_pass, permanent
+from edgeflock.shared.protocol.messages import (
     Facts,
     Hello,
     Model,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from edgeflock.client.batcher import Batches, StreamOver
 from edgeflock.client.replica import Replica
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, LayoutMismatch, RunOver, RunReplaced
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Facts, Model, Receipt, Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
 
 log = logging.getLogger(__name__)
 

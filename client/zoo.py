@@ -63,7 +63,7 @@ class PaperMLP(nn.Module):
 class TabularMLP(nn.Module):
     """16 features in 2 classes: one hidden layer of 32; 610 parameters.
 
-    For streams of sensors: 6 features with window=K&lags=4, 5 with window=K&lags=6 (shared/recent.py).
+    For streams of sensors: 6 features with window=K&lags=4, 5 with window=K&lags=6 (shared/data/recent.py).
     """
 
     def __init__(self) -> None:

@@ -15,9 +15,10 @@ from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.pace import Pace
 from edgeflock.server.coordination import Push
 from edgeflock.server.welcome import welcome
-from edgeflock.shared import sparse, wire
+from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused, RunComplete, RunOver
-from edgeflock.shared.messages import (
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import (
     PROTOCOL,
     Hello,
     Model,

@@ -9,8 +9,8 @@ from edgeflock.server.outcomes import Accepted, Answer
 from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Traffic
 from edgeflock.server.writer import settle
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import Refused
+from edgeflock.shared.settings.config import Config
 
 
 class EmulatedServer:

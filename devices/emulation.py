@@ -23,8 +23,8 @@ from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet_config import DeviceClass
 from edgeflock.devices.pace import Pace
 from edgeflock.devices.streams import EmulatedStream
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Update, Welcome
 
 Recorded = Callable[[int, float], Update | None]
 """(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""

@@ -33,12 +33,12 @@ from edgeflock.devices.streams import EmulatedStream, StreamTally
 from edgeflock.server.journal import Journal
 from edgeflock.server.limits import check_limits
 from edgeflock.server.recovery import open_engine
-from edgeflock.shared import datasets
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.rates import draw
 from edgeflock.shared.errors import ConfigError, Diverged
-from edgeflock.shared.frames import Evaluation
-from edgeflock.shared.rates import draw
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.protocol.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

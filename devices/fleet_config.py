@@ -14,10 +14,10 @@ import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.shared.config import Config
+from edgeflock.shared.data.rates import HIGH, LOW, draw
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.rates import HIGH, LOW, draw
-from edgeflock.shared.settings import Section, parse_as
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.settings import Section, parse_as
 
 PROFILES = ("raspberry-pi-4", "raspberry-pi-zero-2w", "jetson-nano", "jetson-orin", "laptop")
 

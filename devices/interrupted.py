@@ -12,9 +12,9 @@ from pathlib import Path
 
 from edgeflock.server.journal import Journal
 from edgeflock.server.records import Journaled
-from edgeflock.shared import wire
 from edgeflock.shared.errors import JournalDamaged
-from edgeflock.shared.messages import Update
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Update
 
 JOURNAL = "journal.sqlite"
 _CUT_SHORT = "interrupted.sqlite"

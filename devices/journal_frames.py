@@ -16,9 +16,10 @@ import msgpack
 
 from edgeflock.server.journal import raise_if_damaged
 from edgeflock.server.migrations import schema_of
-from edgeflock.shared import sparse
+from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged
-from edgeflock.shared.frames import (
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.frames import (
     BINS,
     Delta,
     DeviceRow,
@@ -31,7 +32,6 @@ from edgeflock.shared.frames import (
     finite,
     staleness_bin,
 )
-from edgeflock.shared.layout import Layout
 
 MOST_FRAMES = 2000
 AWAY = 60.0

@@ -17,8 +17,8 @@ from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.stream_batches import StreamBatches
 from edgeflock.client.stream_buffer import Truncation
 from edgeflock.client.synthetic import Passes, replay
-from edgeflock.shared.datasets import Dataset
-from edgeflock.shared.messages import Facts
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.protocol.messages import Facts
 
 
 @dataclass(slots=True)

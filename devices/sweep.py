@@ -27,7 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from edgeflock.devices.fleet_config import FleetFile
 from edgeflock.devices.outcomes import Outcome
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from edgeflock.server.keys import ROLES
 from edgeflock.shared.errors import Unauthorized, Unavailable
-from edgeflock.shared.frames import Role
+from edgeflock.shared.protocol.frames import Role
 
 OPEN = frozenset(("/livez", "/readyz"))
 """For everybody: whoever starts and stops servers asks them."""

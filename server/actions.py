@@ -11,9 +11,9 @@ from aiohttp import web
 from edgeflock.server.access import problem
 from edgeflock.server.keys import VIEW, WRITER
 from edgeflock.server.registry import Device
-from edgeflock.shared.config import LARGEST_RATE, LEAST_RATE
 from edgeflock.shared.errors import Dropped
-from edgeflock.shared.frames import EventKind
+from edgeflock.shared.protocol.frames import EventKind
+from edgeflock.shared.settings.config import LARGEST_RATE, LEAST_RATE
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.kernels import decode_update
 from edgeflock.server.step import Step, Where
-from edgeflock.shared import grid, sparse, values
+from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import (
     BadSamples,
     BaseExpired,
@@ -18,8 +18,8 @@ from edgeflock.shared.errors import (
     NonFinite,
     WrongDtype,
 )
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Update
 
 EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
@@ -27,7 +27,7 @@ EXPANSION_PER_ENTRY = 12
 COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
 """Value modes that kernels.decode_update knows, together with Golomb-coded indices.
 
-A grid is decoded by compiled code in any case (shared/grid.py)."""
+A grid is decoded by compiled code in any case (shared/codecs/grid.py)."""
 
 _SCALE = values.CODINGS["scale"].mode
 

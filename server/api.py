@@ -18,7 +18,7 @@ from edgeflock.server.keys import EVALUATOR, GRAPHS, VIEW, WATCHERS, WRITER
 from edgeflock.server.registry import Device
 from edgeflock.server.view import RunView
 from edgeflock.shared.errors import NotExportable
-from edgeflock.shared.messages import TAGS, Samples
+from edgeflock.shared.protocol.messages import TAGS, Samples
 
 FASTEST, USUAL, SLOWEST = 0.2, 1.0, 60.0
 """Seconds between the frames of a feed."""

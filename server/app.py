@@ -36,9 +36,9 @@ from edgeflock.server.traffic import Traffic
 from edgeflock.server.view import RunView
 from edgeflock.server.watchers import Watchers
 from edgeflock.server.writer import Writer
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from edgeflock.server.coordination import Apply, Push
 from edgeflock.server.step import Step
-from edgeflock.shared.config import CoordinationSettings
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import CoordinationSettings
 
 _NONE: Mapping[int, Push] = MappingProxyType({})
 

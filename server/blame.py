@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from edgeflock.server.gradient_check import TOLERANCE, feed, session_for
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
 
 
 def operator_in(error: BaseException) -> str:

@@ -3,6 +3,6 @@
 from edgeflock.server.coordinators import MODES
 from edgeflock.server.trackers import KINDS
 from edgeflock.server.weighting import RULES
-from edgeflock.shared.choices import Tables
+from edgeflock.shared.settings.choices import Tables
 
 CHOICES: Tables = {"coordination.mode": MODES, "coordination.rule": RULES, "run.trackers": KINDS}

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from edgeflock.server.engine import Engine
 from edgeflock.server.journal import Journal
 from edgeflock.server.recovery import open_engine
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)

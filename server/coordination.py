@@ -21,7 +21,7 @@ from typing import Protocol
 
 from edgeflock.server.gathering import Gathered
 from edgeflock.server.step import Step, Where
-from edgeflock.shared.messages import Update
+from edgeflock.shared.protocol.messages import Update
 
 
 @dataclass(frozen=True, slots=True, eq=False)

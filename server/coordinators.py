@@ -5,8 +5,8 @@ from collections.abc import Callable
 from edgeflock.server.asynchronous import Asynchronous
 from edgeflock.server.coordination import Coordinator
 from edgeflock.server.rounds import Rounds
-from edgeflock.shared.config import CoordinationSettings
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import CoordinationSettings
 
 MODES: dict[str, Callable[[CoordinationSettings, Layout], Coordinator]] = {
     "async": Asynchronous.of,

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.step import Where
-from edgeflock.shared import sparse, values
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model
+from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Model
 
 _WORTHWHILE = 8
 """Remember touches up to an eighth of the model: beyond it a difference saves little and costs time."""

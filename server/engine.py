@@ -21,9 +21,9 @@ from edgeflock.server.log import LastReceipt, Log
 from edgeflock.server.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.parameters import Parameters
 from edgeflock.shared.errors import BadSequence, Refused, RunComplete, Superseded
-from edgeflock.shared.frames import Evaluation
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model, Receipt
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Model, Receipt
 
 _QUICK = 100_000
 """Entries that are decoded and applied in about two milliseconds."""

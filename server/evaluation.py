@@ -14,7 +14,7 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.registry import Registry
 from edgeflock.server.traffic import Meter
 from edgeflock.server.writer import Writer
-from edgeflock.shared.frames import Evaluation, RunState
+from edgeflock.shared.protocol.frames import Evaluation, RunState
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections import deque
 from itertools import islice
 
-from edgeflock.shared.frames import Event, EventKind
+from edgeflock.shared.protocol.frames import Event, EventKind
 
 MOST = 1000
 """Events that are kept."""

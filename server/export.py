@@ -33,8 +33,8 @@ from edgeflock.server.blame import first_difference, module_that_calls, operator
 from edgeflock.server.gradient_check import check_evaluation, check_step
 from edgeflock.server.translations import TRANSLATIONS
 from edgeflock.shared.errors import NotExportable
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
 
 SMALLEST = 4
 """Samples that an example batch has at least; torch takes a dimension of one for a constant."""

@@ -1,4 +1,4 @@
-"""The run as its watchers see it: the frames of shared/frames.py, made from what the server knows."""
+"""The run as its watchers see it: the frames of shared/protocol/frames.py, made from what the server knows."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from typing import Any
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.registry import Device
 from edgeflock.server.view import RunView
-from edgeflock.shared.frames import (
+from edgeflock.shared.protocol.frames import (
     COLUMNS,
     Delta,
     DeviceRow,

@@ -22,10 +22,10 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.flower_messages import Keys, Template, read_update, size, training
 from edgeflock.server.flower_nodes import Asked, Node, Nodes, Sent
 from edgeflock.server.welcome import welcome
-from edgeflock.shared import wire
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger("flwr")
 

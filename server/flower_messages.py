@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from edgeflock.server.admission import EXPANSION_PER_ENTRY, admit
 from edgeflock.server.flower_nodes import Sent
-from edgeflock.shared import sparse, values, wire
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BadSamples, BadSequence, ConfigError, LayoutMismatch, Malformed, NonFinite
-from edgeflock.shared.flower import CONFIG_KEY, STYPE, flatten, layout_of
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten, layout_of
+from edgeflock.shared.protocol.messages import Update, Welcome
 
 _LOSSES = ("train_loss", "train-loss", "loss")
 """Metrics that tell the loss of an update, for operators; the first that is there."""

@@ -10,8 +10,8 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from pydantic import ValidationError
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.config import Config
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 

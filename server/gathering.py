@@ -4,7 +4,7 @@ import numpy as np
 
 from edgeflock.server.optimizer import descend
 from edgeflock.server.step import Step
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 
 class Gathered:

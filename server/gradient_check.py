@@ -8,8 +8,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
 
 TOLERANCE = 1e-4
 """The largest difference allowed, relative to the largest entry."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import msgpack
 
-from edgeflock.shared import datasets
-from edgeflock.shared.config import ModelSettings
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.settings.config import ModelSettings
 
 log = logging.getLogger(__name__)
 

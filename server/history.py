@@ -2,7 +2,7 @@
 
 import struct
 
-from edgeflock.shared.frames import Point, finite
+from edgeflock.shared.protocol.frames import Point, finite
 
 _POINT = struct.Struct("<dfIQ")
 """Time, loss, staleness, bytes."""

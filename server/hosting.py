@@ -17,10 +17,10 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.evaluation import Evaluate
 from edgeflock.server.limits import check_limits
 from edgeflock.server.records import Account
-from edgeflock.shared import datasets
-from edgeflock.shared.config import Config
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def open_run(config: Config) -> Iterator[HostedRun]:
     # torch takes seconds to import and only hosting needs it.
     import torch
 
-    from edgeflock.shared.torch_module import FlatModule
+    from edgeflock.shared.model.torch_module import FlatModule
 
     torch.set_num_threads(1)
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from edgeflock.server.events import Events
 from edgeflock.server.registry import Device
 from edgeflock.server.traffic import Meter
-from edgeflock.shared import sparse
+from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.frames import BINS, EventKind, RunState, staleness_bin
-from edgeflock.shared.messages import Update
+from edgeflock.shared.protocol.frames import BINS, EventKind, RunState, staleness_bin
+from edgeflock.shared.protocol.messages import Update
 
 log = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ from edgeflock.server.records import (
 )
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import ConfigError, JournalDamaged
-from edgeflock.shared.frames import Evaluation
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.frames import Evaluation
 
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 """SQLITE_ERROR: a statement that is sound does not fit, so a table or a column is missing."""

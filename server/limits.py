@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from edgeflock.server.admission import EXPANSION_PER_ENTRY
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.largest import quotas
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.selection.largest import quotas
+from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)

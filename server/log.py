@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.regime import Regime
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

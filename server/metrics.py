@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from edgeflock.server import feed
 from edgeflock.server.keys import EVALUATOR, FEED, VIEW, WRITER
 from edgeflock.server.view import RunView
-from edgeflock.shared.frames import BINS, DeviceRow, DeviceState, Evaluation, Overview
+from edgeflock.shared.protocol.frames import BINS, DeviceRow, DeviceState, Evaluation, Overview
 
 routes = web.RouteTableDef()
 

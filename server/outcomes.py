@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from edgeflock.server.coordination import Push
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.messages import Receipt
+from edgeflock.shared.protocol.messages import Receipt
 
 
 @dataclass(frozen=True, slots=True)

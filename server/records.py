@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.regime import Regime
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from edgeflock.server.records import JournaledUpdate, Snapshot
 from edgeflock.server.regime import Regime
 from edgeflock.server.step import Step
 from edgeflock.server.weighting import RULES
-from edgeflock.shared import wire
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import JournalDamaged, Refused, UnexpectedRecord
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Update
+from edgeflock.shared.settings.config import Config
 
 
 def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from edgeflock.shared.config import CoordinationSettings
+from edgeflock.shared.settings.config import CoordinationSettings
 
 
 @dataclass(frozen=True, slots=True)

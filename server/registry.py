@@ -9,7 +9,7 @@ from edgeflock.server.records import Account
 from edgeflock.server.statistics import Statistics
 from edgeflock.server.traffic import Meter
 from edgeflock.shared.errors import Dropped, TooManyDevices
-from edgeflock.shared.messages import Facts
+from edgeflock.shared.protocol.messages import Facts
 
 
 @dataclass(slots=True)

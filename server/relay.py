@@ -6,9 +6,9 @@ in bounded space: handing samples over never waits for anybody.
 
 from collections import deque
 
-from edgeflock.shared.config import InjectionSettings
 from edgeflock.shared.errors import FrameTooLarge, Malformed, UnexpectedRecord
-from edgeflock.shared.messages import Samples
+from edgeflock.shared.protocol.messages import Samples
+from edgeflock.shared.settings.config import InjectionSettings
 
 WAITING_BYTES = 1 << 22
 """The most that waits for one device, unless it is one record: the oldest go first."""

@@ -2,7 +2,7 @@
 
 import hmac
 
-from edgeflock.shared.frames import Role
+from edgeflock.shared.protocol.frames import Role
 
 
 class Roles:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from edgeflock.server.coordination import Apply, Push
 from edgeflock.server.gathering import Gathered
 from edgeflock.server.step import Step, Where
-from edgeflock.shared.config import CoordinationSettings
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import CoordinationSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,6 @@ from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Meter, Traffic
 from edgeflock.server.welcome import welcome
 from edgeflock.server.writer import Held, Writer
-from edgeflock.shared import wire
-from edgeflock.shared.config import Config
 from edgeflock.shared.errors import (
     Dropped,
     FrameTooLarge,
@@ -32,7 +30,8 @@ from edgeflock.shared.errors import (
     Superseded,
     UnexpectedRecord,
 )
-from edgeflock.shared.messages import (
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import (
     PROTOCOL,
     Hello,
     Model,
@@ -43,6 +42,7 @@ from edgeflock.shared.messages import (
     Stop,
     Update,
 )
+from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
 

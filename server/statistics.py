@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from edgeflock.server.history import History
-from edgeflock.shared import sparse
-from edgeflock.shared.messages import Facts, Update
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.protocol.messages import Facts, Update
 
 _FOLLOW = 0.2
 """How fast the usual interval between updates follows the last one."""

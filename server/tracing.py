@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from edgeflock.server.recurrence import lstm_of
 from edgeflock.server.translations import TRANSLATIONS
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
 
 aten = torch.ops.aten
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
 
 log = logging.getLogger(__name__)
 

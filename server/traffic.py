@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from edgeflock.shared.messages import Record
+from edgeflock.shared.protocol.messages import Record
 
 
 class Meter:

@@ -8,8 +8,8 @@ from edgeflock.server.outcomes import Published
 from edgeflock.server.registry import Registry
 from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Traffic
-from edgeflock.shared.config import Config
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)

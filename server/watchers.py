@@ -7,8 +7,8 @@ from aiohttp import WSCloseCode, web
 
 from edgeflock.server.feed import Feed, Seen
 from edgeflock.server.hub import Hub
-from edgeflock.shared.feed import encode
-from edgeflock.shared.frames import Role
+from edgeflock.shared.protocol.feed import encode
+from edgeflock.shared.protocol.frames import Role
 
 HEARTBEAT = 20.0
 """Seconds of silence after which a watcher is pinged; one that does not answer within ten is gone."""

@@ -1,9 +1,9 @@
 """What a device is told of the run when it joins."""
 
-from edgeflock.shared import sparse, values
-from edgeflock.shared.config import Config
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import PROTOCOL, Welcome
+from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
+from edgeflock.shared.settings.config import Config
 
 
 def welcome(run: str, config: Config, layout: Layout, version: int, sequence: int) -> Welcome:

@@ -19,8 +19,8 @@ from edgeflock.server.registry import Registry
 from edgeflock.server.relay import Relay
 from edgeflock.server.traffic import Traffic
 from edgeflock.server.writer import Writer
-from edgeflock.shared.config import Config, parse
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import Config, parse
 
 LAYOUT = Layout.of(
     [

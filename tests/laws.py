@@ -1,6 +1,6 @@
 """Laws that every codec obeys, as functions that raise AssertionError where one does not.
 
-They hold for every index coding and value coding in the tables of shared/sparse.py and shared/values.py, and
+They hold for every index coding and value coding in the tables of shared/codecs/sparse.py and shared/codecs/values.py, and
 for the decoders that the server compiles for some of them. A grid, which needs the layout and has signs, has
 its own in tests/shared/test_grid.py.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.admission import COMPILED, decode, decode_compiled
 from edgeflock.server.kernels import decode_golomb
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,
@@ -23,8 +23,8 @@ from edgeflock.shared.errors import (
     Refused,
     WrongDtype,
 )
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Update
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float32]

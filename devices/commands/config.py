@@ -3,6 +3,6 @@
 
 def config() -> None:
     """Print every setting with its default, as a TOML file."""
-    from edgeflock.shared.config import describe
+    from edgeflock.shared.settings.config import describe
 
     print(describe())

@@ -30,7 +30,7 @@ def write_graphs(model: str, loss: str, data: str, out: Path, *, as_json: bool) 
     import hashlib
     import json
 
-    from edgeflock.shared import datasets
+    from edgeflock.shared.data import datasets
 
     with needing("server", "the export needs"):
         from edgeflock.server.export import export_model

@@ -11,8 +11,8 @@ import typer
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:  # it brings pydantic, which `edgeflock client --help` on a device need not load
-    from edgeflock.shared.choices import Tables
-    from edgeflock.shared.config import Config
+    from edgeflock.shared.settings.choices import Tables
+    from edgeflock.shared.settings.config import Config
 
 ConfigFile = Annotated[
     Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Settings; see `edgeflock config`.")
@@ -37,7 +37,7 @@ def settings_of(
     """
     import os
 
-    from edgeflock.shared import config
+    from edgeflock.shared.settings import config
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,

@@ -11,7 +11,7 @@ from edgeflock.shared.errors import EdgeflockError
 
 if TYPE_CHECKING:
     from edgeflock.server.hosting import HostedRun
-    from edgeflock.shared.config import Config
+    from edgeflock.shared.settings.config import Config
 
 
 def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verbose: Verbose = False) -> None:

@@ -4,9 +4,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeflock.shared import datasets
-from edgeflock.shared.config import parse
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.config import parse
 
 _DEFAULTS = {
     (1, 8, 8): ("edgeflock.client.zoo:DigitsCNN", 8000),

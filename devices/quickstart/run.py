@@ -16,8 +16,8 @@ from edgeflock.devices.quickstart.plan import Plan, backend_of, fresh_folder, se
 from edgeflock.devices.quickstart.processes import end, start, tail_of, url_of
 from edgeflock.devices.quickstart.shown import Result, accuracy_of, progress_bar, show_result
 from edgeflock.devices.watching.status import fetch
-from edgeflock.shared.config import Config, parse
 from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.settings.config import Config, parse
 
 
 def run_quickstart(plan: Plan, *, as_json: bool) -> None:

@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter
 
 from edgeflock.devices.curves import COLOURS
 from edgeflock.devices.watching.top import opened
-from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.protocol import feed
 from edgeflock.tui.pages import Against, Curve, curves
 from edgeflock.tui.sources import FeedClient, State, reduce
 from edgeflock.tui.text import numbers

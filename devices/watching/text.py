@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from edgeflock.shared import feed
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.frames import COLUMNS, DeviceRow, Point
+from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.frames import COLUMNS, DeviceRow, Point
 from edgeflock.tui.pages import block, device_page, summary
 from edgeflock.tui.sources import FeedClient, State, reduce
 from edgeflock.tui.text import text_of

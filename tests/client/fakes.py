@@ -10,11 +10,11 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batches, Shuffled
 from edgeflock.client.trainer import Trainer
 from edgeflock.client.worker import Worker
-from edgeflock.shared import sparse, values
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import RunOver
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import PROTOCOL, Model, Receipt, Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Update, Welcome
 
 LAYOUT = Layout.of([("kernel", (2, 5)), ("bias", (4,))])
 F32 = values.CODINGS["f32"].mode

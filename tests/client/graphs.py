@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 INPUTS, OUTPUTS = 3, 2
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.batcher import Shuffled
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
 
 
 def numbered(count: int) -> Dataset:

@@ -15,8 +15,8 @@ import pytest
 from edgeflock.client import broker_sources
 from edgeflock.client.records import RECORD_BYTES, Skipped
 from edgeflock.client.sources import open_source
-from edgeflock.shared.backoff import back_off
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.backoff import back_off
 from tests.client.brokers import Mosquitto, mock_kafka
 
 aiomqtt = pytest.importorskip("aiomqtt", reason="aiomqtt is not installed")

@@ -8,8 +8,8 @@ import pytest
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.data import batches_of
 from edgeflock.client.stream_batches import StreamBatches
-from edgeflock.shared.config import ClientSettings
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.config import ClientSettings
 
 
 @pytest.fixture

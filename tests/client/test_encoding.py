@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeflock.shared import grid, sparse, values
+from edgeflock.shared.codecs import grid, sparse, values
 from tests.client.fakes import F32, LAYOUT, WELCOME, FakeBackend, FakeServer, gradient_at, theta_at, worker
 
 

@@ -15,10 +15,10 @@ from edgeflock.client import injection
 from edgeflock.client.batcher import Batch
 from edgeflock.client.injection import Injected, decode, encode
 from edgeflock.client.records import Broken
-from edgeflock.shared import wire
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Facts, Samples
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Facts, Samples
 from tests.client.fakes import WELCOME
 
 FRAME = 1 << 20

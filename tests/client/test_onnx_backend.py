@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from edgeflock.client import onnx_backend
 from edgeflock.client.onnx_backend import OnnxBackend, Step, fastest
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 from tests.client.graphs import INPUT_INFOS, INPUTS, LAYOUT, OUTPUT_INFOS, OUTPUTS, expected, floats, model
 
 Batch = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.replica import Replica
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, IndexMalformed, IndexOutOfRange, Refused, WrongDtype
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Model
 
 LAYOUT = Layout.of([("kernel", (2, 3)), ("bias", (2,))])
 WHOLE: NDArray[np.float32] = np.arange(8, dtype=np.float32)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.client.selector import Memory, select, take_back
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, RunReplaced
-from edgeflock.shared.messages import Update, Welcome
+from edgeflock.shared.protocol.messages import Update, Welcome
 from tests.client.fakes import (
     LAYOUT,
     WELCOME,

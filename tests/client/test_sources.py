@@ -18,9 +18,9 @@ from edgeflock.client.records import Chunk, Skipped
 from edgeflock.client.source_uri import Uri
 from edgeflock.client.sources import open_source
 from edgeflock.devices.clock import run_virtually
-from edgeflock.shared.datasets import load
+from edgeflock.shared.data.datasets import load
+from edgeflock.shared.data.recent import Recent
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.recent import Recent
 
 COUNT = 50
 

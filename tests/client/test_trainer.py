@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from edgeflock.client.batcher import Shuffled
 from edgeflock.client.trainer import Trainer
-from edgeflock.shared import sparse
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Diverged
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model, Receipt, Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Model, Receipt, Update, Welcome
 from tests.client.fakes import (
     F32,
     LAYOUT,

@@ -7,7 +7,7 @@ import pytest
 
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError, Unauthorized
-from edgeflock.shared.messages import PROTOCOL, Hello
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.answering import answering
 from tests.certificates import certificate, serving_with
 

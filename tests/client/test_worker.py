@@ -11,8 +11,8 @@ from edgeflock.client.backend import Backend
 from edgeflock.client.batcher import Batch, Shuffled, StreamOver
 from edgeflock.client.worker import Progress, Worker
 from edgeflock.devices.clock import run_virtually
-from edgeflock.shared import sparse
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import (
     BadSequence,
     BaseExpired,
@@ -24,8 +24,8 @@ from edgeflock.shared.errors import (
     RunReplaced,
     Unauthorized,
 )
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Facts, Model, Receipt, Update, Welcome
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
 from tests.client.fakes import F32, LAYOUT, WELCOME, FakeBackend, FakeServer, theta_at, training, worker
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client import zoo
 from edgeflock.client.torch_backend import TorchBackend
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
 
 MODELS: dict[str, tuple[tuple[int, ...], int, int, int]] = {
     "DigitsCNN": ((1, 8, 8), 10, 38_282, 0),

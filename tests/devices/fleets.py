@@ -20,9 +20,9 @@ from edgeflock.devices.fleet_config import FleetFile, parse
 from edgeflock.server.coordination import Push
 from edgeflock.server.outcomes import Accepted
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.frames import Evaluation
-from edgeflock.shared.messages import Receipt
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Receipt
 
 ONE = """\
 [run]

@@ -11,9 +11,9 @@ import pytest
 from edgeflock.devices.emulated_link import ClassTotals
 from edgeflock.devices.fleet_config import PROFILES, DeviceClass, profile
 from edgeflock.devices.pace import Pace
-from edgeflock.shared import sparse
+from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import BaseExpired, RunComplete
-from edgeflock.shared.messages import Hello, Model, Pull, Receipt, Refusal, Samples, Update, Welcome
+from edgeflock.shared.protocol.messages import Hello, Model, Pull, Receipt, Refusal, Samples, Update, Welcome
 from tests.devices.fleets import MIXED, ONE, Ran, fleet_of, run
 
 # Paces

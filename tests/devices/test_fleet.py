@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeflock.devices.fleet import prepare
-from edgeflock.shared import datasets
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.data import datasets
+from edgeflock.shared.model.torch_module import FlatModule
 from tests.devices.fleets import CHURN, MIXED, ONE, Ran, fleet_of, run
 
 

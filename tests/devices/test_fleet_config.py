@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from edgeflock.devices.commands.fleet import run_fleet_file
 from edgeflock.devices.fleet_config import PROFILES, DeviceClass, FleetFile, headcount, parse, profile
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.presets import PRESETS
+from edgeflock.shared.settings.presets import PRESETS
 
 REPOSITORY = Path(__file__).parents[2]
 

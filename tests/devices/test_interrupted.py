@@ -10,9 +10,9 @@ import pytest
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
 from edgeflock.server.journal import Journal
 from edgeflock.server.records import Journaled
-from edgeflock.shared import wire
-from edgeflock.shared.frames import Evaluation
-from edgeflock.shared.messages import Update
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Update
 from tests.server.pushes import LAYOUT, THETA, sparse_update
 
 

@@ -14,12 +14,13 @@ from edgeflock.devices.journal_frames import AWAY, journal_frames
 from edgeflock.devices.watching.top import Plan, opened, sources
 from edgeflock.server.journal import Journal
 from edgeflock.server.regime import Regime
-from edgeflock.shared import feed, sparse, wire
-from edgeflock.shared.config import parse
+from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
-from edgeflock.shared.frames import Evaluation
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import feed, wire
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Update
+from edgeflock.shared.settings.config import parse
 from edgeflock.tui.sources.recording import Recording
 from edgeflock.tui.sources.state import State, reduce, snapshot
 from tests.data import JOURNALS, RECORDINGS, expected, unpacked

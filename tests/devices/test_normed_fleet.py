@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from edgeflock.client.batcher import Shuffled
 from edgeflock.devices.fleet import prepare
-from edgeflock.shared import datasets
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.data import datasets
+from edgeflock.shared.model.torch_module import FlatModule
 from tests.devices.fleets import MIXED, ONE, Normed, fleet_of, run
 
 NORMED = "model.module=tests.devices.fleets:Normed"

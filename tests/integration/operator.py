@@ -6,8 +6,8 @@ from typing import Any
 
 import aiohttp
 
-from edgeflock.shared.feed import decode
-from edgeflock.shared.frames import Frame
+from edgeflock.shared.protocol.feed import decode
+from edgeflock.shared.protocol.frames import Frame
 
 ADMIN = "secret of the admins"
 

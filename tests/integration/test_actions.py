@@ -9,7 +9,7 @@ from edgeflock.server.journal import Journal
 from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import Dropped
-from edgeflock.shared.messages import Receipt
+from edgeflock.shared.protocol.messages import Receipt
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import PING, PONG, PULL, joined
 from tests.integration.operator import ADMIN, operating

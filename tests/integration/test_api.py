@@ -12,10 +12,10 @@ from rich.console import Console
 from safetensors.numpy import load
 
 from edgeflock.devices.watching.status import print_status
-from edgeflock.shared import sparse
+from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import BaseInFuture
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Facts, Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Facts, Update
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.test_reconnect import link, update
 

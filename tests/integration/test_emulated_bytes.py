@@ -20,9 +20,10 @@ from edgeflock.devices.fleet import prepare
 from edgeflock.devices.fleet_config import FleetFile
 from edgeflock.server.journal import Journal
 from edgeflock.server.traffic import Traffic
-from edgeflock.shared import wire
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.messages import (
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import (
     PROTOCOL,
     Hello,
     Model,
@@ -34,7 +35,6 @@ from edgeflock.shared.messages import (
     Update,
     Welcome,
 )
-from edgeflock.shared.torch_module import FlatModule
 from tests.devices.fleets import MIXED, ONE, Ran, fleet_of, run
 from tests.hosting import Hosted, hosting
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from edgeflock.client.transport import Link
-from edgeflock.shared.messages import PROTOCOL, Hello
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.hosting import LAYOUT, hosting
 from tests.integration.test_reconnect import link, update
 

@@ -14,9 +14,9 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 from edgeflock.server import watchers
 from edgeflock.server.events import MOST
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.feed import decode, device_history, encode
-from edgeflock.shared.frames import Delta, Event, Frame, Snapshot
-from edgeflock.shared.messages import Facts
+from edgeflock.shared.protocol.feed import decode, device_history, encode
+from edgeflock.shared.protocol.frames import Delta, Event, Frame, Snapshot
+from edgeflock.shared.protocol.messages import Facts
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import BINARY, Device
 from tests.integration.operator import ADMIN, Frames, operating

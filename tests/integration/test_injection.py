@@ -17,10 +17,10 @@ from edgeflock.client.run import run_client
 from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.client.transport import Link
 from edgeflock.server import relay
-from edgeflock.shared import wire
-from edgeflock.shared.config import ClientSettings
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import PROTOCOL, Hello, Model, Samples
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Samples
+from edgeflock.shared.settings.config import ClientSettings
 from tests.client.fakes import WELCOME as GREETING
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import (

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 from benchmarks.live import MOSQUITTO, RECORDINGS, SHARES, run
 from benchmarks.replay import Recording, turns
 from edgeflock.client.sources import open_source
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
 
 ELEC = next(recording for recording in RECORDINGS if recording.name == "elec")
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
 from tests.hosting import LAYOUT, hosting
 from tests.integration.operator import operating
 from tests.integration.test_failing_disk import GaveUp, impatient

@@ -16,10 +16,10 @@ from edgeflock.client.batcher import Shuffled
 from edgeflock.client.run import run_client
 from edgeflock.client.transport import Link
 from edgeflock.server.graphs import ServedGraph
-from edgeflock.shared import datasets
-from edgeflock.shared.config import ClientSettings, ModelSettings
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable, Unauthorized
-from edgeflock.shared.messages import PROTOCOL, Hello
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
+from edgeflock.shared.settings.config import ClientSettings, ModelSettings
 from tests.client.graphs import INPUTS, LAYOUT, OUTPUTS, expected, model
 from tests.hosting import hosting, initial_theta
 from tests.integration.test_reconnect import at_once, link

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from edgeflock.server.differences import Differences
-from edgeflock.shared import grid, messages, sparse, values, wire
+from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import messages, wire
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
 from tests.integration.foreign_client import (
     CODEBOOK4,

@@ -9,7 +9,7 @@ import pytest
 
 from edgeflock.client.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     BaseExpired,
     LayoutMismatch,
@@ -18,7 +18,7 @@ from edgeflock.shared.errors import (
     Superseded,
     Unauthorized,
 )
-from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Update
 from tests.hosting import LAYOUT, hosting
 from tests.proxy import Proxy, proxying
 

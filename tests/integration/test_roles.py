@@ -7,8 +7,8 @@ import pytest
 
 from edgeflock.server.hosting import open_run
 from edgeflock.server.roles import Roles
-from edgeflock.shared.config import parse
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.config import parse
 from tests.hosting import hosting
 from tests.integration.operator import ADMIN, operating
 from tests.integration.test_reconnect import link

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from edgeflock.client.transport import Link
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired
-from edgeflock.shared.messages import PROTOCOL, Hello, Receipt, Update
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Update
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import PING, PONG, joined
 from tests.integration.scene import update as packed_update

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 HERE = "tests.server.models:"
 

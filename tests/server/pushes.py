@@ -21,10 +21,11 @@ from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover
 from edgeflock.server.regime import Regime
 from edgeflock.server.rounds import Ending, Rounds
-from edgeflock.shared import sparse, values, wire
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Receipt, Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Receipt, Update
 from tests.server.reference import SlowServer
 
 _SHAPES: list[tuple[str, tuple[int, ...]]] = [("kernel", (4, 5)), ("bias", (4,)), ("scale", ())]

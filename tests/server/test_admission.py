@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from edgeflock.server.limits import Bounds
-from edgeflock.shared import errors, grid, sparse, values
+from edgeflock.shared import errors
+from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.messages import Receipt, Update
+from edgeflock.shared.protocol.messages import Receipt, Update
 from tests.server.pushes import (
     LAYOUT,
     REGIME,

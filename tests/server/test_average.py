@@ -24,9 +24,9 @@ from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.step import Step
 from edgeflock.server.weighting import RULES
-from edgeflock.shared import sparse, values
-from edgeflock.shared.config import Config, parse
-from edgeflock.shared.messages import PROTOCOL, Hello, Model, Update
+from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Update
+from edgeflock.shared.settings.config import Config, parse
 from tests.server.pushes import LAYOUT, THETA, Watched, commit, copy_as_killed, open_engine, recovered
 
 EVERY = 16

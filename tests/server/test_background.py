@@ -12,8 +12,8 @@ from edgeflock.server.claim import claimed
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.hub import Hub
-from edgeflock.shared.config import Config, parse
 from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.settings.config import Config, parse
 from tests.hosting import LAYOUT, hosting, initial_theta
 
 

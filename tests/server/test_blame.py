@@ -5,7 +5,7 @@ import pytest
 
 from edgeflock.server.blame import module_that_calls, operator_in
 from edgeflock.server.tracing import example
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
 
 NETS = "tests.server.models:"
 

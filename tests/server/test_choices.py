@@ -4,8 +4,8 @@ import pytest
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.weighting import RULES, Rule, full, rule
-from edgeflock.shared.config import parse
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.config import parse
 
 
 @pytest.mark.parametrize("name", RULES)

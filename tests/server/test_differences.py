@@ -17,9 +17,10 @@ from edgeflock.server.journal import Journal
 from edgeflock.server.recovery import recover
 from edgeflock.server.regime import Regime
 from edgeflock.server.step import Where
-from edgeflock.shared import sparse, wire
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model, Update
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Model, Update
 from tests.server.pushes import commit, dense_update, push, sparse_update
 
 LAYOUT = Layout.of([("kernel", (8, 9)), ("bias", (8,))])  # 80: differences of up to 10 touches

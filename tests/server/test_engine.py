@@ -15,8 +15,8 @@ from edgeflock.server.limits import Bounds
 from edgeflock.server.outcomes import Published
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete
-from edgeflock.shared.frames import Evaluation
-from edgeflock.shared.messages import Receipt
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Receipt
 from tests.server.pushes import (
     LAYOUT,
     REGIME,

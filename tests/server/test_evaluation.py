@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.traffic import Meter
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
 

@@ -23,8 +23,8 @@ from edgeflock.server import translations
 from edgeflock.server.export import ExportedGraphs, export_model
 from edgeflock.server.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError, NotExportable
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
 from tests.server.models import HERE, Arrays, reference
 
 ZOO = "edgeflock.client.zoo:"

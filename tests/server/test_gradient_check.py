@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from edgeflock.server.gradient_check import check_evaluation, check_step, feed, session_for
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
 
 NETS = "tests.server.test_gradient_check:"
 

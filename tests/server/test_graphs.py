@@ -15,8 +15,8 @@ import pytest
 
 from edgeflock.server.export import export_model
 from edgeflock.server.graphs import GraphStore
-from edgeflock.shared.config import ModelSettings
 from edgeflock.shared.errors import NotExportable
+from edgeflock.shared.settings.config import ModelSettings
 from tests.hosting import hosting
 
 NETS = "tests.server.models:"

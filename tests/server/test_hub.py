@@ -10,9 +10,9 @@ from edgeflock.devices.clock import run_virtually
 from edgeflock.server.hub import Hub
 from edgeflock.server.registry import Device, Identity
 from edgeflock.server.traffic import Meter
-from edgeflock.shared import sparse
-from edgeflock.shared.frames import RunState
-from edgeflock.shared.messages import Update
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.protocol.frames import RunState
+from edgeflock.shared.protocol.messages import Update
 
 
 def update(sequence: int, loss: float = 0.5, index_mode: int = sparse.GOLOMB) -> Update:

@@ -13,7 +13,7 @@ from edgeflock.server.log import LastReceipt
 from edgeflock.server.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
 from edgeflock.server.regime import Regime
 from edgeflock.shared.errors import JournalDamaged
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
 from tests.server.pushes import LAYOUT, REGIME, THETA, commit, open_engine, push, recovered, sparse_update
 
 

@@ -19,9 +19,9 @@ from edgeflock.server.migrations import SCHEMA, STEPS, migrate
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
-from edgeflock.shared import wire
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
-from edgeflock.shared.messages import Receipt, Update
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Receipt, Update
 from tests.data import JOURNALS, expected, unpacked
 from tests.server.pushes import LAYOUT, THETA, commit
 

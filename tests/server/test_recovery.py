@@ -17,9 +17,9 @@ from edgeflock.server.records import JournaledUpdate
 from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.weighting import RULES
-from edgeflock.shared import wire
 from edgeflock.shared.errors import BaseExpired, ConfigError, JournalDamaged
-from edgeflock.shared.messages import Pull
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Pull
 from tests.server.pushes import (
     LAYOUT,
     REGIME,

@@ -16,9 +16,9 @@ from edgeflock.server.recovery import replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.rounds import Ending, Rounds
 from edgeflock.server.step import Step
-from edgeflock.shared.config import CoordinationSettings
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture
-from edgeflock.shared.messages import Receipt, Update
+from edgeflock.shared.protocol.messages import Receipt, Update
+from edgeflock.shared.settings.config import CoordinationSettings
 from tests.server.pushes import (
     LAYOUT,
     NORMED,

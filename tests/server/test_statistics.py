@@ -18,11 +18,14 @@ from edgeflock.server.recovery import recover, replay
 from edgeflock.server.regime import Regime
 from edgeflock.server.step import Step
 from edgeflock.server.weighting import RULES
-from edgeflock.shared import config, errors, grid, sparse, values, wire
+from edgeflock.shared import errors
+from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import ConfigError, Refused
-from edgeflock.shared.largest import select_largest
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.messages import Model, Receipt, Update
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Model, Receipt, Update
+from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.settings import config
 from tests.server.pushes import (
     LAYOUT,
     NORMED,

@@ -10,9 +10,9 @@ import pytest
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.trackers import KINDS, Tracked, Trackers, check
-from edgeflock.shared.config import parse
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import parse
 
 EVALUATIONS = [Evaluation(0, 1000.5, 2.5, 0.125, 10, 20), Evaluation(7, 1002.5, None, None, 30, 40)]
 

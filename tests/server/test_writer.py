@@ -14,7 +14,7 @@ from edgeflock.server.outcomes import Accepted
 from edgeflock.server.regime import Regime
 from edgeflock.server.writer import Held, Writer
 from edgeflock.shared.errors import NonFinite, Superseded, Unavailable
-from edgeflock.shared.messages import Receipt
+from edgeflock.shared.protocol.messages import Receipt
 from tests.server.pushes import REGIME, open_engine, push, sparse_update
 
 ROUNDS = Regime("none", 0.1, 6, rounds=True)

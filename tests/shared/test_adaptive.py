@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.adaptive import WEIGHT, Norms, follow, will_do
+from edgeflock.shared.selection.adaptive import WEIGHT, Norms, follow, will_do
 
 
 def vector(*entries: float) -> NDArray[np.float32]:

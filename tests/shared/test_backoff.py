@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from edgeflock.shared.backoff import back_off, permanent
+from edgeflock.shared.protocol.backoff import back_off, permanent
 from tests.certificates import certificate, serving_with
 
 

@@ -5,13 +5,13 @@ from typing import Annotated
 import pytest
 from pydantic import ValidationError
 
-from edgeflock.shared.choices import Tables, one_of, one_of_the_ends
-from edgeflock.shared.config import Config, parse
+from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
+from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.losses import LOSSES
-from edgeflock.shared.settings import Section, parse_as
-from edgeflock.shared.sparse import CODINGS as INDEX_CODINGS
-from edgeflock.shared.values import CODINGS as VALUE_CODINGS
+from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.settings.config import Config, parse
+from edgeflock.shared.settings.settings import Section, parse_as
 
 HULLS = {"wood": 1, "steel": 2, "glass": 3}
 

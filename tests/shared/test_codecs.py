@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgeflock.shared import sparse, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import IndexMalformed, IndexRepeated, IndexUnsorted, WrongDtype
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 from tests import laws
 from tests.laws import INDEX_CODINGS, VALUE_CODINGS, Counts, IndexCoding, Indices, ValueCoding, Values
 
@@ -131,7 +131,7 @@ def test_golomb_stream_as_documented(parameter: int) -> None:
 
 
 def golomb_by_hand(gaps: list[int], parameter: int) -> bytes:
-    """The planes of shared/sparse.py's docstring, as strings of bits."""
+    """The planes of shared/codecs/sparse.py's docstring, as strings of bits."""
     width = (parameter - 1).bit_length()
     cutoff = (1 << width) - parameter
     prefix = extra = unary = ""

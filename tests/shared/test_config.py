@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from edgeflock.shared.config import Config, describe, parse
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings import Section, parse_as
+from edgeflock.shared.settings.config import Config, describe, parse
+from edgeflock.shared.settings.settings import Section, parse_as
 
 TOML = """\
 # a run

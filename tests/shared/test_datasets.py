@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.shared.datasets import Dataset, deal, deal_by_label, load
+from edgeflock.shared.data.datasets import Dataset, deal, deal_by_label, load
 from edgeflock.shared.errors import ConfigError
 
 COUNT = 23

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.shared import feed, frames
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.frames import (
+from edgeflock.shared.protocol import feed, frames
+from edgeflock.shared.protocol.frames import (
     BINS,
     COLUMNS,
     Delta,

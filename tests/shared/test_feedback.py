@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.feedback import recall, remember
-from edgeflock.shared.largest import select_largest
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.selection.feedback import recall, remember
+from edgeflock.shared.selection.largest import select_largest
 
 numbers = st.floats(-1e6, 1e6, width=32)
 

@@ -12,10 +12,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared import grid, sparse
+from edgeflock.shared.codecs import grid, sparse
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, Refused
-from edgeflock.shared.largest import select_largest
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.selection.largest import select_largest
 from tests.laws import Indices
 
 Flags = grid.Flags
@@ -31,7 +31,7 @@ class Build:
 
 def plain() -> Build:
     with patch.dict(sys.modules, {"numba": None}):
-        sys.modules.pop("edgeflock.shared.compiled")
+        sys.modules.pop("edgeflock.shared.codecs.compiled")
         names = runpy.run_path(grid.__file__)
     assert not names["COMPILED"]
     return Build(names["encode"], names["decode"])

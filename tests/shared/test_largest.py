@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.largest import quotas, select_largest
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.selection.largest import quotas, select_largest
 
 
 def assert_largest(gradient: NDArray[np.float32], layout: Layout, fraction: float) -> None:

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout, Tensor
+from edgeflock.shared.model.layout import Layout, Tensor
 
 shapes = st.lists(st.lists(st.integers(0, 6), max_size=3), min_size=1, max_size=6)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from edgeflock.devices import fleet_config
-from edgeflock.shared.config import Config, parse
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.presets import PRESETS
+from edgeflock.shared.settings.config import Config, parse
+from edgeflock.shared.settings.presets import PRESETS
 
 RECORD = 'compression = "record"\n'
 

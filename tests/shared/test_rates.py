@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.shared import rates
+from edgeflock.shared.data import rates
+from edgeflock.shared.data.rates import RateEstimator, batch_size
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.rates import RateEstimator, batch_size
 
 seconds = st.floats(0, 1e4, allow_nan=False)
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.recent import FAR, Recent
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.recent import FAR, Recent
 
 
 def some(count: int, features: int = 3, classes: int = 2, seed: int = 0) -> Dataset:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.schema import check_for, checks_of, rows_for
+from edgeflock.shared.protocol.schema import check_for, checks_of, rows_for
 
 
 class Boat(NamedTuple):

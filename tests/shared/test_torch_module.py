@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule
 
 NETS = "tests.shared.test_torch_module:"
 

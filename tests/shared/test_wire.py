@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgeflock.shared import wire
 from edgeflock.shared.errors import Malformed, UnknownRecord
-from edgeflock.shared.messages import (
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import (
     TAGS,
     Hello,
     Model,

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from edgeflock.shared.frames import (
+from edgeflock.shared.protocol.frames import (
     BINS,
     Delta,
     DeviceRow,

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from edgeflock.shared import feed
-from edgeflock.shared.frames import COLUMNS, Delta, DeviceRow, Frame, Point, Snapshot
+from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.frames import COLUMNS, Delta, DeviceRow, Frame, Point, Snapshot
 
 
 @dataclass

@@ -4,7 +4,7 @@ import json
 from functools import cache
 from typing import Any
 
-from edgeflock.shared.config import Config
+from edgeflock.shared.settings.config import Config
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Line, beside, columns, fit

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edgeflock.shared.frames import BINS
+from edgeflock.shared.protocol.frames import BINS
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 

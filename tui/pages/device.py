@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from edgeflock.shared.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
 from edgeflock.tui.pages.query import Labels

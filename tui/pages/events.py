@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from edgeflock.shared.frames import Event
+from edgeflock.shared.protocol.frames import Event
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Ink, Line, fit, notice, page

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from edgeflock.shared.frames import DeviceRow
+from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import query
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edgeflock.shared.frames import DeviceRow, Overview
+from edgeflock.shared.protocol.frames import DeviceRow, Overview
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.header import header

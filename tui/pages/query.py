@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import DeviceRow
+from edgeflock.shared.protocol.frames import DeviceRow
 
 Labels = Mapping[str, str]
 """Device name -> what the operator calls it."""

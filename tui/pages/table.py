@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from edgeflock.shared.frames import DeviceRow
+from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages.fleet import COLUMNS, Column, View, fitting, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State

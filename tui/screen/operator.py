@@ -6,7 +6,7 @@ from typing import Any
 from textual.app import App
 
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.frames import DeviceRow
+from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.screen.dialogs import Ask, Confirm
 from edgeflock.tui.sources.source import Actions
 from edgeflock.tui.sources.state import State

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.frames import DeviceRow
+from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages.header import Page, header, menu
 from edgeflock.tui.screen import operator
 from edgeflock.tui.screen.dialogs import Ask

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import DeviceRow
+from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.table import Window, columns_at, fleet_page, name_width, scrolled
 from edgeflock.tui.screen.palette import Palette

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
-from edgeflock.shared.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.pages.config import config_page
 from edgeflock.tui.pages.curves import AGAINST, Against
 from edgeflock.tui.pages.device import device_page

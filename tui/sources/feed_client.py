@@ -8,10 +8,10 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from edgeflock.shared import feed
-from edgeflock.shared.backoff import permanent
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized
-from edgeflock.shared.frames import DeviceRow, Point
+from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.backoff import permanent
+from edgeflock.shared.protocol.frames import DeviceRow, Point
 
 LARGEST_FRAME = 1 << 26
 """Bytes; a row takes about 150."""

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from edgeflock.shared.frames import DeviceRow
+from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.sources.state import State
 
 MOST_KEPT = 900

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterator
 from random import Random
 
-from edgeflock.shared import feed
-from edgeflock.shared.backoff import back_off
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
-from edgeflock.shared.frames import DeviceRow, Point, Snapshot
+from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.backoff import back_off
+from edgeflock.shared.protocol.frames import DeviceRow, Point, Snapshot
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.kept import Kept

@@ -15,9 +15,9 @@ from typing import IO, Any
 
 import msgpack
 
-from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError, Malformed
-from edgeflock.shared.frames import Frame, Snapshot
+from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.frames import Frame, Snapshot
 from edgeflock.tui.sources.state import MOST_POINTS, Moment, State, reduce, replaced_trend, snapshot
 
 KEY_EVERY = 60

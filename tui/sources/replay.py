@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.sources import trace
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recording

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from edgeflock.shared.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import State
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.frames import (
+from edgeflock.shared.protocol.frames import (
     Delta,
     DeviceRow,
     Evaluation,

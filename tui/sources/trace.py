@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from edgeflock.shared.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Point
 
 MOST = 2000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgeflock.devices.fleet_config import FleetFile
 from edgeflock.devices.papers.reproduce import Experiment, Method
-from edgeflock.shared.presets import PRESETS
+from edgeflock.shared.settings.presets import PRESETS
 
 CNN, MLP = "edgeflock.client.zoo:PaperCNN", "edgeflock.client.zoo:PaperMLP"
 DEVICES = 200

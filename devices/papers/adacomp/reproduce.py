@@ -21,7 +21,7 @@ from edgeflock.devices.papers.reproduce import (
     measure,
     publish,
 )
-from edgeflock.shared import datasets
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from edgeflock.devices.papers.scadles import experiments
 from edgeflock.devices.papers.scadles.report import report
 from edgeflock.devices.papers.scadles.results import summarise
 from edgeflock.devices.papers.scadles.settings import BEST, FULL, QUICK, TASKS, Rates
-from edgeflock.shared import datasets
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from edgeflock.devices.commands.fleet import run_fleet_file
 from edgeflock.devices.sweep import Job, run
-from edgeflock.shared.datasets import load
+from edgeflock.shared.data.datasets import load
 from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock
 from tests.devices.fleets import MIXED, fleet_of

@@ -1,6 +1,6 @@
 """What the screen shows, for a pipe."""
 
-from edgeflock.shared.frames import Delta
+from edgeflock.shared.protocol.frames import Delta
 from edgeflock.tui.pages.printed import block, summary
 from edgeflock.tui.sources.state import reduce
 from edgeflock.tui.text.lines import text_of

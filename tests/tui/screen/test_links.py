@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import repeat
 
-from edgeflock.shared.frames import Snapshot
+from edgeflock.shared.protocol.frames import Snapshot
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from tests.tui.runs import frames

@@ -1,6 +1,6 @@
 """What each role may do to a run, and how it is asked, done and told."""
 
-from edgeflock.shared.frames import Role
+from edgeflock.shared.protocol.frames import Role
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from tests.tui.runs import frames

@@ -1,6 +1,6 @@
 """The other pages as somebody at the keys meets them, and the help."""
 
-from edgeflock.shared.frames import Frame, Point
+from edgeflock.shared.protocol.frames import Frame, Point
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from tests.tui.runs import BEGAN, frames

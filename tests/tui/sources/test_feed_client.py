@@ -3,7 +3,7 @@
 import pytest
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.frames import Frame, Point
+from edgeflock.shared.protocol.frames import Frame, Point
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.state import reduce
 from tests.tui.runs import BEGAN, frames

@@ -1,6 +1,6 @@
 """The recent past, for stepping back."""
 
-from edgeflock.shared.frames import Frame
+from edgeflock.shared.protocol.frames import Frame
 from edgeflock.tui.sources.kept import Kept
 from edgeflock.tui.sources.state import reduce
 from tests.tui.runs import frames

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.shared.frames import Frame
+from edgeflock.shared.protocol.frames import Frame
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording

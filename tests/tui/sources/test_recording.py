@@ -6,9 +6,9 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from edgeflock.shared import feed
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.frames import Frame
+from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.frames import Frame
 from edgeflock.tui.sources.recording import KEY_EVERY, Recorder, Recording
 from edgeflock.tui.sources.state import State, reduce
 from tests.tui.runs import BEGAN, frames

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.frames import Delta, Event, Snapshot
+from edgeflock.shared.protocol.frames import Delta, Event, Snapshot
 from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, State, reduce, snapshot
 from tests.tui.runs import BEGAN, frames
 

@@ -9,7 +9,7 @@ from edgeflock.devices.fleet_config import FleetFile, headcount
 from edgeflock.devices.papers.adacomp import experiments
 from edgeflock.devices.papers.adacomp.experiments import FULL, QUICK, Scale
 from edgeflock.devices.papers.adacomp.report import PAPER
-from edgeflock.shared.presets import PRESETS
+from edgeflock.shared.settings.presets import PRESETS
 from tests.devices.papers.adacomp.runs import DATA, SAMPLES, everything
 
 

@@ -18,7 +18,7 @@ from edgeflock.devices.papers.scadles.settings import (
     TASKS,
 )
 from edgeflock.devices.papers.scadles.speed_up import SPEED_UPS
-from edgeflock.shared.rates import HIGH, LOW
+from edgeflock.shared.data.rates import HIGH, LOW
 from tests.devices.papers.scadles.runs import FOLDER, everything, named
 
 

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from edgeflock.shared.choices import Tables, one_of, one_of_the_ends
-from edgeflock.shared.losses import LOSSES
-from edgeflock.shared.settings import Section, parse_as
-from edgeflock.shared.sparse import CODINGS as INDEX_CODINGS
-from edgeflock.shared.values import CODINGS as VALUE_CODINGS
+from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
+from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
+from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.settings.settings import Section, parse_as
 
 LEAST_RATE, LARGEST_RATE = 1e-30, 1e30
 """Learning rates beyond these are 0 or infinity in float32, or soon make the model so."""

@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.compiled import COMPILED, compiled, inner
+from edgeflock.shared.codecs.compiled import COMPILED, compiled, inner
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]

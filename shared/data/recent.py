@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from edgeflock.shared.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 
 FAR = 5.0

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.layout import Layout
-from edgeflock.shared.losses import LOSSES
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.losses import LOSSES
 
 
 class FlatModule:

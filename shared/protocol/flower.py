@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import LayoutMismatch
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 CONFIG_KEY = "edgeflock"
 """Where a training message's ConfigRecord says, as a Welcome record, what to send and how."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgpack
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.frames import (
+from edgeflock.shared.protocol.frames import (
     BINS,
     COLUMNS,
     Delta,
@@ -24,7 +24,7 @@ from edgeflock.shared.frames import (
     RunFacts,
     Snapshot,
 )
-from edgeflock.shared.schema import Check, checks_of, rows_for
+from edgeflock.shared.protocol.schema import Check, checks_of, rows_for
 
 Record = TypeVar("Record")
 

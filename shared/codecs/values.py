@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared import bits
+from edgeflock.shared.codecs import bits
 from edgeflock.shared.errors import WrongDtype
 
 Values = NDArray[np.float32]

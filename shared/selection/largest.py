@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.layout import Layout
+from edgeflock.shared.model.layout import Layout
 
 Gradient = NDArray[np.float32]
 

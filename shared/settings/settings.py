@@ -12,9 +12,9 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from edgeflock.shared.choices import Tables
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.presets import PRESETS
+from edgeflock.shared.settings.choices import Tables
+from edgeflock.shared.settings.presets import PRESETS
 
 PREFIX = "EDGEFLOCK_"
 

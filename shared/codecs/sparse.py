@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared import bits
+from edgeflock.shared.codecs import bits
 from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,

@@ -11,8 +11,8 @@ from typing import Any
 import msgpack
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
-from edgeflock.shared.messages import TAGS, Model, Receipt, Record
-from edgeflock.shared.schema import Check, checks_of, exactly
+from edgeflock.shared.protocol.messages import TAGS, Model, Receipt, Record
+from edgeflock.shared.protocol.schema import Check, checks_of, exactly
 
 _MOST_CONTAINERS = 1 << 16
 """Lists and maps in a record: a Welcome has three a tensor."""
