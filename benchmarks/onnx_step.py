@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.onnx_backend import OnnxBackend
-from edgeflock.client.torch_backend import TorchBackend
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.backends.onnx import OnnxBackend
+from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.export import export_model
 from edgeflock.shared.model.layout import Layout

@@ -16,8 +16,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from edgeflock.client.encoding import LocalSteps, encode_update
-from edgeflock.client.selector import Memory, select, take_back
+from edgeflock.client.training.encoding import LocalSteps, encode_update
+from edgeflock.client.training.selector import Memory, select, take_back
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

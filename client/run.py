@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Batches
-from edgeflock.client.data import batches_of, own_seed
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.data.batcher import Batches
+from edgeflock.client.data.open import batches_of, own_seed
 from edgeflock.client.health import Health, device_class
-from edgeflock.client.trainer import Trainer
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.client.training.worker import Progress, Worker
 from edgeflock.client.transport import Link
-from edgeflock.client.worker import Progress, Worker
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
-    from edgeflock.client.injection import Injected
+    from edgeflock.client.data.injection import Injected
     from edgeflock.shared.settings.config import ClientSettings
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ async def run_client(settings: "ClientSettings") -> Progress:
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":
     """`batches`, sharing samples with other devices over `link`."""
-    from edgeflock.client.injection import Injected
+    from edgeflock.client.data.injection import Injected
 
     random = np.random.default_rng(np.random.SeedSequence(own_seed(settings), spawn_key=(1,)))
     injected = Injected(batches, link.share, random, settings.batch_max)
@@ -114,7 +114,7 @@ def choose(settings: "ClientSettings", model: str) -> Kind:
 
 def _torch(settings: "ClientSettings", welcome: Welcome) -> Backend:
     with _loading("torch"):
-        from edgeflock.client.torch_backend import TorchBackend
+        from edgeflock.client.backends.torch import TorchBackend
 
     model = settings.model or welcome.model
     return TorchBackend(model, welcome.loss, seed=settings.seed, threads=settings.threads)
@@ -122,7 +122,7 @@ def _torch(settings: "ClientSettings", welcome: Welcome) -> Backend:
 
 def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes) -> Backend:
     """A graph can only compute, so it may be of any model."""
-    from edgeflock.client.onnx_backend import OnnxBackend
+    from edgeflock.client.backends.onnx import OnnxBackend
 
     try:
         layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # whatever the server sent
@@ -141,7 +141,7 @@ def _engine(kind: Kind) -> str:
     if kind == "torch":
         return f"torch {metadata.version('torch')}"
     with _loading("onnx"):
-        from edgeflock.client.onnx_backend import engine
+        from edgeflock.client.backends.onnx import engine
 
     return engine()
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Batches, Shuffled
-from edgeflock.client.injection import Injected
-from edgeflock.client.trainer import Trainer
-from edgeflock.client.worker import Worker
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.data.batcher import Batches, Shuffled
+from edgeflock.client.data.injection import Injected
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.client.training.worker import Worker
 from edgeflock.devices.emulated_link import ClassTotals, Crashed, EmulatedLink
 from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet_config import DeviceClass

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Shuffled
-from edgeflock.client.torch_backend import TorchBackend
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.client.data.batcher import Shuffled
 from edgeflock.devices.clock import run_virtually
 from edgeflock.devices.emulated_link import ClassTotals
 from edgeflock.devices.emulated_server import EmulatedServer

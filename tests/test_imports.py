@@ -36,8 +36,8 @@ def modules_after(statements: str) -> frozenset[str]:
 
 
 BARE_CLIENT = {
-    "a bare client": "import edgeflock.client.run, edgeflock.client.worker, edgeflock.client.transport",
-    "its onnx backend": "import edgeflock.client.run, edgeflock.client.onnx_backend",
+    "a bare client": "import edgeflock.client.run, edgeflock.client.training.worker, edgeflock.client.transport",
+    "its onnx backend": "import edgeflock.client.run, edgeflock.client.backends.onnx",
     "its command line": (
         "import sys; sys.argv = ['edgeflock', 'client', '--help']\n"
         "from edgeflock.devices.commands import main\n"
@@ -72,7 +72,7 @@ def test_a_device_trains_with_onnxruntime_and_numpy(tmp_path: Path) -> None:
     loaded = modules_after(
         "import numpy as np\n"
         "from pathlib import Path\n"
-        "from edgeflock.client.onnx_backend import OnnxBackend\n"
+        "from edgeflock.client.backends.onnx import OnnxBackend\n"
         "from edgeflock.shared.model.layout import Layout\n"
         f"layout = Layout.of({LAYOUT.shapes()})\n"
         f"backend = OnnxBackend(Path({str(graph)!r}).read_bytes(), layout)\n"

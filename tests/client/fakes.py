@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Batches, Shuffled
-from edgeflock.client.trainer import Trainer
-from edgeflock.client.worker import Worker
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.data.batcher import Batches, Shuffled
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.client.training.worker import Worker
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import RunOver

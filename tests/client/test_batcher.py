@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeflock.client.batcher import Shuffled
+from edgeflock.client.data.batcher import Shuffled
 from edgeflock.shared.data.datasets import Dataset
 
 

@@ -12,9 +12,9 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.client import broker_sources
-from edgeflock.client.records import RECORD_BYTES, Skipped
-from edgeflock.client.sources import open_source
+from edgeflock.client.data import brokers as broker_sources
+from edgeflock.client.data.records import RECORD_BYTES, Skipped
+from edgeflock.client.data.sources import open_source
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.backoff import back_off
 from tests.client.brokers import Mosquitto, mock_kafka

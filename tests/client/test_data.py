@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.client.batcher import Shuffled
-from edgeflock.client.data import batches_of
-from edgeflock.client.stream_batches import StreamBatches
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.data.open import batches_of
+from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import ClientSettings
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client import injection
-from edgeflock.client.batcher import Batch
-from edgeflock.client.injection import Injected, decode, encode
-from edgeflock.client.records import Broken
+from edgeflock.client.data import injection
+from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.injection import Injected, decode, encode
+from edgeflock.client.data.records import Broken
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

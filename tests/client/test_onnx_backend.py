@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from edgeflock.client import onnx_backend
-from edgeflock.client.onnx_backend import OnnxBackend, Step, fastest
+from edgeflock.client.backends import onnx as onnx_backend
+from edgeflock.client.backends.onnx import OnnxBackend, Step, fastest
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from tests.client.graphs import INPUT_INFOS, INPUTS, LAYOUT, OUTPUT_INFOS, OUTPUTS, expected, floats, model

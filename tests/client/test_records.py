@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.client.records import RECORD_BYTES, Broken, Checks, Chunk, Skipped, decode, gather
+from edgeflock.client.data.records import RECORD_BYTES, Broken, Checks, Chunk, Skipped, decode, gather
 
 floats = st.floats(-1e6, 1e6, width=32)
 

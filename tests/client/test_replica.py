@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client.replica import Replica
+from edgeflock.client.training.replica import Replica
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, IndexMalformed, IndexOutOfRange, Refused, WrongDtype
 from edgeflock.shared.model.layout import Layout

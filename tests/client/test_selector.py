@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.client.selector import Memory, select, take_back
+from edgeflock.client.training.selector import Memory, select, take_back
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, RunReplaced
 from edgeflock.shared.protocol.messages import Update, Welcome

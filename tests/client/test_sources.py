@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.client import sources
-from edgeflock.client.folder import LEDGER
-from edgeflock.client.records import Chunk, Skipped
-from edgeflock.client.source_uri import Uri
-from edgeflock.client.sources import open_source
+from edgeflock.client.data import sources
+from edgeflock.client.data.folder import LEDGER
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.sources import open_source
+from edgeflock.client.data.uri import Uri
 from edgeflock.devices.clock import run_virtually
 from edgeflock.shared.data.datasets import load
 from edgeflock.shared.data.recent import Recent

@@ -8,11 +8,11 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from edgeflock.client.batcher import StreamOver
-from edgeflock.client.records import Chunk, Skipped
-from edgeflock.client.stream_batches import StreamBatches
-from edgeflock.client.stream_buffer import Buffer, Truncation
-from edgeflock.client.stream_disk import Persistence
+from edgeflock.client.data.batcher import StreamOver
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.stream_batches import StreamBatches
+from edgeflock.client.data.stream_buffer import Buffer, Truncation
+from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.clock import run_virtually
 from edgeflock.shared.errors import ConfigError
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeflock.client.records import Chunk
-from edgeflock.client.stream_buffer import Buffer, Truncation
-from edgeflock.client.stream_disk import Persistence
+from edgeflock.client.data.records import Chunk
+from edgeflock.client.data.stream_buffer import Buffer, Truncation
+from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.shared.errors import ConfigError
 
 MUCH = 1 << 30
@@ -234,7 +234,7 @@ def test_what_is_no_buffer_is_a_config_error(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from edgeflock.client.stream_disk import Persistence
+from edgeflock.client.data.stream_disk import Persistence
 from tests.client.test_stream_buffer import numbered
 buffer = Persistence(Path(sys.argv[1]), 1 << 30)
 for i in range(10**9):

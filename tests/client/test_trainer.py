@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.client.batcher import Shuffled
-from edgeflock.client.trainer import Trainer
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Diverged

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Batch, Shuffled, StreamOver
-from edgeflock.client.worker import Progress, Worker
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.data.batcher import Batch, Shuffled, StreamOver
+from edgeflock.client.training.worker import Progress, Worker
 from edgeflock.devices.clock import run_virtually
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.data.datasets import Dataset

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client import zoo
-from edgeflock.client.torch_backend import TorchBackend
+from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.shared.model.torch_module import FlatModule
 
 MODELS: dict[str, tuple[tuple[int, ...], int, int, int]] = {

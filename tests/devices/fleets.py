@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from torch import nn
 
-from edgeflock.client.torch_backend import TorchBackend
+from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.devices import fleet
 from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet import FleetResult, Prepared, prepare, run_fleet

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from edgeflock.client.batcher import Shuffled
+from edgeflock.client.data.batcher import Shuffled
 from edgeflock.devices.fleet import prepare
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.torch_module import FlatModule

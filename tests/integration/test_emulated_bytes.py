@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.client.batcher import Shuffled
-from edgeflock.client.torch_backend import TorchBackend
-from edgeflock.client.trainer import Trainer
+from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.client.training.worker import Worker
 from edgeflock.client.transport import Link
-from edgeflock.client.worker import Worker
 from edgeflock.devices.fleet import prepare
 from edgeflock.devices.fleet_config import FleetFile
 from edgeflock.server.journal import Journal

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.run import run_client
-from edgeflock.client.torch_backend import TorchBackend
 from edgeflock.client.transport import Link
 from edgeflock.server import relay
 from edgeflock.shared.model.layout import Layout

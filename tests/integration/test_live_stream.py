@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 from benchmarks.live import MOSQUITTO, RECORDINGS, SHARES, run
 from benchmarks.replay import Recording, turns
-from edgeflock.client.sources import open_source
+from edgeflock.client.data.sources import open_source
 from edgeflock.shared.data.datasets import Dataset
 
 ELEC = next(recording for recording in RECORDINGS if recording.name == "elec")

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from edgeflock.client import run, transport
-from edgeflock.client.batcher import Shuffled
+from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.run import run_client
 from edgeflock.client.transport import Link
 from edgeflock.server.graphs import ServedGraph

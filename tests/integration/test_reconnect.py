@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from edgeflock.client.replica import Replica
+from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from edgeflock.client.replica import Replica
+from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun, open_run

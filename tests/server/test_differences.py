@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.client.replica import Replica
+from edgeflock.client.training.replica import Replica
 from edgeflock.server.asynchronous import Asynchronous
 from edgeflock.server.differences import Differences
 from edgeflock.server.engine import Engine

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.client.replica import Replica
+from edgeflock.client.training.replica import Replica
 from edgeflock.server.limits import Bounds, check_limits
 from edgeflock.server.parameters import Parameters
 from edgeflock.server.recovery import recover, replay

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from edgeflock.client.batcher import Batch
-from edgeflock.client.records import Chunk
+from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.records import Chunk
 
 
 class Buffer(Protocol):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeflock.client.batcher import Batch
-from edgeflock.client.records import Chunk
-from edgeflock.client.stream_buffer import joined, octets, slice_of
+from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.records import Chunk
+from edgeflock.client.data.stream_buffer import joined, octets, slice_of
 from edgeflock.shared.errors import ConfigError
 
 _ROW_BYTES = 1 << 17

@@ -9,9 +9,9 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from edgeflock.client.batcher import Batch, StreamOver
-from edgeflock.client.records import Chunk, Skipped
-from edgeflock.client.stream_buffer import Buffer
+from edgeflock.client.data.batcher import Batch, StreamOver
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
 from edgeflock.shared.protocol.messages import Facts
 

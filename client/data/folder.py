@@ -20,8 +20,8 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from edgeflock.client.records import Broken, Chunk, Skipped
-from edgeflock.client.source_uri import Uri
+from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 
 log = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgeflock.client.batcher import Batches, Shuffled
+from edgeflock.client.data.batcher import Batches, Shuffled
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
-    from edgeflock.client.stream_buffer import Buffer
+    from edgeflock.client.data.stream_buffer import Buffer
     from edgeflock.shared.settings.config import ClientSettings
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
             f"client.batch_min = {settings.batch_min} is above client.batch_max = {settings.batch_max}"
         )
     # Stored data need nothing of this.
-    from edgeflock.client.records import Skipped
-    from edgeflock.client.sources import open_source
-    from edgeflock.client.stream_batches import StreamBatches
+    from edgeflock.client.data.records import Skipped
+    from edgeflock.client.data.sources import open_source
+    from edgeflock.client.data.stream_batches import StreamBatches
 
     tally = Skipped()
     source = open_source(settings.data, tally, seed)
@@ -52,9 +52,9 @@ def own_seed(settings: "ClientSettings") -> list[int]:
 
 def _buffer(settings: "ClientSettings") -> "Buffer":
     if settings.buffer:
-        from edgeflock.client.stream_disk import Persistence  # the only one that needs SQLite
+        from edgeflock.client.data.stream_disk import Persistence  # the only one that needs SQLite
 
         return Persistence(Path(settings.buffer), settings.buffer_bytes)
-    from edgeflock.client.stream_buffer import Truncation
+    from edgeflock.client.data.stream_buffer import Truncation
 
     return Truncation(least=settings.batch_min, quota_bytes=settings.buffer_bytes)

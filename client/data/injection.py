@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Batch, Batches
-from edgeflock.client.records import Broken, Skipped
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.data.batcher import Batch, Batches
+from edgeflock.client.data.records import Broken, Skipped
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 

@@ -20,8 +20,8 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
-from edgeflock.client.records import RECORD_BYTES, Chunk, Skipped, gather
-from edgeflock.client.source_uri import Uri
+from edgeflock.client.data.records import RECORD_BYTES, Chunk, Skipped, gather
+from edgeflock.client.data.uri import Uri
 from edgeflock.shared.protocol.backoff import back_off
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.selector import Selection
+from edgeflock.client.training.selector import Selection
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.layout import Layout

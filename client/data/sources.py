@@ -23,11 +23,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from edgeflock.client.broker_sources import from_kafka, from_mqtt
-from edgeflock.client.folder import watched
-from edgeflock.client.records import Checks, Chunk, Skipped
-from edgeflock.client.source_uri import Uri
-from edgeflock.client.synthetic import replayed
+from edgeflock.client.data.brokers import from_kafka, from_mqtt
+from edgeflock.client.data.folder import watched
+from edgeflock.client.data.records import Checks, Chunk, Skipped
+from edgeflock.client.data.synthetic import replayed
+from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import Recent
 

@@ -6,10 +6,10 @@ No sockets, no clocks: the same backend, batches and models give the same update
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backend import Backend
-from edgeflock.client.batcher import Batches
-from edgeflock.client.encoding import LocalSteps, encode_update
-from edgeflock.client.selector import Memory, select, take_back
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.data.batcher import Batches
+from edgeflock.client.training.encoding import LocalSteps, encode_update
+from edgeflock.client.training.selector import Memory, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.layout import Layout

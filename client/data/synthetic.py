@@ -18,8 +18,8 @@ from contextlib import aclosing
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.records import Chunk, Skipped
-from edgeflock.client.source_uri import Uri
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.rates import Schedule, arrived, next_arrival, schedule
