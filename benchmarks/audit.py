@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import load
-from edgeflock.server.admission import admit
-from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.recovery import recover, replay
-from edgeflock.server.regime import Regime
-from edgeflock.server.step import Step
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.step import Step
+from edgeflock.server.engine.admission import admit
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update

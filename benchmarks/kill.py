@@ -33,8 +33,8 @@ from benchmarks.audit import LAYOUT, REGIME, Audit, copy_journal, digest_of, ini
 from edgeflock.client.transport import Link
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.claim import claimed
 from edgeflock.server.hosting import HostedRun
+from edgeflock.server.ledger.claim import claimed
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Update

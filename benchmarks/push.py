@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks import load
 from edgeflock.devices.papers.machine import machine
-from edgeflock.server.admission import admit
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.regime import Regime
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.admission import admit
 
 LAG = 200
 

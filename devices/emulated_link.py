@@ -13,8 +13,8 @@ import numpy as np
 
 from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.pace import Pace
-from edgeflock.server.coordination import Push
-from edgeflock.server.welcome import welcome
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.sessions.welcome import welcome
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused, RunComplete, RunOver
 from edgeflock.shared.protocol import wire

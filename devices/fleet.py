@@ -30,9 +30,9 @@ from edgeflock.devices.fleet_config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
 from edgeflock.devices.pace import Pace
 from edgeflock.devices.streams import EmulatedStream, StreamTally
-from edgeflock.server.journal import Journal
-from edgeflock.server.limits import check_limits
-from edgeflock.server.recovery import open_engine
+from edgeflock.server.engine.limits import check_limits
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.rates import draw

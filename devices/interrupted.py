@@ -10,8 +10,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from edgeflock.server.journal import Journal
-from edgeflock.server.records import Journaled
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.records import Journaled
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgpack
 
-from edgeflock.server.journal import raise_if_damaged
-from edgeflock.server.migrations import schema_of
+from edgeflock.server.ledger.journal import raise_if_damaged
+from edgeflock.server.ledger.migrations import schema_of
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.model.layout import Layout

@@ -10,15 +10,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from edgeflock.server import actions, api, metrics
-from edgeflock.server.access import authenticate
 from edgeflock.server.background import Background
-from edgeflock.server.evaluation import Evaluator
-from edgeflock.server.feed import Feed, flat_settings
-from edgeflock.server.graphs import GraphStore
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.hub import Hub
-from edgeflock.server.keys import (
+from edgeflock.server.operations import actions, api, metrics
+from edgeflock.server.operations.access import authenticate
+from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.operations.feed import Feed, flat_settings
+from edgeflock.server.operations.keys import (
     EVALUATOR,
     FEED,
     GRAPHS,
@@ -27,15 +25,17 @@ from edgeflock.server.keys import (
     WATCHERS,
     WRITER,
 )
-from edgeflock.server.registry import Registry
-from edgeflock.server.relay import Relay
-from edgeflock.server.roles import Roles
-from edgeflock.server.session import Host, Session
-from edgeflock.server.trackers import Tracked, Trackers
-from edgeflock.server.traffic import Traffic
-from edgeflock.server.view import RunView
-from edgeflock.server.watchers import Watchers
-from edgeflock.server.writer import Writer
+from edgeflock.server.operations.roles import Roles
+from edgeflock.server.operations.trackers import Tracked, Trackers
+from edgeflock.server.operations.view import RunView
+from edgeflock.server.operations.watchers import Watchers
+from edgeflock.server.roster.hub import Hub
+from edgeflock.server.roster.registry import Registry
+from edgeflock.server.roster.relay import Relay
+from edgeflock.server.roster.traffic import Traffic
+from edgeflock.server.sessions.session import Host, Session
+from edgeflock.server.sessions.writer import Writer
+from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from edgeflock.server.evaluation import Evaluator
-from edgeflock.server.hub import Hub
-from edgeflock.server.writer import Writer
+from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.roster.hub import Hub
+from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import Unavailable
 
 

@@ -1,8 +1,8 @@
 """What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
 
-from edgeflock.server.coordinators import MODES
-from edgeflock.server.trackers import KINDS
-from edgeflock.server.weighting import RULES
+from edgeflock.server.coordination.modes import MODES
+from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.operations.trackers import KINDS
 from edgeflock.shared.settings.choices import Tables
 
 CHOICES: Tables = {"coordination.mode": MODES, "coordination.rule": RULES, "run.trackers": KINDS}

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server import trackers
-from edgeflock.server.claim import claimed
-from edgeflock.server.engine import Engine
-from edgeflock.server.evaluation import Evaluate
-from edgeflock.server.limits import check_limits
-from edgeflock.server.records import Account
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.limits import check_limits
+from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger.records import Account
+from edgeflock.server.operations import trackers
+from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.app import create_app, listening
-from edgeflock.server.claim import claimed
-from edgeflock.server.engine import Engine
+from edgeflock.server.engine.engine import Engine
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.hub import Hub
-from edgeflock.server.journal import Journal
-from edgeflock.server.keys import VIEW, WRITER
-from edgeflock.server.registry import Registry
-from edgeflock.server.relay import Relay
-from edgeflock.server.traffic import Traffic
-from edgeflock.server.writer import Writer
+from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.operations.keys import VIEW, WRITER
+from edgeflock.server.roster.hub import Hub
+from edgeflock.server.roster.registry import Registry
+from edgeflock.server.roster.relay import Relay
+from edgeflock.server.roster.traffic import Traffic
+from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config, parse
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.admission import COMPILED, decode, decode_compiled
-from edgeflock.server.kernels import decode_golomb
+from edgeflock.server.descent.kernels import decode_golomb
+from edgeflock.server.engine.admission import COMPILED, decode, decode_compiled
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     IndexMalformed,

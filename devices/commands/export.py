@@ -33,7 +33,7 @@ def write_graphs(model: str, loss: str, data: str, out: Path, *, as_json: bool) 
     from edgeflock.shared.data import datasets
 
     with needing("server", "the export needs"):
-        from edgeflock.server.export import export_model
+        from edgeflock.server.training_graph.export import export_model
 
     samples = datasets.load(data, "test")
     with redirect_stdout(sys.stderr):  # the user's module may print

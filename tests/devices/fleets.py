@@ -17,8 +17,8 @@ from edgeflock.devices import fleet
 from edgeflock.devices.emulated_server import EmulatedServer
 from edgeflock.devices.fleet import FleetResult, Prepared, prepare, run_fleet
 from edgeflock.devices.fleet_config import FleetFile, parse
-from edgeflock.server.coordination import Push
-from edgeflock.server.outcomes import Accepted
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation

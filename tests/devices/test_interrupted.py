@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from edgeflock.devices.interrupted import JOURNAL, Interrupted
-from edgeflock.server.journal import Journal
-from edgeflock.server.records import Journaled
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.records import Journaled
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Update

@@ -12,8 +12,8 @@ import pytest
 
 from edgeflock.devices.journal_frames import AWAY, journal_frames
 from edgeflock.devices.watching.top import Plan, opened, sources
-from edgeflock.server.journal import Journal
-from edgeflock.server.regime import Regime
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.ledger.journal import Journal
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.layout import Layout

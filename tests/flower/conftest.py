@@ -1,7 +1,7 @@
 import pytest
 from flwr.supercore.task_identity import TaskIdentity
 
-from edgeflock.server import flower_strategy
+from edgeflock.server.flower import strategy as flower_strategy
 from tests.flower.grid import Clock, FakeGrid
 
 

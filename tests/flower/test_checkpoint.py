@@ -7,8 +7,8 @@ import pytest
 from flwr.app import ArrayRecord, MetricRecord
 
 from edgeflock.server.flower import AsyncAdaComp, ScaDLES
-from edgeflock.server.journal import Journal
-from edgeflock.server.recovery import replay
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError
 from tests.flower.apps import MODEL, PLAIN, app, numbers, plus, record
 from tests.flower.grid import Clock, FakeGrid

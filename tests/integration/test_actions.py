@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.journal import Journal
-from edgeflock.server.recovery import replay
-from edgeflock.server.regime import Regime
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.protocol.messages import Receipt
 from tests.hosting import LAYOUT, Hosted, hosting

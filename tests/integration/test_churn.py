@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.session import Session
+from edgeflock.server.sessions.session import Session
 from tests.integration.foreign_client import (
     BINARY,
     MODEL,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server import session
+from edgeflock.server.sessions import session
 from edgeflock.shared.model.layout import Layout
 from tests.hosting import hosting
 from tests.integration.foreign_client import PULL, WELCOME, Device, pack

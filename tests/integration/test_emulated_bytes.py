@@ -18,8 +18,8 @@ from edgeflock.client.training.worker import Worker
 from edgeflock.client.transport import Link
 from edgeflock.devices.fleet import prepare
 from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.server.journal import Journal
-from edgeflock.server.traffic import Traffic
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.roster.traffic import Traffic
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol import wire

@@ -16,7 +16,7 @@ from aiohttp import web
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.run import run_client
 from edgeflock.client.transport import Link
-from edgeflock.server import relay
+from edgeflock.server.roster import relay
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Samples

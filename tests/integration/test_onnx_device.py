@@ -15,7 +15,7 @@ from edgeflock.client import run, transport
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.run import run_client
 from edgeflock.client.transport import Link
-from edgeflock.server.graphs import ServedGraph
+from edgeflock.server.training_graph.served import ServedGraph
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello

@@ -13,7 +13,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.server.differences import Differences
+from edgeflock.server.engine.differences import Differences
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.layout import Layout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.hosting import open_run
-from edgeflock.server.roles import Roles
+from edgeflock.server.operations.roles import Roles
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 from tests.hosting import hosting

@@ -12,7 +12,7 @@ from onnxscript import evaluator, values
 from torch import Tensor
 from torch.onnx._internal.exporter import _building, _tensors
 
-from edgeflock.server.gradient_check import session_for
+from edgeflock.server.training_graph.gradient_check import session_for
 
 BATCHES = (1, 2, 7, 64)
 

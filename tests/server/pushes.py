@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.asynchronous import Asynchronous
-from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Engine
-from edgeflock.server.journal import Journal
-from edgeflock.server.limits import Bounds
-from edgeflock.server.outcomes import Answer
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.recovery import recover
-from edgeflock.server.regime import Regime
-from edgeflock.server.rounds import Ending, Rounds
+from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.coordination.rounds import Ending, Rounds
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.outcomes import Answer
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import recover
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.layout import Layout

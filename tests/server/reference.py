@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.regime import Regime
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
 
 
 class SlowServer:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.limits import Bounds
-from edgeflock.server.recovery import replay
-from edgeflock.server.regime import Regime
-from edgeflock.server.weighting import RULES
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.ledger.recovery import replay
 from tests.server.pushes import (
     LAYOUT,
     Watched,

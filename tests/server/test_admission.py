@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.limits import Bounds
+from edgeflock.server.engine.limits import Bounds
 from edgeflock.shared import errors
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import Refused

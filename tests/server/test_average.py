@@ -16,14 +16,14 @@ from safetensors.numpy import load
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.server.app import create_app, listening
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.hosting import HostedRun, open_run
-from edgeflock.server.keys import EVALUATOR
-from edgeflock.server.limits import Bounds
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.recovery import replay
-from edgeflock.server.regime import Regime
-from edgeflock.server.step import Step
-from edgeflock.server.weighting import RULES
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.operations.keys import EVALUATOR
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Update
 from edgeflock.shared.settings.config import Config, parse

@@ -8,10 +8,10 @@ import aiohttp
 import pytest
 
 from edgeflock.server import app as server_app
-from edgeflock.server.claim import claimed
-from edgeflock.server.evaluation import Evaluator
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.hub import Hub
+from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.roster.hub import Hub
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.settings.config import Config, parse
 from tests.hosting import LAYOUT, hosting, initial_theta

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edgeflock.server.blame import module_that_calls, operator_in
-from edgeflock.server.tracing import example
+from edgeflock.server.training_graph.blame import module_that_calls, operator_in
+from edgeflock.server.training_graph.tracing import example
 from edgeflock.shared.model.torch_module import FlatModule
 
 NETS = "tests.server.models:"

@@ -3,7 +3,7 @@
 import pytest
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.weighting import RULES, Rule, full, rule
+from edgeflock.server.descent.weighting import RULES, Rule, full, rule
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from edgeflock.server.connection import TRANSITIONS, Connection, Event, State
-from edgeflock.server.traffic import Meter
+from edgeflock.server.roster.connection import TRANSITIONS, Connection, Event, State
+from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import Dropped
 
 

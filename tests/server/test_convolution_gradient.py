@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from edgeflock.server.convolution_gradient import convolution_backward
+from edgeflock.server.training_graph.convolution import convolution_backward
 from tests.server.operators import BATCHES, normal, run, session
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.training.replica import Replica
-from edgeflock.server.asynchronous import Asynchronous
-from edgeflock.server.differences import Differences
-from edgeflock.server.engine import Engine
-from edgeflock.server.journal import Journal
-from edgeflock.server.recovery import recover
-from edgeflock.server.regime import Regime
-from edgeflock.server.step import Where
+from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.step import Where
+from edgeflock.server.engine.differences import Differences
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import recover
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.asynchronous import Asynchronous
-from edgeflock.server.engine import Engine
-from edgeflock.server.limits import Bounds
-from edgeflock.server.outcomes import Published
-from edgeflock.server.regime import Regime
+from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.outcomes import Published
 from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.evaluation import Evaluator
-from edgeflock.server.traffic import Meter
+from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update

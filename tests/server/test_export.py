@@ -19,9 +19,9 @@ from onnxscript import opset18 as op
 from torch import nn
 from torch.nn import functional
 
-from edgeflock.server import translations
-from edgeflock.server.export import ExportedGraphs, export_model
-from edgeflock.server.gradient_check import session_for
+from edgeflock.server.training_graph import translations
+from edgeflock.server.training_graph.export import ExportedGraphs, export_model
+from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule

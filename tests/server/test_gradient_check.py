@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from edgeflock.server.gradient_check import check_evaluation, check_step, feed, session_for
+from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step, feed, session_for
 from edgeflock.shared.model.torch_module import FlatModule
 
 NETS = "tests.server.test_gradient_check:"

@@ -13,8 +13,8 @@ import aiohttp
 import numpy as np
 import pytest
 
-from edgeflock.server.export import export_model
-from edgeflock.server.graphs import GraphStore
+from edgeflock.server.training_graph.export import export_model
+from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import NotExportable
 from edgeflock.shared.settings.config import ModelSettings
 from tests.hosting import hosting

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.journal import Journal
-from edgeflock.server.log import LastReceipt
-from edgeflock.server.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
-from edgeflock.server.regime import Regime
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.log import LastReceipt
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.server.pushes import LAYOUT, REGIME, THETA, commit, open_engine, push, recovered, sparse_update

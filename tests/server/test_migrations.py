@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.asynchronous import Asynchronous
-from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Engine
-from edgeflock.server.journal import Journal
-from edgeflock.server.migrations import SCHEMA, STEPS, migrate
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.recovery import recover, replay
-from edgeflock.server.regime import Regime
+from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.migrations import SCHEMA, STEPS, migrate
+from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Receipt, Update

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.server.optimizer import descend
-from edgeflock.server.staleness import Staleness
-from edgeflock.server.step import Where
+from edgeflock.server.descent.optimizer import descend
+from edgeflock.server.descent.staleness import Staleness
+from edgeflock.server.descent.step import Where
 
 SIZE = 6
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.regime import Regime
-from edgeflock.server.step import Step, Where
-from edgeflock.server.weighting import RULES
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.weighting import RULES
 from tests.server.reference import SlowServer
 
 every_rule = pytest.mark.parametrize("rule", RULES)

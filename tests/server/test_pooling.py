@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from edgeflock.server import pooling
+from edgeflock.server.training_graph import pooling
 from tests.server.operators import BATCHES, assert_close, normal, run, session
 
 Pair = tuple[int, int]

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.server.engine import Engine
-from edgeflock.server.journal import Journal
-from edgeflock.server.limits import Bounds
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.records import JournaledUpdate
-from edgeflock.server.recovery import recover, replay
-from edgeflock.server.regime import Regime
-from edgeflock.server.weighting import RULES
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.records import JournaledUpdate
+from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import BaseExpired, ConfigError, JournalDamaged
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Pull

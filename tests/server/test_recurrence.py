@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from edgeflock.server.recurrence import lstm, lstm_of
+from edgeflock.server.training_graph.recurrence import lstm, lstm_of
 
 
 def parts(layer: nn.LSTM, batch_first: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.asynchronous import Asynchronous
-from edgeflock.server.coordination import Push
-from edgeflock.server.coordinators import coordinator_of
-from edgeflock.server.engine import Engine
-from edgeflock.server.journal import Journal
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.recovery import replay
-from edgeflock.server.regime import Regime
-from edgeflock.server.rounds import Ending, Rounds
-from edgeflock.server.step import Step
+from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.coordination.modes import coordinator_of
+from edgeflock.server.coordination.rounds import Ending, Rounds
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.step import Step
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture
 from edgeflock.shared.protocol.messages import Receipt, Update
 from edgeflock.shared.settings.config import CoordinationSettings

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.server.staleness import Staleness
-from edgeflock.server.step import Where
+from edgeflock.server.descent.staleness import Staleness
+from edgeflock.server.descent.step import Where
 
 WINDOWS = [2, 5, 8, 9, 255, 256, 257, 4096]
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.client.training.replica import Replica
-from edgeflock.server.limits import Bounds, check_limits
-from edgeflock.server.parameters import Parameters
-from edgeflock.server.recovery import recover, replay
-from edgeflock.server.regime import Regime
-from edgeflock.server.step import Step
-from edgeflock.server.weighting import RULES
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.engine.limits import Bounds, check_limits
+from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared import errors
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import ConfigError, Refused

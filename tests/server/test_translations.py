@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edgeflock.server import translations
+from edgeflock.server.training_graph import translations
 from tests.server.operators import BATCHES, assert_close, normal, run, session
 
 EPS = 1e-5

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edgeflock.server.step import Step
-from edgeflock.server.weighting import RULES, stream_share
+from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.weighting import RULES, stream_share
 
 BASE = 1000
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.engine import Engine
-from edgeflock.server.outcomes import Accepted
-from edgeflock.server.regime import Regime
-from edgeflock.server.writer import Held, Writer
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.outcomes import Accepted
+from edgeflock.server.sessions.writer import Held, Writer
 from edgeflock.shared.errors import NonFinite, Superseded, Unavailable
 from edgeflock.shared.protocol.messages import Receipt
 from tests.server.pushes import REGIME, open_engine, push, sparse_update

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from edgeflock.devices.commands.export import write_graphs
-from edgeflock.server.export import ExportedGraphs
-from edgeflock.server.gradient_check import session_for
+from edgeflock.server.training_graph.export import ExportedGraphs
+from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock
 
@@ -81,7 +81,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         print("a user's module prints")
         return ExportedGraphs(b"step", b"evaluation!")
 
-    monkeypatch.setattr("edgeflock.server.export.export_model", graphs)
+    monkeypatch.setattr("edgeflock.server.training_graph.export.export_model", graphs)
 
 
 @pytest.mark.usefixtures("_quick")
@@ -109,7 +109,7 @@ def test_it_gives_stdout_back(
         print("loading")
         return ExportedGraphs(b"step", b"evaluation")
 
-    monkeypatch.setattr("edgeflock.server.export.export_model", noisy)
+    monkeypatch.setattr("edgeflock.server.training_graph.export.export_model", noisy)
     before = sys.stdout
     write_graphs("a:B", "mse", "digits:", tmp_path, as_json=True)
     assert sys.stdout is before

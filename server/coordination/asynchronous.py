@@ -1,0 +1,37 @@
+"""Each update applies at once, as a version of its own: nobody waits for anybody."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from edgeflock.server.coordination.coordinator import Apply, Push
+from edgeflock.server.descent.step import Step
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import CoordinationSettings
+
+_NONE: Mapping[int, Push] = MappingProxyType({})
+
+
+class Asynchronous:
+    """A coordinator that holds nothing."""
+
+    held = _NONE
+    due = None
+
+    @classmethod
+    def of(cls, settings: CoordinationSettings, layout: Layout) -> "Asynchronous":
+        return cls()
+
+    def offer(self, push: Push, step: Step, now: float) -> Apply | None:
+        return Apply(((push, step.where),), step)
+
+    def offer_again(self, push: Push) -> Push:
+        raise KeyError(push.device)
+
+    def arrived(self, device: int) -> None:
+        pass
+
+    def left(self, device: int) -> None:
+        pass
+
+    def tick(self, now: float) -> Apply | None:
+        return None

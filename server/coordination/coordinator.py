@@ -1,0 +1,74 @@
+"""When admitted updates apply: the seam between what comes in and what the model makes of it.
+
+A coordinator is told what happens, in order and with the time, and says what applies now. Everything else
+(admission, journal, receipts, sockets) is the same for all of them, and none of it asks which one there is:
+
+    offer    an update was admitted                  -> it applies now, or it is held
+    arrived  a device takes part from now on
+    left     it does no longer
+    tick     all that came at once was offered, or `due` is over
+                                                  -> what was held applies, or waits on
+
+What is held is in memory only: a device whose update is held has no receipt, and sends it again if need be.
+
+    asynchronous   each update at once, as a version of its own: nobody waits for anybody (asynchronous.py)
+    rounds         all that were computed from the same version, together (rounds.py)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from edgeflock.server.descent.gathering import Gathered
+from edgeflock.server.descent.step import Step, Where
+from edgeflock.shared.protocol.messages import Update
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Push:
+    """One update as it arrived: who sent it, when (Unix seconds), the record and its bytes.
+
+    Sent twice, it is two pushes.
+    """
+
+    device: int
+    time: float
+    update: Update
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """These updates make the next versions, one each, in this order."""
+
+    updates: tuple[tuple[Push, Where], ...]
+    """Each with the parameters that it touches."""
+    change: Step | Gathered
+    """What they come to."""
+
+
+class Coordinator(Protocol):
+    """A way to coordinate. Times are seconds of any one clock. No I/O, no clock, no randomness."""
+
+    @property
+    def held(self) -> Mapping[int, Push]:
+        """device -> its update that waits for others."""
+
+    @property
+    def due(self) -> float | None:
+        """When `tick` has something to say although nothing came; None: never."""
+
+    def offer(self, push: Push, step: Step, now: float) -> Apply | None:
+        """Take an admitted update of a device that has none waiting; None if it is held."""
+
+    def offer_again(self, push: Push) -> Push:
+        """The held update of a device came again and waits in the place of the returned one."""
+
+    def arrived(self, device: int) -> None:
+        """Told again, it changes nothing."""
+
+    def left(self, device: int) -> None:
+        """What it has contributed counts. Told again, it changes nothing."""
+
+    def tick(self, now: float) -> Apply | None:
+        """What applies by now of what was held."""

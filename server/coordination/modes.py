@@ -1,0 +1,18 @@
+"""The ways to coordinate, by the name that `coordination.mode` gives them."""
+
+from collections.abc import Callable
+
+from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.coordination.coordinator import Coordinator
+from edgeflock.server.coordination.rounds import Rounds
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import CoordinationSettings
+
+MODES: dict[str, Callable[[CoordinationSettings, Layout], Coordinator]] = {
+    "async": Asynchronous.of,
+    "rounds": Rounds.of,
+}
+
+
+def coordinator_of(settings: CoordinationSettings, layout: Layout) -> Coordinator:
+    return MODES[settings.mode](settings, layout)

@@ -1,0 +1,122 @@
+"""theta, its version and the rule that makes the next one: what a journal's replay reproduces."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent.gathering import Gathered
+from edgeflock.server.descent.optimizer import descend
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.staleness import Staleness
+from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
+
+_STRIDE = 16
+"""The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
+
+
+_LEAST_LAG = 10
+"""Running statistics go at most a tenth of the way to an update's."""
+
+
+class Parameters:
+    """theta, or any contiguous slice of it: trained parameters, then running statistics ("buffers")."""
+
+    def __init__(
+        self,
+        version: int,
+        theta: NDArray[np.float32],
+        average: NDArray[np.float32] | None = None,
+        *,
+        buffers: int = 0,
+        regime: Regime,
+        start: int,
+        recent: Iterable[Step] = (),
+    ) -> None:
+        """theta at `version`, counting by `regime` from here on. Both vectors are changed in place.
+
+        The last `buffers` entries of theta are running statistics: what steps bring of these is theirs.
+        `recent` are the steps that made the versions after `start`: updates based on versions before it are
+        not admitted.
+        """
+        self.version = version
+        self.theta = theta
+        self.average = (theta.copy() if average is None else average) if regime.average else None
+        """The versions' polynomial-decay average, if the regime keeps one: the model to use. Devices train
+        on theta."""
+        self.regime = regime
+        self._start = start
+        self._trained, self._statistics = np.split(theta, [theta.size - buffers])
+        self._rule = rule(regime.rule)
+        self._staleness: Staleness | None = None
+        if self._rule.per_parameter and not regime.rounds:
+            self._staleness = Staleness(self._trained.size, regime.window, start)
+            for step in recent:
+                self._staleness.touch(step.where, step.delta)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that an update may be based on."""
+        if self.regime.rounds:
+            return self.version
+        return max(self._start, self.version - self.regime.window + 1)
+
+    def apply(self, change: Step | Gathered) -> None:
+        """The next version; of what a round has gathered, as many versions as steps."""
+        if isinstance(change, Gathered):
+            self._end_round(change)
+        else:
+            self._descend(change)
+
+    def _descend(self, step: Step) -> None:
+        """Weigh, descend."""
+        weight = self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch)
+        rate = np.float32(self.regime.learning_rate * weight)
+        if self._staleness is None:
+            descend(self._trained, step.where, step.delta, rate)
+        else:
+            self._staleness.descend(self._trained, step.where, step.delta, step.base, rate)
+        if step.statistics.size:
+            self._follow(step.statistics, self.version - step.base)
+        self._made(1)
+
+    def _end_round(self, gathered: Gathered) -> None:
+        """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
+
+        Of the versions that its steps make only the last one exists.
+        """
+        scale = linear_scaling(gathered.samples, self.regime.base_batch)
+        rate = np.float32(self.regime.learning_rate * scale / gathered.samples)
+        self._trained -= rate * gathered.gradient
+        if gathered.statistics.size:
+            self._follow(gathered.statistics / np.float32(gathered.samples), 0)
+        self._made(gathered.steps)
+
+    def _made(self, versions: int) -> None:
+        before, self.version = self.version, self.version + versions
+        if self.average is not None:
+            for count in range(before // _STRIDE + 1, self.version // _STRIDE + 1):
+                self._take_in(self.average, count)
+
+    def _follow(self, statistics: NDArray[np.float32], behind: int) -> None:
+        """b <- b + (s - b) / max(10, tau), tau = version - base = `behind`, for the running statistics b.
+
+        Whatever the rule and the learning rate. With one device that is BatchNorm at torch's momentum of
+        0.1; in a fleet, where tau is about the number of devices, each has its share in the average.
+
+        s is what the device's batches came to, not how far the device moved its own statistics: devices that
+        set out from the same old ones would all say the same, and the sum of it would carry the server's
+        past anything that was measured, a variance below zero.
+        """
+        lag = max(_LEAST_LAG, behind)
+        self._statistics += (statistics - self._statistics) / np.float32(lag)
+
+    def _take_in(self, average: NDArray[np.float32], count: int) -> None:
+        """average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.
+
+        Polynomial-decay averaging (O. Shamir and T. Zhang, "Stochastic gradient descent for non-smooth
+        optimization", ICML 2013): old versions are forgotten at a pace that slows down as the run goes on.
+        """
+        eta = self.regime.average
+        average += np.float32((eta + 1) / (count + eta)) * (self.theta - average)

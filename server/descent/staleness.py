@@ -1,0 +1,140 @@
+"""Staleness of each parameter, exact and in O(non-zeros) per update.
+
+AdaComp (Hardy, Le Merrer, Sericola, 2017), equation (3): the staleness of parameter k for an update that
+was computed from version j and is applied at version i is the number of updates that changed it between,
+
+    sigma_k(i) = sum_{u=j}^{i-1} 1[delta_k(u) != 0].
+
+With T_k(v) = the number of updates before version v that touched k, sigma_k(i) = T_k(i) - T_k(j). T_k(i) is
+a counter. T_k(j) is a look-up in a rank dictionary over time: versions are cut into blocks of B, and for
+each block two planes over the parameters are kept,
+
+    C_k    T_k at the start of the block, modulo 2^c
+    H_k    which of the block's B versions touched k, one bit each
+
+    T_k(j) = C_k[block of j] + popcount(H_k[block of j], bits below j)     modulo 2^c
+
+The modulus loses nothing: an update may lag by at most window - 1 versions, which touch a parameter at
+most window - 1 < 2^c times. A push costs one pass over its non-zeros, a pull costs nothing, and every B
+versions one copy of the counters opens the next block.
+
+Memory, bytes a parameter: (ceil(window / B) + 1) (B + c) / 8 + c / 8.
+
+    window     2..256     B =  8, c =  8     67 at the default of 256
+    window  257..65536    B = 64, c = 16    652 at 4,096
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent.kernels import adacomp, touch, touches_since
+from edgeflock.server.descent.step import Where
+
+Counts = NDArray[np.unsignedinteger]
+
+
+class Staleness:
+    """T_k over the last `window` versions of `size` parameters (all, or any contiguous slice).
+
+    Starts at `version` with nothing touched. Not thread-safe: it has one writer.
+    """
+
+    def __init__(self, size: int, window: int = 256, version: int = 0) -> None:
+        if not 2 <= window <= 65536:
+            raise ValueError(f"window must be 2 to 65536 versions, not {window}")
+        count, bits = (np.uint8, np.uint8) if window <= 256 else (np.uint16, np.uint64)
+        self._count: type[np.unsignedinteger] = count
+        self._bits: type[np.unsignedinteger] = bits
+        self._modulus = 1 << 8 * np.dtype(count).itemsize
+        self._block = 8 * np.dtype(bits).itemsize
+        # One block more than the window spans, so that the oldest admitted version is still whole.
+        self._blocks = -(-window // self._block) + 1
+        self._touches = np.zeros((self._blocks, size), bits)  # H
+        self._before = np.zeros((self._blocks, size), count)  # C
+        self._now = np.zeros(size, count)  # T
+        self.window = window
+        self.start = version
+        self.version = version
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the planes and counters."""
+        return self._touches.nbytes + self._before.nbytes + self._now.nbytes
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that an update may still be based on."""
+        return max(self.start, self.version - self.window + 1)
+
+    def sigma(self, where: Where, base: int) -> Counts:
+        """sigma_k(version) for the parameters at `where`, one each.
+
+        Raises ValueError unless oldest <= base <= version; admission refuses such an update before.
+        """
+        self._check(base)
+        slot, bit = self._place(base)
+        below = self._bits((1 << bit) - 1)
+        if isinstance(where, slice):
+            then = np.bitwise_count(self._touches[slot] & below)
+            dense: Counts = self._now - (self._before[slot] + then)
+            return dense
+        sigma = np.empty(where.size, self._count)
+        touches_since(where, self._now, self._before[slot], self._touches[slot], below, sigma)
+        return sigma
+
+    def descend(
+        self,
+        theta: NDArray[np.float32],
+        where: Where,
+        delta: NDArray[np.float32],
+        base: int,
+        rate: np.float32,
+    ) -> None:
+        """theta_k <- theta_k - rate / max(1, sigma_k) delta_k, equations (4) and (5), in place; then `touch`.
+
+        One pass over the entries. Raises ValueError as `sigma` does.
+        """
+        if isinstance(where, slice):
+            theta -= rate / np.maximum(self.sigma(where, base), 1).astype(np.float32) * delta
+            self.touch(where, delta)
+            return
+        self._check(base)
+        then, bit_then = self._place(base)
+        slot, bit = self._place(self.version)
+        adacomp(
+            theta, where, delta, rate, self._now, self._before[then], self._touches[then],
+            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._modulus,
+        )  # fmt: skip
+        self._advance()
+
+    def touch(self, where: Where, delta: NDArray[np.float32]) -> None:
+        """Record that this version's update changes the parameters at `where` by `delta`; go to the next.
+
+        An entry of zero changes nothing and does not count.
+        """
+        slot, bit = self._place(self.version)
+        history, mark = self._touches[slot], self._bits(1 << bit)
+        if isinstance(where, slice):
+            changed = (delta != 0).astype(self._bits)
+            np.add(self._now, changed.astype(self._count), out=self._now)
+            history |= changed * mark
+        else:
+            touch(where, delta, self._now, history, mark)
+        self._advance()
+
+    def _check(self, base: int) -> None:
+        if not self.oldest <= base <= self.version:
+            raise ValueError(f"base {base} is outside {self.oldest}..{self.version}")
+
+    def _advance(self) -> None:
+        """Go to the next version; where a block ends, open the next with the counts so far."""
+        self.version += 1
+        if self.version % self._block == 0:
+            following, _ = self._place(self.version)
+            self._before[following] = self._now
+            self._touches[following] = 0
+
+    def _place(self, version: int) -> tuple[int, int]:
+        """(slot of the version's block, bit within the block)."""
+        block, bit = divmod(version, self._block)
+        return block % self._blocks, bit

@@ -1,0 +1,125 @@
+"""What an update must satisfy before it may touch the model."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent.kernels import decode_update
+from edgeflock.server.descent.step import Step, Where
+from edgeflock.shared.codecs import grid, sparse, values
+from edgeflock.shared.errors import (
+    BadSamples,
+    BaseExpired,
+    BaseInFuture,
+    ExpansionTooLarge,
+    IndexMalformed,
+    IndexOutOfRange,
+    NonFinite,
+    WrongDtype,
+)
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Update
+
+EXPANSION_PER_ENTRY = 12
+"""Bytes that one entry takes once decoded: an int64 index and a float32 value."""
+
+COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
+"""Value modes that kernels.decode_update knows, together with Golomb-coded indices.
+
+A grid is decoded by compiled code in any case (shared/codecs/grid.py)."""
+
+_SCALE = values.CODINGS["scale"].mode
+
+
+def admit(
+    update: Update, layout: Layout, *, oldest: int, version: int, samples: int, expansion_bytes: int
+) -> Step:
+    """Decode `update`, or raise the Refused that says what is wrong with it. Cheap checks come first.
+
+    oldest..version are the bases that may be admitted. An update is of 1 to `samples` samples: it may count
+    by them. `expansion_bytes` bounds what decoding allocates.
+    """
+    if update.base > version:
+        raise BaseInFuture(f"base {update.base} is ahead of the model's version {version}; pull first")
+    if update.base < oldest:
+        raise BaseExpired(f"base {update.base} is older than {oldest}, the oldest admitted; pull again")
+    if not 1 <= update.samples <= samples:
+        raise BadSamples(f"an update is of 1 to {samples} samples (limits.samples), not {update.samples}")
+    if update.count * EXPANSION_PER_ENTRY > expansion_bytes:
+        raise ExpansionTooLarge(
+            f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "
+            f"limits.expansion_bytes is {expansion_bytes}"
+        )
+    if layout.buffers:
+        return _admit_with_statistics(update, layout)
+    return _admit(update, layout)
+
+
+def _admit_with_statistics(update: Update, layout: Layout) -> Step:
+    """An update of a model with running statistics: they are the end of its values."""
+    end = 2 * layout.buffers
+    try:
+        step = _admit(replace(update, values=update.values[:-end]), layout.parameters)
+    except WrongDtype as error:
+        raise WrongDtype(f"{error}; the last {end} bytes are {layout.buffers} running statistics") from error
+    octets = update.values[-end:]
+    if len(octets) != end:
+        raise WrongDtype(f"{layout.buffers} running statistics take {end} bytes, not {len(octets)}")
+    statistics = values.decode_statistics(octets)
+    if not np.isfinite(statistics).all():
+        raise NonFinite("the running statistics hold NaN or infinity; check the data")
+    return replace(step, statistics=statistics)
+
+
+def _admit(update: Update, layout: Layout) -> Step:
+    """Decode an update of trained parameters only."""
+    if update.count > layout.size:
+        raise IndexOutOfRange(f"{update.count} entries for {layout.size} parameters")
+    return decode_compiled(update, layout) or decode(update, layout)
+
+
+def decode_compiled(update: Update, layout: Layout) -> Step | None:
+    """The usual update in one compiled pass; None if it is not of the usual kind, or anything is wrong."""
+    if update.index_mode != sparse.GOLOMB or update.value_mode not in COMPILED:
+        return None
+    if not update.values or update.count > 8 * len(update.indices):
+        return None
+    where, delta = np.empty(update.count, np.int64), np.empty(update.count, np.float32)
+    index_octets, value_octets = (
+        np.frombuffer(update.indices, np.uint8),
+        np.frombuffer(update.values, np.uint8),
+    )
+    if not decode_update(index_octets, value_octets, update.value_mode, layout.bounds, where, delta):
+        return None
+    return Step(update.base, where, delta, samples=update.samples)
+
+
+def decode(update: Update, layout: Layout) -> Step:
+    """Any update, step by step: the definition of what is admitted, and the words for what is not."""
+    where: Where
+    negative: NDArray[np.bool_] | None = None
+    if (update.index_mode == sparse.GRID) != (update.value_mode == _SCALE):
+        raise WrongDtype(
+            "index mode 3 (grid) and value mode 5 (scale) go together only, "
+            f"not modes {update.index_mode} and {update.value_mode}"
+        )
+    if update.index_mode == sparse.DENSE:
+        if update.count != layout.size or update.indices:
+            raise IndexMalformed(
+                f"a dense update has {layout.size} entries and no index bytes, "
+                f"not {update.count} and {len(update.indices)}"
+            )
+        where, counts = slice(None), layout.counts(None)
+    elif update.index_mode == sparse.GRID:
+        where, negative = grid.decode(update.indices, update.count, layout)
+        counts = layout.counts(where)
+    else:
+        where = sparse.decode(update.indices, update.count, layout.size, update.index_mode)
+        counts = layout.counts(where)
+    delta = values.decode(update.values, counts, update.value_mode)
+    if negative is not None:
+        np.negative(delta, out=delta, where=negative)
+    if not np.isfinite(delta).all():
+        raise NonFinite("the values hold NaN or infinity; lower the learning rate or check the data")
+    return Step(update.base, where, delta, samples=update.samples)

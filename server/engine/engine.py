@@ -1,0 +1,255 @@
+"""The single writer of the model: the whole path of an update, from the record to the receipt.
+
+    admit (decode, check) -> coordinate -> journal -> apply (weigh, descend) -> commit -> publish
+
+Synchronous and free of sockets and clocks, so that a server, an emulated fleet and a test run the same code.
+Nothing an Engine hands out is ahead of the disk: a group of updates is answered once all of it is durable,
+and a model is published only between groups.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.engine.admission import admit
+from edgeflock.server.engine.differences import Differences
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.engine.log import LastReceipt, Log
+from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
+from edgeflock.shared.errors import BadSequence, Refused, RunComplete, Superseded
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Model, Receipt
+
+_QUICK = 100_000
+"""Entries that are decoded and applied in about two milliseconds."""
+
+
+class Engine:
+    """Admits, journals and applies updates; publishes the model."""
+
+    def __init__(
+        self,
+        log: Log,
+        layout: Layout,
+        parameters: Parameters,
+        coordinator: Coordinator,
+        bounds: Bounds | None = None,
+        pull: str = "f32",
+    ) -> None:
+        """`parameters` are as the log has them. `pull` is the value coding of whole models: f32 or f16."""
+        self.layout = layout
+        self.parameters = parameters
+        self._coordinator = coordinator
+        self._log = log
+        self._bounds = bounds or Bounds()
+        self._differences = Differences(layout, parameters.version, pull)
+        self._last = log.last_receipts()
+        self._next_snapshot = parameters.version + self._bounds.snapshot_every
+        self._abandoned = False
+        self._publish()
+
+    # Updates
+
+    def commit(self, pushes: Sequence[Push], now: float = 0.0) -> list[tuple[Push, Answer]]:
+        """Take a group of updates: what came of it, and of those that were held, once that is durable.
+
+        `now` is in seconds of any one clock.
+        """
+        return self.publish(self.stage(pushes, now))
+
+    def stage(self, pushes: Sequence[Push], now: float = 0.0) -> Staged:
+        """The first half of `commit`, in memory. Without any push it only looks what time it is."""
+        settled: list[tuple[Push, Answer]] = []
+        for push in pushes:
+            try:
+                settled += self._offer(push, now)
+            except Refused as refusal:
+                settled.append((push, refusal))
+        due = self._coordinator.tick(now)
+        if due is None:
+            return Staged(tuple(settled))
+        return Staged((*settled, *self._apply(due)), together=len(due.updates))
+
+    def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
+        """The second half: wait for the disk, then put the model into the receipts that asked for it."""
+        if self.parameters.version >= self._next_snapshot:
+            self._snapshot()
+        self._log.commit()
+        self._publish()
+        return [(push, self._with_model(push, answer)) for push, answer in staged.settled]
+
+    def is_quick(self, pushes: Sequence[Push]) -> bool:
+        """Whether `stage` takes no more than a few milliseconds for this group."""
+        return (
+            not self.parameters.regime.rounds  # the end of one goes through all parameters
+            and sum(push.update.count for push in pushes) <= _QUICK
+            and all(push.update.sequence >= self.last_sequence(push.device) for push in pushes)
+        )
+
+    def arrived(self, device: int) -> None:
+        """A device is there: others may have to wait for it. Told again, it changes nothing."""
+        self._coordinator.arrived(device)
+
+    def left(self, device: int) -> None:
+        """It is there no longer; the next `stage` says what comes of that."""
+        self._coordinator.left(device)
+
+    @property
+    def held(self) -> Mapping[int, Push]:
+        """device -> its update that waits for others."""
+        return self._coordinator.held
+
+    @property
+    def due(self) -> float | None:
+        """When `stage` has something to do although nothing came, by its clock; None: never."""
+        return self._coordinator.due
+
+    def _offer(self, push: Push, now: float) -> list[tuple[Push, Answer]]:
+        """The path of one update, up to the coordinator. Raises Refused; then it has left no trace."""
+        update, parameters = push.update, self.parameters
+        if update.sequence <= self.last_sequence(push.device):
+            return [(push, self._receipt_again(push))]
+        if 0 < self._bounds.updates <= parameters.version:
+            raise RunComplete(f"the run has its {self._bounds.updates} updates")
+        if (held := self._coordinator.held.get(push.device)) is not None:
+            return [(self._held_again(held, push), Superseded("the device sent its update again"))]
+        step = admit(
+            update,
+            self.layout,
+            oldest=parameters.oldest,
+            version=parameters.version,
+            samples=self._bounds.samples,
+            expansion_bytes=self._bounds.expansion_bytes,
+        )
+        verdict = self._coordinator.offer(push, step, now)
+        return [] if verdict is None else self._apply(verdict)
+
+    def _apply(self, verdict: Apply) -> list[tuple[Push, Answer]]:
+        """Into the journal and into the model."""
+        settled: list[tuple[Push, Answer]] = []
+        before = self.parameters.version
+        for version, (push, touched) in enumerate(verdict.updates, before + 1):
+            update = push.update
+            self._log.add_update(
+                version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
+            )
+            self._last[push.device] = LastReceipt(update.sequence, version)
+            self._differences.add(touched)
+            settled.append((push, Accepted(Receipt(update.sequence, version, None), before - update.base)))
+        self.parameters.apply(verdict.change)
+        return settled
+
+    def last_sequence(self, device: int) -> int:
+        """The highest sequence number accepted from a device, 0 if none was."""
+        last = self._last.get(device)
+        return last.sequence if last else 0
+
+    def _receipt_again(self, push: Push) -> Accepted:
+        """A resent update gets the receipt that it got, or would have got, the first time."""
+        sequence = push.update.sequence
+        last = self._last.get(push.device)
+        if last is not None and sequence == last.sequence:
+            version = last.version
+        elif (earlier := self._log.receipt(push.device, sequence)) is not None:
+            version = earlier
+        else:
+            raise BadSequence(
+                f"sequence {sequence} was never accepted and {self.last_sequence(push.device)} already is; "
+                "go on above it"
+            )
+        staleness = 0 if self.parameters.regime.rounds else version - 1 - push.update.base
+        return Accepted(Receipt(sequence, version, None), staleness)
+
+    def _held_again(self, held: Push, push: Push) -> Push:
+        """A device that lost its connection sends its update again: it waits like the first, now useless."""
+        if push.update.sequence != held.update.sequence:
+            raise BadSequence(
+                f"sequence {held.update.sequence} waits for the end of its round; wait for its receipt"
+            )
+        return self._coordinator.offer_again(push)
+
+    # What may be seen
+
+    def model(self, base: int | None) -> Model:
+        """The current model, as little of it as a device that holds `base` needs."""
+        return self._differences.model(self.parameters.theta, base)
+
+    def theta(self) -> tuple[int, NDArray[np.float32]]:
+        """(version, a copy of theta), durable."""
+        return self.parameters.version, self.parameters.theta.copy()
+
+    def result(self) -> tuple[int, NDArray[np.float32]]:
+        """(version, a copy of the model to use: the average if the run keeps one, else theta), durable."""
+        average = self.parameters.average
+        return self.parameters.version, (self.parameters.theta if average is None else average).copy()
+
+    def _with_model(self, push: Push, answer: Answer) -> Answer:
+        if isinstance(answer, Refused) or not push.update.pull:
+            return answer
+        receipt = replace(answer.receipt, model=self.model(push.update.base))
+        return Accepted(receipt, answer.staleness)
+
+    def _publish(self) -> None:
+        """All there is of memory is on the disk now."""
+        version, target = self.parameters.version, self._bounds.updates
+        self.published = Published(version, self.parameters.regime.learning_rate, 0 < target <= version)
+
+    # What operators and hosts ask for
+
+    def device_id(self, name: str) -> int:
+        """The number that stands for a device in the journal."""
+        return self._log.device_id(name)
+
+    def record(self, evaluation: Evaluation | None, traffic: Iterable[tuple[int, int, int]]) -> None:
+        """Put an evaluation and the (device, ingress, egress) of each device into the journal."""
+        if evaluation is not None:
+            self._log.add_evaluation(evaluation)
+        for device, ingress, egress in traffic:
+            self._log.add_account(device, ingress, egress)
+        self._log.commit()
+
+    def checkpoint(self) -> int:
+        """Put a snapshot of the version into the journal, so that a restart replays nothing until here."""
+        self._snapshot()
+        self._log.commit()
+        return self.parameters.version
+
+    def adjust(self, learning_rate: float, configured: float) -> int:
+        """Descend by `learning_rate` from the returned version on, in the open round too, while the settings
+        say `configured`.
+
+        A regime of its own begins with a snapshot: see recovery.py. Of the past nothing needs to be known
+        anew, since only the rate changes.
+        """
+        version, regime = self.parameters.version, self.parameters.regime
+        regime = replace(regime, learning_rate=learning_rate)
+        self._snapshot()
+        self._log.add_regime(version, regime)
+        self._log.add_adjustment(version, configured, learning_rate)
+        self._log.commit()
+        self.parameters.regime = regime
+        self._publish()
+        return version
+
+    def close(self) -> None:
+        """Leave a snapshot behind, so that the next start replays nothing, and close the journal."""
+        if not self._abandoned:
+            self._snapshot()
+            self._log.close()
+
+    def abandon(self) -> None:
+        """Let go of the journal, without what was not committed: memory may be ahead of it."""
+        self._abandoned = True
+        self._log.abandon()
+
+    def _snapshot(self) -> None:
+        version = self.parameters.version
+        self._next_snapshot = version + self._bounds.snapshot_every
+        self._log.add_snapshot(version, self.parameters.theta, self.parameters.average)
+        if not self._bounds.keep_updates:
+            self._log.forget_frames(version - self.parameters.regime.window)

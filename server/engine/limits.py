@@ -1,0 +1,62 @@
+"""What an engine accepts and keeps, and whether a device can send what the run asks it for."""
+
+from dataclasses import dataclass
+
+from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.selection.largest import quotas
+from edgeflock.shared.settings.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an engine accepts and keeps."""
+
+    updates: int = 0
+    """The run is complete after so many; 0 for never."""
+    expansion_bytes: int = 1 << 28
+    """The most that decoding one update may allocate."""
+    snapshot_every: int = 1000
+    """Updates between snapshots: the most that a restart replays."""
+    keep_updates: bool = True
+    """Whether update records older than the staleness window stay in the journal."""
+    samples: int = 1 << 16
+    """The most that one update may be computed from."""
+
+    @classmethod
+    def of(cls, settings: Config) -> "Bounds":
+        run, limits = settings.run, settings.limits
+        return cls(
+            updates=run.updates,
+            expansion_bytes=limits.expansion_bytes,
+            snapshot_every=run.snapshot_every,
+            keep_updates=run.keep_updates,
+            samples=limits.samples,
+        )
+
+
+def check_limits(config: Config, layout: Layout) -> None:
+    """Raises ConfigError if an update of the model, sent as `config` asks, would be refused."""
+    select, threshold = config.compression.select, config.compression.threshold
+    size = layout.parameters.size
+    selected = 0 if select == 1 else sum(quotas(layout.parameters, select, config.compression.balance))
+    whole = size if select == 1 or threshold else 0
+    entries = max(selected, whole)
+    worst = 1024 + max(8 * selected, 4 * whole) + 2 * layout.buffers
+    if EXPANSION_PER_ENTRY * entries > config.limits.expansion_bytes:
+        raise ConfigError(
+            f"limits.expansion_bytes = {config.limits.expansion_bytes}: an update of {entries} entries "
+            f"expands to {EXPANSION_PER_ENTRY * entries}; raise it"
+        )
+    if worst > config.limits.frame_bytes:
+        raise ConfigError(
+            f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "
+            f"compression.select = {select}, threshold = {threshold} may take {worst}; raise it"
+        )
+    samples = config.run.batch * config.run.local_steps
+    if samples > config.limits.samples:
+        raise ConfigError(
+            f"limits.samples = {config.limits.samples}: run.local_steps = {config.run.local_steps} of "
+            f"run.batch = {config.run.batch} take {samples}; raise it"
+        )

@@ -1,0 +1,52 @@
+"""What an engine needs of whatever makes it durable (journal.py)."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent.regime import Regime
+from edgeflock.shared.protocol.frames import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class LastReceipt:
+    """A device's highest journaled sequence number, and the version that update made."""
+
+    sequence: int
+    version: int
+
+
+class Log(Protocol):
+    """Writes gather until `commit`, which returns only when they are durable. One caller at a time."""
+
+    def add_update(
+        self, version: int, device: int, sequence: int, time: float, loss: float, samples: int, frame: bytes
+    ) -> None: ...
+
+    def add_snapshot(
+        self, version: int, theta: NDArray[np.float32], average: NDArray[np.float32] | None = None
+    ) -> None: ...
+
+    def add_regime(self, version: int, regime: Regime) -> None: ...
+
+    def add_adjustment(self, version: int, configured: float, chosen: float) -> None: ...
+
+    def add_evaluation(self, evaluation: Evaluation) -> None: ...
+
+    def add_account(self, device: int, ingress: int, egress: int) -> None: ...
+
+    def forget_frames(self, before: int) -> None: ...
+
+    def device_id(self, name: str) -> int: ...
+
+    def last_receipts(self) -> dict[int, LastReceipt]: ...
+
+    def receipt(self, device: int, sequence: int) -> int | None: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...

@@ -1,0 +1,40 @@
+"""What an engine hands out: what came of updates, and what everybody may see of the run."""
+
+from dataclasses import dataclass
+
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.shared.errors import Refused
+from edgeflock.shared.protocol.messages import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An update that is in the model."""
+
+    receipt: Receipt
+    staleness: int
+    """tau: versions between its base and the one that it was applied to."""
+
+
+Answer = Accepted | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What came of a group, in memory only: nothing of it may leave before `Engine.publish`."""
+
+    settled: tuple[tuple[Push, Answer], ...]
+    """Updates of this group, and earlier ones that were held until now. What is not in it is held."""
+    together: int = 0
+    """How many of them had waited for each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is durable, for everybody to see. Replaced as a whole."""
+
+    version: int
+    """How many updates have been applied."""
+    learning_rate: float
+    complete: bool
+    """Whether the run has all its updates."""

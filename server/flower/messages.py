@@ -1,0 +1,225 @@
+"""Flower's records <-> ours: a model as an ArrayRecord, a reply as an Update."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from numpy.typing import NDArray
+
+from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY, admit
+from edgeflock.server.flower.nodes import Sent
+from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.errors import BadSamples, BadSequence, ConfigError, LayoutMismatch, Malformed, NonFinite
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten, layout_of
+from edgeflock.shared.protocol.messages import Update, Welcome
+
+_LOSSES = ("train_loss", "train-loss", "loss")
+"""Metrics that tell the loss of an update, for operators; the first that is there."""
+
+
+class Template:
+    """The arrays of a model as its users know them: names, order, shapes and types.
+
+    Floating-point arrays are trained, in float32, and travel in their own type. All others (BatchNorm's
+    num_batches_tracked) are sent as they were at first, and what comes back for them is not looked at.
+    """
+
+    def __init__(self, arrays: ArrayRecord, statistics: Iterable[str], *, follow: bool) -> None:
+        """`statistics` are the last parts of the names of running statistics. Either they `follow` what nodes
+        report, or they are averaged as parameters are, and something else only on their way from the mod.
+
+        Raises ConfigError if there is an array that can be neither trained nor kept.
+        """
+        self._arrays = dict(arrays)
+        contents = {name: array.numpy() for name, array in arrays.items()}
+        for name, content in contents.items():
+            if content.dtype.kind not in "fiub":
+                raise ConfigError(f"initial_arrays[{name!r}] is of type {content.dtype}; use float32")
+        trained = {name: content for name, content in contents.items() if content.dtype.kind == "f"}
+        self._types = {name: content.dtype for name, content in trained.items()}
+        shapes = [(name, content.shape) for name, content in trained.items()]
+        self.told = layout_of(shapes, statistics, remains=follow)
+        """The layout as the mod knows it."""
+        self.layout = self.told if follow else Layout.of((t.name, t.shape) for t in self.told.tensors)
+        """The engine's: the same numbers in the same places."""
+        self.theta = flatten(trained, self.layout)
+        """The arrays' own numbers: float32 [P + B]."""
+        if self.layout.buffers:
+            self.theta[-1] = 1  # REMAINS
+        self.statistics = self.theta[self.layout.parameters.size :]
+        """The first values of the running statistics that follow, and 1: float32 [B]."""
+        if not np.isfinite(self.theta).all():
+            raise ConfigError("initial_arrays hold NaN or infinity")
+
+    def record(self, theta: NDArray[np.float32]) -> ArrayRecord:
+        """theta in the arrays' order and types."""
+        theta = self._without_the_first(theta)
+        parts = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in self.layout.tensors}
+        return ArrayRecord(
+            {
+                name: Array(np.asarray(parts[name], self._types[name])) if name in parts else array
+                for name, array in self._arrays.items()
+            }
+        )
+
+    def _without_the_first(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
+        """theta with (b - c b_0) / (1 - c) as its running statistics b, where c is what REMAINS.
+
+        The engine lets b follow the nodes' by a tenth at most, whose batches it takes them to be. A Flower
+        node reports what many batches came to, and the untrained b_0 would be in b for as many rounds.
+        What results is an average of what nodes reported.
+        """
+        if not self.layout.buffers or theta[-1] == 1:
+            return theta
+        theta = theta.copy()
+        b = theta[self.layout.parameters.size :]
+        b[:] = (b - b[-1] * self.statistics) / (1 - b[-1])
+        return theta
+
+    def as_sent(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The parameters as a node sees them, float32 [P] or longer: arrays of half precision round them."""
+        if all(kind.itemsize >= 4 for kind in self._types.values()):
+            return theta
+        seen = theta.copy()
+        for t in self.layout.parameters.tensors:
+            seen[t.start : t.stop] = theta[t.start : t.stop].astype(self._types[t.name])
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Under which names records and weights travel, as in Flower's own strategies."""
+
+    arrays: str
+    config: str
+    weight: str
+
+
+def training(
+    node: int, arrays: ArrayRecord, welcome: Welcome, config: ConfigRecord, keys: Keys, ttl: float
+) -> Message:
+    """The message that asks a node to train."""
+    config = ConfigRecord(dict(config))
+    config[CONFIG_KEY] = wire.encode(welcome)
+    content = RecordDict({keys.arrays: arrays, keys.config: config})
+    return Message(content, node, MessageType.TRAIN, ttl=ttl)
+
+
+def evaluation(node: int, arrays: ArrayRecord, config: ConfigRecord, keys: Keys, ttl: float) -> Message:
+    """The message that asks a node to evaluate."""
+    return Message(
+        RecordDict({keys.arrays: arrays, keys.config: config}), node, MessageType.EVALUATE, ttl=ttl
+    )
+
+
+def size(message: Message) -> int:
+    """Bytes of a message's records, without Flower's framing."""
+    return sum(record.count_bytes() for record in message.content.values()) if message.has_content() else 0
+
+
+def read_update(content: RecordDict, sent: Sent, template: Template, keys: Keys) -> Update:
+    """A reply as an update. Raises Refused.
+
+    A reply by client/flower.py's mod holds one; that of any other app holds the arrays that training came to,
+    and its update is what was sent minus these. Both say in their metrics from how many samples.
+    """
+    if len(content.array_records) != 1:
+        raise Malformed(f"a reply has one ArrayRecord, not {len(content.array_records)}")
+    (record,) = content.array_records.values()
+    arrays = list(record.values())
+    if len(arrays) == 1 and arrays[0].stype == STYPE:
+        update = _unpacked(arrays[0].data, sent, template)
+    else:
+        update = _difference(_contents(record), sent, template.layout)
+    return replace(update, samples=_samples(content, keys.weight), loss=_loss(content))
+
+
+def _unpacked(octets: bytes, sent: Sent, template: Template) -> Update:
+    update = wire.decode(octets)
+    if not isinstance(update, Update):
+        raise Malformed(f"a reply holds an Update, not a {type(update).__name__}")
+    if (update.sequence, update.base) != (sent.sequence, sent.base):
+        raise BadSequence(
+            f"update {update.sequence} on version {update.base} answers the question for update "
+            f"{sent.sequence} on version {sent.base}"
+        )
+    if template.told.buffers == template.layout.buffers:
+        return update
+    return _with_statistics_as_parameters(update, sent, template.told)
+
+
+def _with_statistics_as_parameters(update: Update, sent: Sent, told: Layout) -> Update:
+    """The update, but for running statistics: how they changed comes after how the parameters did."""
+    bound = EXPANSION_PER_ENTRY * told.size
+    step = admit(
+        update, told, oldest=sent.base, version=sent.base, samples=update.samples, expansion_bytes=bound
+    )
+    parameters = told.parameters.size
+    delta = np.concatenate([step.delta, sent.theta[parameters:] - step.statistics])
+    f32 = values.CODINGS["f32"].mode
+    octets = delta.astype("<f4").tobytes()
+    if isinstance(step.where, slice):
+        return replace(update, value_mode=f32, count=delta.size, values=octets)
+    where = np.concatenate([step.where, np.arange(parameters, told.size)])
+    indices = sparse.encode(where, told.size)
+    return replace(
+        update,
+        index_mode=sparse.GOLOMB,
+        value_mode=f32,
+        count=delta.size,
+        indices=indices,
+        values=octets,
+    )
+
+
+def _difference(contents: dict[str, NDArray[np.generic]], sent: Sent, layout: Layout) -> Update:
+    returned = flatten(contents, layout)
+    parameters = layout.parameters.size
+    statistics = returned[parameters:]
+    if not (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
+        raise NonFinite(f"running statistics are beyond {values.LARGEST_STATISTIC:g} or NaN; check the data")
+    with np.errstate(over="ignore", invalid="ignore"):  # admission looks for what is not finite
+        delta = sent.theta[:parameters] - returned[:parameters]
+    return Update(
+        sequence=sent.sequence,
+        base=sent.base,
+        index_mode=sparse.DENSE,
+        value_mode=values.CODINGS["f32"].mode,
+        count=parameters,
+        indices=b"",
+        values=delta.astype("<f4").tobytes() + values.encode_statistics(statistics),
+        loss=math.nan,
+        samples=1,
+        pull=False,
+    )
+
+
+def _contents(record: ArrayRecord) -> dict[str, NDArray[np.generic]]:
+    """The arrays of a record that are numbers."""
+    contents: dict[str, NDArray[np.generic]] = {}
+    for name, array in record.items():
+        try:
+            contents[name] = array.numpy()
+        except (TypeError, ValueError, EOFError, OSError, MemoryError) as error:
+            raise Malformed(f"array {name!r} cannot be read: {error}") from error
+        if contents[name].dtype.kind not in "fiub":
+            raise LayoutMismatch(f"array {name!r} is of type {contents[name].dtype}, which is no number")
+    return contents
+
+
+def _samples(content: RecordDict, key: str) -> int:
+    """How many samples a reply was computed from: its weight."""
+    weight = next((metrics[key] for metrics in content.metric_records.values() if key in metrics), None)
+    if not isinstance(weight, int | float) or not math.isfinite(weight):
+        raise BadSamples(f"the reply's metrics lack {key!r}, the number of samples it was computed from")
+    return max(0, round(weight))
+
+
+def _loss(content: RecordDict) -> float:
+    found = (m[key] for m in content.metric_records.values() for key in _LOSSES if key in m)
+    loss = next(found, math.nan)
+    return float(loss) if isinstance(loss, int | float) else math.nan

@@ -1,0 +1,198 @@
+"""One model trained by Flower nodes: their replies become pushes to the engine, as a device's updates do.
+
+All that makes an update count (admission, exactly-once delivery, the journal, weighting, the optimizer) is
+the engine's. A node is a device whose name is the node's id.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
+from edgeflock.server.flower.messages import Keys, Template, read_update, size, training
+from edgeflock.server.flower.nodes import Asked, Node, Nodes, Sent
+from edgeflock.server.ledger.claim import Claim, claimed
+from edgeflock.server.sessions.welcome import welcome
+from edgeflock.shared.errors import Refused
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger("flwr")
+
+_ERRORS = {
+    ErrorCode.NODE_UNAVAILABLE: "vanished",
+    ErrorCode.MESSAGE_UNAVAILABLE: "timed-out",
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "timed-out",
+}
+"""Flower's error codes that say nothing about the ClientApp; any other is an "error-reply"."""
+
+
+def outcome_of(reply: Message) -> str:
+    """What to count a reply without content as."""
+    return _ERRORS.get(reply.error.code, "error-reply")
+
+
+def pushed(grid: Grid, message: Message) -> str | None:
+    """The identifier of a message that is now on its way, None if Flower does not take it.
+
+    One at a time: of several, some grids leave out what they do not take, others put None in its place.
+    """
+    return next(iter(grid.push_messages([message])), None)
+
+
+class FlowerRun:
+    """Engine, journal, the arrays as Flower users know them, and the nodes."""
+
+    def __init__(
+        self, claim: Claim, template: Template, config: Config, keys: Keys, *, durable: bool
+    ) -> None:
+        """Without `durable` the journal keeps no update records: nobody will replay them."""
+        self.nodes = Nodes()
+        journal, self.engine = claim.journal, claim.engine
+        self.evaluations = journal.evaluations()
+        """One a round, in order; the first is of the model as it was at first."""
+        self._run = claim.run
+        self._template = template
+        self._config = config
+        self._keys = keys
+        self._durable = durable
+        template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
+        self._past = {account.name: account for account in journal.accounts()}
+        self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
+
+    def arrays(self) -> ArrayRecord:
+        """The current model, for training."""
+        return self._now()[1]
+
+    def result(self) -> ArrayRecord:
+        """The current model, to use: the average if the run keeps one."""
+        return self._template.record(self.engine.result()[1])
+
+    def _now(self) -> tuple[int, ArrayRecord, NDArray[np.float32]]:
+        """(version, arrays, theta as nodes see it): built once a version, for all nodes."""
+        if self._current is None or self._current[0] != self.engine.published.version:
+            version, theta = self.engine.theta()
+            self._current = version, self._template.record(theta), self._template.as_sent(theta)
+        return self._current
+
+    def question(self, node: int, config: ConfigRecord, ttl: float) -> Message:
+        """The message that asks a node to train on the current model."""
+        version, arrays, _ = self._now()
+        device = self._known(node).device
+        terms = welcome(
+            self._run, self._config, self._template.told, version, self.engine.last_sequence(device)
+        )
+        return training(node, arrays, terms, config, self._keys, ttl)
+
+    def ask(self, grid: Grid, question: Message, now: float) -> None:
+        """Send what `question` just came to, and take note that it is under way."""
+        version, _, theta = self._now()
+        node = question.metadata.dst_node_id
+        known = self._known(node)
+        message = pushed(grid, question)
+        if message is None:
+            self._failed(node, "unsent", "Flower did not take the message", now)
+            return
+        known.egress += size(question)
+        sent = Sent(version, self.engine.last_sequence(known.device) + 1, theta)
+        self.nodes.ask(message, Asked(node, sent, now))
+
+    def _known(self, node: int) -> Node:
+        if node not in self.nodes.known:
+            name = str(node)
+            past = self._past.get(name)
+            traffic = (past.ingress, past.egress) if past else (0, 0)
+            self.nodes.known[node] = Node(self.engine.device_id(name), ingress=traffic[0], egress=traffic[1])
+        return self.nodes.known[node]
+
+    def take(self, replies: Iterable[Message], now: float) -> list[RecordDict]:
+        """Commit replies. Returns the metrics of those that were accepted, each as it came."""
+        accepted: list[RecordDict] = []
+        taken: list[tuple[int, RecordDict]] = []
+        pushes: list[Push] = []
+        for reply in replies:
+            asked = self.nodes.asked.pop(reply.metadata.reply_to_message_id, None)
+            if asked is None:
+                continue
+            known = self._known(asked.node)
+            known.ingress += size(reply)
+            if reply.has_error():
+                self._failed(asked.node, outcome_of(reply), reply.error.reason or "", now)
+                continue
+            try:
+                update = read_update(reply.content, asked.sent, self._template, self._keys)
+            except Refused as refusal:
+                self._failed(asked.node, refusal.code, str(refusal), now)
+                continue
+            frame = wire.encode(update) if self._durable else b""
+            pushes.append(Push(known.device, time.time(), update, frame))
+            taken.append((asked.node, RecordDict(dict(reply.content.metric_records))))
+        self._see()
+        settled = dict(self.engine.commit(pushes, now))
+        for push, (node, metrics) in zip(pushes, taken, strict=True):
+            answer = settled.get(push)  # none yet, if it waits for the end of its round
+            if isinstance(answer, Refused):
+                self._failed(node, answer.code, str(answer), now)
+            else:
+                self.nodes.succeeded(node)
+                accepted.append(metrics)
+        return accepted
+
+    def _failed(self, node: int, outcome: str, reason: str, now: float) -> None:
+        log.warning("Node %d: %s: %.300s", node, outcome, reason)
+        self.nodes.failed(node, outcome, now)
+
+    def _see(self) -> None:
+        """Whose answers are under way: others wait for these."""
+        under_way = self.nodes.devices()
+        for node in self.nodes.known.values():
+            (self.engine.arrived if node.device in under_way else self.engine.left)(node.device)
+
+    def look(self, now: float) -> None:
+        """Time has passed, or somebody is not waited for any more: a round may be over."""
+        self._see()
+        self.engine.commit([], now)
+
+    def held(self) -> Set[int]:
+        """The nodes whose updates wait for others."""
+        devices = self.engine.held
+        return {number for number, node in self.nodes.known.items() if node.device in devices}
+
+    def record(self, loss: float | None, accuracy: float | None) -> None:
+        """Into the journal: a round has ended with this model."""
+        gone = [past for name, past in self._past.items() if int(name) not in self.nodes.known]
+        here = self.nodes.known.values()
+        ingress = sum(node.ingress for node in here) + sum(node.ingress for node in gone)
+        egress = sum(node.egress for node in here) + sum(node.egress for node in gone)
+        evaluation = Evaluation(self.engine.published.version, time.time(), loss, accuracy, ingress, egress)
+        self.engine.record(evaluation, self.nodes.traffic())
+        self.evaluations.append(evaluation)
+
+
+@contextmanager
+def opened(
+    checkpoint: str | Path, initial: ArrayRecord, statistics: Iterable[str], config: Config, keys: Keys
+) -> Iterator[FlowerRun]:
+    """The job in the directory `checkpoint`, begun there if there is none; in memory without a directory.
+
+    Raises ConfigError if the directory cannot serve or holds another model.
+    """
+    how = config.coordination
+    # An average stays between what nodes report, as a variance must. More than an average may not.
+    average = how.mode == "rounds" and not how.base_batch and how.learning_rate <= 1
+    template = Template(initial, statistics, follow=not average)
+    where = Path(checkpoint) if checkpoint else None
+    largest = config.limits.model_copy(update={"expansion_bytes": EXPANSION_PER_ENTRY * template.layout.size})
+    config = config.model_copy(update={"limits": largest})
+    with claimed(where, "checkpoint", template.layout, template.theta, config) as claim:
+        yield FlowerRun(claim, template, config, keys, durable=where is not None)

@@ -1,0 +1,89 @@
+"""Edgeflock as Flower strategies: a ServerApp that used FedAvg uses one of these instead.
+
+    AsyncAdaComp   asynchronous: each reply applies as it comes, weighted by the staleness of each parameter
+    ScaDLES        synchronous: the replies of a round apply together, weighted by their samples
+
+What an update comes to is up to server/engine/engine.py, as for devices of our own.
+"""
+
+from typing import Unpack
+
+from edgeflock.server.flower.options import Options, StrategySettings
+from edgeflock.server.flower.run import FlowerRun
+from edgeflock.server.flower.strategy import EdgeflockStrategy
+
+__all__ = ["AsyncAdaComp", "ScaDLES"]
+
+
+class AsyncAdaComp(EdgeflockStrategy):
+    """Every node is kept busy; a reply applies when it comes, at learning_rate / max(1, sigma_k).
+
+    AdaComp's rule (equation 5): sigma_k updates have changed parameter k since the node was sent the model.
+    A round, in which Flower counts evaluations and metrics, is over after `updates_per_round` updates.
+    """
+
+    def __init__(
+        self,
+        *,
+        rule: str = "adacomp",
+        learning_rate: float = 1.0,
+        window: int = 256,
+        average: float = 0.0,
+        base_batch: int = 0,
+        updates_per_round: int = 0,
+        **options: Unpack[Options],
+    ) -> None:
+        """updates_per_round = 0: as many as nodes are online when the run starts.
+
+        Raises ConfigError if an option has a value that it cannot have.
+        """
+        coordination = dict(
+            rule=rule, learning_rate=learning_rate, window=window, average=average, base_batch=base_batch
+        )
+        super().__init__(coordination, StrategySettings(**options))
+        self._updates_per_round = updates_per_round
+
+    def _begin(self, job: FlowerRun) -> None:
+        super()._begin(job)
+        self._size = self._updates_per_round
+
+    def _round_is_over(self, now: float) -> bool:
+        if not self._size:
+            self._size = len(self._job.nodes.online)
+        return self._job.engine.published.version - self._job.evaluations[-1].version >= self._size
+
+
+class ScaDLES(EdgeflockStrategy):
+    """Rounds: w <- w - learning_rate sum_i r_i (w - w_i), r_i node i's share of the samples.
+
+    That is FedAvg, but for `base_batch` = B > 0: then times sum_i S_i / B, ScaDLES' linear scaling (equations
+    4a to 4c). A round ends when every node that is there has answered, or `quorum` have, or `deadline`
+    seconds after the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 1.0,
+        average: float = 0.0,
+        base_batch: int = 0,
+        quorum: int = 0,
+        deadline: float = 3600.0,
+        **options: Unpack[Options],
+    ) -> None:
+        """Raises ConfigError if an option has a value that it cannot have."""
+        coordination = dict(
+            mode="rounds", rule="none", learning_rate=learning_rate, average=average, base_batch=base_batch,
+            quorum=quorum, deadline=deadline,
+        )  # fmt: skip
+        super().__init__(coordination, StrategySettings(**options))
+
+    def _wants(self, node: int) -> bool:
+        """A node joins a round that gathers already only if it is needed."""
+        held = self._job.held()
+        return node not in held and (not held or self.config.coordination.quorum > 0)
+
+    def _round_is_over(self, now: float) -> bool:
+        self._job.look(now)
+        # Also true where the ServerApp died between a round's end and its evaluation.
+        return self._job.engine.published.version > self._job.evaluations[-1].version

@@ -1,0 +1,81 @@
+"""A run's directory, which belongs to one process at a time: the lock, the journal in it, and its engine."""
+
+import fcntl
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that is this process's."""
+
+    run: str
+    journal: Journal
+    engine: Engine
+
+
+@contextmanager
+def claimed(
+    directory: Path | None, setting: str, layout: Layout, theta: NDArray[np.float32], config: Config
+) -> Iterator[Claim]:
+    """The run in the directory that `setting` names, begun with theta if there is none; without a directory
+    one in memory.
+
+    It ends with a snapshot, so that the next start replays nothing; with an exception, as if it were killed.
+    Raises ConfigError if the directory cannot hold a run, or holds one of another layout. Whatever fails,
+    nothing stays open.
+    """
+    with ExitStack() as opened:
+        try:
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
+                opened.enter_context(_lock(directory, setting))
+            journal = Journal(Path(":memory:") if directory is None else directory / "journal.sqlite")
+            closing = opened.enter_context(ExitStack())
+            closing.callback(journal.abandon)
+            known = journal.run()
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(f"{setting} = {str(directory)!r} cannot hold a run: {error}") from error
+        if known is None:
+            run = secrets.token_hex(8)
+            journal.begin_run(run, config.model.module, layout, theta, time.time())
+        else:
+            run = known.run
+            if known.layout.digest != layout.digest:
+                raise ConfigError(
+                    f"{directory} holds a run of {known.model}, whose layout differs from that of "
+                    f"{config.model.module}; choose another {setting}"
+                )
+        engine = open_engine(journal, layout, config)
+        yield Claim(run, journal, engine)
+        engine.close()
+        closing.pop_all()
+
+
+def _lock(directory: Path, setting: str) -> IO[str]:
+    """Claim the directory for this process; the claim ends with it, however it ends."""
+    file = open(directory / "lock", "w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise ConfigError(
+            f"{setting} = {str(directory)!r}: another server hosts it; stop that one or choose another"
+        ) from None
+    return file

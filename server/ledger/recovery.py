@@ -1,0 +1,168 @@
+"""From the journal back to the parameters, bit for bit.
+
+A journal holds what was admitted, in order. What cannot be replayed all the same is damage, and is never
+passed over: JournalDamaged names the version.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, pairwise
+
+from edgeflock.server.coordination.modes import coordinator_of
+from edgeflock.server.descent.gathering import Gathered
+from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.engine.admission import admit
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.records import JournaledUpdate, Snapshot
+from edgeflock.shared.errors import JournalDamaged, Refused, UnexpectedRecord
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Update
+from edgeflock.shared.settings.config import Config
+
+
+def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
+    """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
+
+    Raises JournalDamaged.
+    """
+    parameters = recover(journal, layout, Regime.of(config.coordination))
+    coordinator = coordinator_of(config.coordination, layout)
+    return Engine(journal, layout, parameters, coordinator, Bounds.of(config), config.model.pull)
+
+
+def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
+    """The parameters as they were after the last journaled update, counting by `regime` from here on.
+
+    A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
+    Replays what follows the newest snapshot under the regime that held then; a change of regime begins with
+    a snapshot of its own, so that a replay from the newest snapshot never crosses one. Raises JournalDamaged.
+    """
+    snapshot, regimes, regime = journal.snapshot(), journal.regimes(), _adjusted(regime, journal)
+    if regimes:
+        parameters = _under(regimes[-1].regime, snapshot, journal, layout)
+        _replay(parameters, journal, layout)
+        if regimes[-1].regime == regime:
+            return parameters
+        snapshot = _snapshot(parameters)
+    journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average)
+    journal.add_regime(snapshot.version, regime)
+    journal.commit()
+    return _under(regime, snapshot, journal, layout)
+
+
+def replay(journal: Journal, layout: Layout) -> Parameters:
+    """The parameters computed from version 0 and every journaled update, later snapshots unread.
+
+    Raises JournalDamaged, and ConfigError if the updates were not kept.
+    """
+    snapshot, regimes = journal.snapshot(first=True), journal.regimes()
+    if not regimes:
+        raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
+    for start, end in pairwise(chain(regimes, (None,))):
+        assert start is not None, "only the last one is"
+        parameters = _under(start.regime, snapshot, journal, layout)
+        _replay(parameters, journal, layout, None if end is None else end.version)
+        snapshot = _snapshot(parameters)
+    return parameters
+
+
+def _adjusted(regime: Regime, journal: Journal) -> Regime:
+    """`regime`, with the learning rate that an operator chose since the settings said the same."""
+    adjustment = journal.adjustment()
+    if adjustment is None:
+        return regime
+    if adjustment.configured == regime.learning_rate:
+        return replace(regime, learning_rate=adjustment.chosen)
+    journal.forget_adjustments()
+    journal.commit()
+    return regime
+
+
+def _snapshot(parameters: Parameters) -> Snapshot:
+    return Snapshot(parameters.version, parameters.theta, parameters.average)
+
+
+def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int | None = None) -> None:
+    """Apply the updates that follow, up to the version `until`, all of one regime, as they were applied.
+
+    A journal holds whole rounds only. All steps of a round are based on the version that it starts at, and
+    those of the next one on the version that it made.
+    """
+    gathered: Gathered | None = None
+    for step in _steps(journal, layout, parameters.version, until):
+        if not parameters.regime.rounds:
+            try:
+                parameters.apply(step)
+            except ValueError as error:  # a base that admission would have refused: see staleness.py
+                raise _damaged(journal, parameters.version + 1, error) from error
+            continue
+        if gathered is not None and step.base != parameters.version:
+            parameters.apply(gathered)
+            gathered = None
+        gathered = gathered or Gathered(layout)
+        gathered.add(step)
+    if gathered is not None:
+        parameters.apply(gathered)
+
+
+def _under(regime: Regime, snapshot: Snapshot, journal: Journal, layout: Layout) -> Parameters:
+    """The parameters of a snapshot, counting by `regime`.
+
+    Who touched what over the window is learned from what the journal still holds of it.
+    """
+    for vector in (snapshot.theta, snapshot.average):
+        if vector is not None and vector.size != layout.size:
+            raise JournalDamaged(
+                f"{journal.path}: the snapshot of version {snapshot.version} holds {vector.size} numbers, "
+                f"the model {layout.size}"
+            )
+    if regime.rule not in RULES:
+        raise JournalDamaged(
+            f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}"
+        )
+    version, first = snapshot.version, journal.first_kept()
+    start = max(0, version - regime.window, version if first is None else min(version, first - 1))
+    return Parameters(
+        version,
+        snapshot.theta,
+        snapshot.average,
+        buffers=layout.buffers,
+        regime=regime,
+        start=start,
+        recent=_steps(journal, layout, start, version),
+    )
+
+
+def _steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
+    """The journaled updates after a version, decoded again."""
+    for journaled in journal.updates(after, until):
+        try:
+            step = _step(journaled, layout)
+        except Refused as refusal:
+            raise _damaged(journal, journaled.version, refusal) from refusal
+        yield step
+
+
+def _damaged(journal: Journal, version: int, why: Exception) -> JournalDamaged:
+    return JournalDamaged(f"{journal.path}: the entry of version {version} is no update of the model: {why}")
+
+
+def _step(journaled: JournaledUpdate, layout: Layout) -> Step:
+    """An update that was admitted once. Raises the Refused that says what is wrong with it now."""
+    update = wire.decode(journaled.frame)
+    if not isinstance(update, Update):
+        raise UnexpectedRecord(f"it is a {type(update).__name__}")
+    # Versions that wrote schema 3 and older took updates of no samples, which count by nothing else.
+    samples = update.samples
+    if not samples:
+        update = replace(update, samples=1)
+    step = admit(
+        update, layout, oldest=0, version=journaled.version - 1, samples=1 << 62, expansion_bytes=1 << 62
+    )
+    return step if samples else replace(step, samples=0)

@@ -1,0 +1,141 @@
+"""What an admin may do to a run: POST, with a JSON body where there is something to say."""
+
+import json
+import logging
+from contextlib import suppress
+from json import JSONDecodeError
+from typing import Any
+
+from aiohttp import web
+
+from edgeflock.server.operations.access import problem
+from edgeflock.server.operations.keys import VIEW, WRITER
+from edgeflock.server.roster.registry import Device
+from edgeflock.shared.errors import Dropped
+from edgeflock.shared.protocol.frames import EventKind
+from edgeflock.shared.settings.config import LARGEST_RATE, LEAST_RATE
+
+log = logging.getLogger(__name__)
+
+routes = web.RouteTableDef()
+
+_LONGEST = 200
+"""Characters of a reason."""
+
+
+@routes.post("/v1/devices/{name:[^/]+}/pause")
+async def pause(request: web.Request) -> web.Response:
+    """Let a device wait for its answers until it is resumed. {"because": text} is optional."""
+    device, because = await _device_and_reason(request)
+    device.connection.pause(because)
+    _told(request, "paused", device, because)
+    return _of(device)
+
+
+@routes.post("/v1/devices/{name:[^/]+}/drop")
+async def drop(request: web.Request) -> web.Response:
+    """End the session of a device, and refuse it until it is resumed. {"because": text} is optional."""
+    device, because = await _device_and_reason(request)
+    device.connection.drop(because)
+    _told(request, "dropped", device, because)
+    if device.connection.line is not None:
+        await device.connection.line.drop(Dropped(f"an operator has dropped {device.name!r}: {because}"))
+    return _of(device)
+
+
+@routes.post("/v1/devices/{name:[^/]+}/resume")
+async def resume(request: web.Request) -> web.Response:
+    """Let a device go on, or come back."""
+    device, _ = await _device_and_reason(request)
+    if device.connection.order is not None:
+        device.connection.resume()
+        _told(request, "resumed", device)
+    return _of(device)
+
+
+@routes.post("/v1/learning_rate")
+async def set_learning_rate(request: web.Request) -> web.Response:
+    """{"value": number}: the learning rate from the next update on."""
+    engine = request.app[VIEW].engine
+    rate = _rate((await _body(request)).get("value"))
+    configured = request.app[VIEW].config.coordination.learning_rate
+    before = engine.published.learning_rate
+    version = await request.app[WRITER].call(lambda: engine.adjust(rate, configured))
+    _note(
+        request,
+        "config",
+        None,
+        f"learning rate {before:g} -> {rate:g} from version {version:,} on, by an admin",
+    )
+    return web.json_response({"learning_rate": rate, "version": version})
+
+
+@routes.post("/v1/checkpoint")
+async def checkpoint(request: web.Request) -> web.Response:
+    """Put a snapshot of the model into the journal now."""
+    version = await request.app[WRITER].call(request.app[VIEW].engine.checkpoint)
+    _note(request, "checkpoint", None, f"version {version:,}, by an admin")
+    return web.json_response({"version": version})
+
+
+def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
+    """Something has happened to a device: others wait for it no longer, or again."""
+    request.app[WRITER].see(device.id, device.connection.present)
+    _note(request, kind, device, f"by an admin: {because}" if because else "by an admin")
+
+
+def _note(request: web.Request, kind: EventKind, device: Device | None, text: str) -> None:
+    log.warning("%s%s %s", kind, "" if device is None else f" {device.name!r}", text)
+    request.app[VIEW].hub.note(kind, device, text)
+
+
+def _of(device: Device) -> web.Response:
+    connection = device.connection
+    return web.json_response(
+        {
+            "device": device.name,
+            "paused": connection.order is not None,
+            "dropped": connection.dropped,
+            "because": None if connection.order is None else connection.order.because,
+        }
+    )
+
+
+async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
+    name = request.match_info["name"]
+    device = request.app[VIEW].registry.devices.get(name)
+    if device is None or not device.id:
+        raise _refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
+    because = (await _body(request)).get("because", "")
+    if not isinstance(because, str) or len(because) > _LONGEST:
+        raise _bad(f"because must be a text of at most {_LONGEST} characters")
+    return device, "".join(c if c.isprintable() else "?" for c in because)
+
+
+def _rate(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            rate = float(value)
+            if LEAST_RATE <= rate <= LARGEST_RATE:
+                return rate
+    raise _bad(f"value must be a number from {LEAST_RATE:g} to {LARGEST_RATE:g}, not {value!r:.40}")
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    """The JSON object of a request; an empty one stands for {}."""
+    try:
+        body = json.loads(await request.read() or "{}")
+    except (JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _bad(f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise _bad("the body must be a JSON object")
+    return body
+
+
+def _bad(detail: str) -> web.HTTPException:
+    return _refusal(400, "bad-request", detail)
+
+
+def _refusal(status: int, code: str, detail: str) -> web.HTTPException:
+    kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound}
+    return kinds[status](text=problem(status, code, detail).text, content_type="application/json")

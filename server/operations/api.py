@@ -1,0 +1,229 @@
+"""Operators' HTTP: what the run does, and its model. Reading only: actions.py acts."""
+
+import hashlib
+import math
+import time
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from aiohttp import web
+from numpy.typing import NDArray
+
+from edgeflock.server.operations.access import problem, role_of
+from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.operations.feed import document, settings
+from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, VIEW, WATCHERS, WRITER
+from edgeflock.server.operations.view import RunView
+from edgeflock.server.roster.registry import Device
+from edgeflock.shared.errors import NotExportable
+from edgeflock.shared.protocol.messages import TAGS, Samples
+
+FASTEST, USUAL, SLOWEST = 0.2, 1.0, 60.0
+"""Seconds between the frames of a feed."""
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/v1/status")
+async def get_status(request: web.Request) -> web.Response:
+    """The run, its traffic and its devices as JSON."""
+    return web.json_response(status(request.app[VIEW], request.app[EVALUATOR], time.time()))
+
+
+@routes.get("/livez")
+async def get_livez(request: web.Request) -> web.Response:
+    """Whether anybody is at home: without a token."""
+    return web.Response(text="ok\n")
+
+
+@routes.get("/readyz")
+async def get_readyz(request: web.Request) -> web.Response:
+    """Whether the server can take updates, and if not, why: without a token."""
+    reason = request.app[WRITER].trouble
+    return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
+
+
+@routes.get("/v1/feed")
+async def get_feed(request: web.Request) -> web.StreamResponse:
+    """The run as it goes, as a WebSocket: docs/operations.md."""
+    asked, watchers = request.query.get("interval", str(USUAL)), request.app[WATCHERS]
+    try:
+        interval = float(asked)
+    except ValueError:
+        interval = math.nan
+    if not FASTEST <= interval <= SLOWEST:
+        return problem(
+            400, "bad-interval", f"interval={asked!r:.40} must be {FASTEST:g} to {SLOWEST:g} seconds"
+        )
+    if watchers.full:
+        return problem(
+            429,
+            "too-many-watchers",
+            f"{watchers.limit} monitors follow this run already (limits.watchers); close one",
+        )
+    role = role_of(request)
+    assert role is not None, "it got past the door"
+    return await watchers.serve(request, role, interval)
+
+
+@routes.get("/v1/devices/{name:[^/]+}")
+async def get_device(request: web.Request) -> web.Response:
+    """A device and its recent updates as JSON."""
+    device = request.app[VIEW].registry.devices.get(request.match_info["name"])
+    if device is None:
+        return problem(404, "unknown-device", f"this run has no device {request.match_info['name']!r:.200}")
+    return web.json_response(document(device))
+
+
+@routes.get("/v1/evaluations")
+async def get_evaluations(request: web.Request) -> web.Response:
+    """Every evaluation so far as a JSON array, in order."""
+    return web.json_response([evaluation._asdict() for evaluation in request.app[EVALUATOR].history])
+
+
+@routes.get("/v1/model")
+async def get_model(request: web.Request) -> web.StreamResponse:
+    """The model to use as little-endian float32. ETag, If-None-Match and Range are honoured."""
+    version, theta = await _result(request)
+    octets = theta.astype("<f4").tobytes()
+    digest = hashlib.sha256(octets).hexdigest()
+    headers = {"ETag": f'"{digest}"', "Accept-Ranges": "bytes", "X-Edgeflock-Version": str(version)}
+    if _has(request, digest):
+        return web.Response(status=304, headers=headers)
+    try:
+        asked = request.http_range
+    except ValueError as error:
+        raise web.HTTPRequestRangeNotSatisfiable(
+            headers={"Content-Range": f"bytes */{len(octets)}"}
+        ) from error
+    start, stop, _ = asked.indices(len(octets))
+    if asked == slice(None, None, 1):
+        return _octets(octets, 200, headers)
+    if start >= stop:
+        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{len(octets)}"})
+    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(octets)}"
+    return _octets(octets[start:stop], 206, headers)
+
+
+@routes.get("/v1/model.safetensors")
+async def get_safetensors(request: web.Request) -> web.StreamResponse:
+    """The model to use, averaged if the run says so, as a safetensors file."""
+    view, (version, theta) = request.app[VIEW], await _result(request)
+    tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in view.layout.tensors}
+    metadata = {"model": view.config.model.module, "version": str(version), "run": view.run}
+    return _octets(safetensors.numpy.save(tensors, metadata), 200, {})
+
+
+@routes.get("/v1/graphs/{kind:step|evaluation}")
+async def get_graph(request: web.Request) -> web.StreamResponse:
+    """The model's training step or evaluation as ONNX (export.py). ETag and If-None-Match are honoured.
+
+    The first request waits until the graphs are made.
+    """
+    try:
+        graph = await request.app[GRAPHS].get(request.match_info["kind"])
+    except NotExportable as error:
+        return problem(422, "not-exportable", str(error))
+    if _has(request, graph.digest):
+        return web.Response(status=304, headers={"ETag": f'"{graph.digest}"'})
+    response = _octets(graph.octets, 200, {"ETag": f'"{graph.digest}"'})
+    response.enable_compression()
+    return response
+
+
+async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
+    """(version, the model to use)."""
+    return await request.app[WRITER].call(request.app[VIEW].engine.result)
+
+
+def status(view: RunView, evaluator: Evaluator, now: float) -> dict[str, Any]:
+    """The whole state of a run, of plain JSON types."""
+    config, layout, traffic = view.config, view.layout, view.traffic
+    devices = [_device(device, now) for device in view.registry.devices.values()]
+    ingress = sum(device["ingress"] for device in devices)
+    compressed, uncompressed = (
+        sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
+    )
+    dense = 4 * layout.size * sum(device["updates"] for device in devices)
+    return {
+        "run": view.run,
+        "state": "finished" if evaluator.finished else "training",
+        "model": config.model.module,
+        "parameters": layout.parameters.size,
+        "version": view.published.version,
+        "updates_target": config.run.updates,
+        "coordination": settings(view)["coordination"],
+        "compression": config.compression.model_dump(),
+        "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
+        "evaluation_failed": evaluator.failed_at is not None,
+        "ingress": traffic.total.ingress,
+        "egress": traffic.total.egress,
+        "records": {
+            kind.__name__: {
+                "ingress": traffic.received[kind],
+                "egress": traffic.sent[kind],
+            }
+            for kind in TAGS
+        },
+        "shared": {
+            "samples": view.relay.samples,
+            "dropped": view.relay.dropped,
+            "ingress": traffic.received[Samples],
+            "egress": traffic.sent[Samples],
+        },
+        "device_ingress": ingress,
+        "cnc": _cnc(compressed, uncompressed),
+        "dense_bytes": dense,
+        "reduction": round(dense / ingress, 1) if ingress else None,
+        "devices": devices,
+    }
+
+
+def _device(device: Device, now: float) -> dict[str, Any]:
+    identity, connection, done = device.identity, device.connection, device.statistics
+    ingress, egress = connection.traffic
+    return {
+        "name": identity.name,
+        "connected": connection.here,
+        "facts": identity.facts,
+        "telemetry": done.telemetry,
+        "updates": done.updates,
+        "compressed": done.compressed,
+        "uncompressed": done.uncompressed,
+        "cnc": _cnc(done.compressed, done.uncompressed),
+        "refused": done.refused,
+        "samples": done.samples,
+        "shares": identity.shares,
+        "shared": done.shared,
+        "received": done.received,
+        "staleness": done.staleness,
+        "loss": done.loss if math.isfinite(done.loss) else None,
+        "ingress": ingress,
+        "egress": egress,
+        "last_seen": connection.last_seen or None,
+        "paused_because": None if connection.order is None else connection.order.because,
+        "idle_seconds": round(now - connection.last_seen, 1) if connection.last_seen else None,
+    }
+
+
+def _cnc(compressed: int, uncompressed: int) -> float | None:
+    """The compression-to-no-compression ratio of a run's updates (ScaDLES, section V G); None without any."""
+    total = compressed + uncompressed
+    return compressed / total if total else None
+
+
+def _has(request: web.Request, digest: str) -> bool:
+    """Whether whoever asks has it already."""
+    return any(tag.value in (digest, "*") for tag in request.if_none_match or ())
+
+
+def _octets(octets: bytes, code: int, headers: dict[str, str]) -> web.Response:
+    """aiohttp warns of large bytes bodies that it would have to copy; a payload of its own does not."""
+    return web.Response(
+        body=BytesIO(octets),
+        status=code,
+        headers={"Content-Length": str(len(octets)), **headers},
+        content_type="application/octet-stream",
+    )

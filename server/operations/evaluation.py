@@ -1,0 +1,105 @@
+"""How good the model is on held-out data: measured at an interval, off the event loop."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.roster.registry import Registry
+from edgeflock.server.roster.traffic import Meter
+from edgeflock.server.sessions.writer import Writer
+from edgeflock.shared.protocol.frames import Evaluation, RunState
+
+log = logging.getLogger(__name__)
+
+Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
+"""theta -> (loss, accuracy or None)."""
+
+
+class Evaluator:
+    """Evaluates each `every` seconds if the model has moved, and once the run is complete.
+
+    Evaluations and the devices' traffic go into the journal together, so that they match.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: Writer,
+        registry: Registry,
+        total: Meter,
+        evaluate: Evaluate | None,
+        every: float,
+        history: list[Evaluation],
+        told: Callable[[Evaluation | None], None] = lambda evaluation: None,
+    ) -> None:
+        """`told` gets each evaluation, None for one that failed."""
+        self.history = history
+        """Every evaluation so far, in order."""
+        self.failed_at: int | None = None
+        """The version whose evaluation failed, if the last one did."""
+        self._engine = engine
+        self._writer = writer
+        self._registry = registry
+        self._total = total
+        self._evaluate = evaluate
+        self._every = every
+        self._told = told
+
+    @property
+    def state(self) -> RunState:
+        if self.history and self.history[-1].loss is None:
+            return "diverged"
+        return "finished" if self.finished else "training"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is complete and its last version evaluated."""
+        seen, published = self.history[-1].version if self.history else -1, self._engine.published
+        return published.complete and (self._evaluate is None or published.version in (seen, self.failed_at))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
+        try:
+            while True:
+                evaluation = await self._measure(thread)
+                if evaluation is not None:
+                    self.history.append(evaluation)
+                    self._told(evaluation)
+                await self.record(evaluation)
+                # The last version of a run is evaluated right away.
+                last = self._engine.published.complete and evaluation is not None and not self.finished
+                await asyncio.sleep(0 if last else self._every)
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    async def record(self, evaluation: Evaluation | None = None) -> None:
+        """Journal an evaluation and the traffic of every device so far."""
+        traffic = self._registry.traffic()
+        await self._writer.call(lambda: self._engine.record(evaluation, traffic))
+
+    async def _measure(self, thread: ThreadPoolExecutor) -> Evaluation | None:
+        """The current version's evaluation, unless it has one."""
+        seen = self.history[-1].version if self.history else None
+        if self._evaluate is None or self._engine.published.version in (seen, self.failed_at):
+            return None
+        version, theta = await self._writer.call(self._engine.result)
+        ingress, egress = self._total.ingress, self._total.egress
+        loop = asyncio.get_running_loop()
+        try:
+            loss, accuracy = await loop.run_in_executor(thread, self._evaluate, theta)
+        except Exception:  # a user's module may raise anything; training goes on without
+            log.exception("the evaluation of version %d failed", version)
+            self.failed_at = version
+            self._told(None)
+            return None
+        self.failed_at = None
+        known = loss if math.isfinite(loss) else None
+        return Evaluation(version, time.time(), known, accuracy, ingress, egress)

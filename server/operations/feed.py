@@ -1,0 +1,225 @@
+"""The run as its watchers see it: the frames of shared/protocol/frames.py, made from what the server knows."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.operations.view import RunView
+from edgeflock.server.roster.registry import Device
+from edgeflock.shared.protocol.frames import (
+    COLUMNS,
+    Delta,
+    DeviceRow,
+    DeviceState,
+    Evaluation,
+    Frame,
+    Overview,
+    Point,
+    Role,
+    RunFacts,
+    Snapshot,
+    finite,
+)
+
+MOST_EVALUATIONS = 2000
+"""In a frame: more than a curve on a terminal has columns."""
+
+FIRST_EVENTS = 200
+"""In a snapshot."""
+
+_AT_ONCE = 250
+"""Rows that are made before the devices get a turn: about a millisecond."""
+
+_CENSUS_SECONDS = 0.1
+"""For so long the sums over all devices are good enough: of 10,000 they take milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that is kept of a watcher: how far it is."""
+
+    changes: int
+    events: int
+    evaluations: int
+    learning_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Sums over the devices, and when they were taken."""
+
+    time: float
+    connected: int
+    ingress: int
+
+
+class Feed:
+    """Makes frames."""
+
+    def __init__(self, view: RunView, evaluator: Evaluator) -> None:
+        self._view = view
+        self._evaluator = evaluator
+        self._census: Census | None = None
+
+    async def next(self, role: Role, seen: Seen | None) -> tuple[Frame, Seen]:
+        """What is new to a watcher, and what it has then seen. All of it, if it has seen nothing yet or a
+        setting was changed.
+        """
+        hub, history = self._view.hub, self._evaluator.history
+        rate = self._view.published.learning_rate
+        now = Seen(hub.changes, hub.events.count, len(history), rate)
+        if seen is None or seen.learning_rate != rate:
+            events, _ = hub.events.since(now.events - FIRST_EVENTS)
+            known = evaluations(history)
+            devices = await rows(list(self._view.registry.devices.values()))
+            return Snapshot(time.time(), self._run(), role, devices, self.overview(), known, events), now
+        events, missed = hub.events.since(seen.events)
+        new = evaluations(history[seen.evaluations :])
+        changed = await rows(list(hub.changed_since(seen.changes)))
+        return Delta(time.time(), self.overview(), changed, new, events, missed), now
+
+    def _run(self) -> RunFacts:
+        view, layout = self._view, self._view.layout
+        return RunFacts(
+            run=view.run,
+            model=view.config.model.module,
+            parameters=layout.parameters.size,
+            layout_size=layout.size,
+            updates_target=view.config.run.updates,
+            config=settings(view),
+        )
+
+    def overview(self) -> Overview:
+        """The run as a whole, now."""
+        view, tally = self._view, self._view.hub.tally
+        version, total, census = view.published.version, view.traffic.total, self.census()
+        updates, ingress, egress = view.hub.rates()
+        dense = 4 * view.layout.size * version
+        return Overview(
+            version=version,
+            updates_per_s=round(updates, 3),
+            ingress=total.ingress,
+            egress=total.egress,
+            ingress_rate=round(ingress, 1),
+            egress_rate=round(egress, 1),
+            dense_bytes=dense,
+            reduction=round(dense / census.ingress, 1) if census.ingress else None,
+            staleness=list(tally.staleness),
+            devices=len(view.registry.devices),
+            connected=census.connected,
+            cnc=tally.compressed / tally.updates if tally.updates else None,
+            loss=tally.loss,
+            evaluation_failed=self._evaluator.failed_at is not None,
+            state=self._evaluator.state,
+            shared_samples=view.relay.samples,
+        )
+
+    def census(self) -> Census:
+        now = time.monotonic()
+        if self._census is None or now - self._census.time > _CENSUS_SECONDS:
+            connections = [device.connection for device in self._view.registry.devices.values()]
+            connected = sum(connection.here for connection in connections)
+            self._census = Census(now, connected, sum(connection.traffic[0] for connection in connections))
+        return self._census
+
+
+def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
+    """All of them, or every so many and the newest."""
+    step = -(-len(history) // MOST_EVALUATIONS) or 1
+    return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
+
+
+def settings(view: RunView) -> dict[str, Any]:
+    """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
+    sections = view.config.model_dump(exclude={"client": True, "run": {"token", "admin_token"}})
+    sections["coordination"]["learning_rate"] = view.published.learning_rate
+    return sections
+
+
+def flat_settings(view: RunView) -> dict[str, str | int | float | bool]:
+    """section.key -> value of `settings`, lists as text."""
+    return {
+        f"{section}.{key}": value if isinstance(value, str | int | float | bool) else str(value)
+        for section, keys in settings(view).items()
+        for key, value in keys.items()
+    }
+
+
+async def rows(devices: Sequence[Device]) -> tuple[DeviceRow, ...]:
+    """Of devices that have a number; others have not even arrived."""
+    made: list[DeviceRow] = []
+    now = time.time()
+    for start in range(0, len(devices), _AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        made += (row(device, now) for device in devices[start : start + _AT_ONCE] if device.id)
+    return tuple(made)
+
+
+def row(device: Device, now: float) -> DeviceRow:
+    """What is known of a device. What it tells of itself counts only where it is of the right type."""
+    identity, connection, done = device.identity, device.connection, device.statistics
+    ingress, egress = connection.traffic
+    facts, told = identity.facts, done.telemetry
+    live = done.last_update > 0
+    undervoltage = told.get("undervoltage")
+    return DeviceRow(
+        id=device.id,
+        name=device.name,
+        state=state(device, now),
+        class_=_text(facts.get("class")) or _text(facts.get("machine")),
+        backend=_text(facts.get("backend")),
+        rate=_number(told.get("rate")),
+        batch=done.batch if live else None,
+        depth=_whole(told.get("depth")),
+        drops=_whole(told.get("drops")),
+        last_seen=connection.last_seen or None,
+        staleness=done.staleness if live else None,
+        loss=finite(done.loss) if live else None,
+        updates=done.updates,
+        refused=done.refused,
+        ingress=ingress,
+        egress=egress,
+        samples=done.samples,
+        compressed=done.compressed,
+        cpu=_number(told.get("cpu")),
+        ram=_number(told.get("ram")),
+        temperature=_number(told.get("temperature")),
+        battery=_number(told.get("battery")),
+        undervoltage=None if _whole(undervoltage) is None else bool(undervoltage),
+        paused_because=None if connection.order is None else connection.order.because,
+    )
+
+
+def state(device: Device, now: float) -> DeviceState:
+    """paused also while it is away: it will not train when it comes back."""
+    if device.connection.order is not None:
+        return "paused"
+    if not device.connection.here:
+        return "away"
+    return "idle" if device.is_idle(now) else "training"
+
+
+def document(device: Device) -> dict[str, Any]:
+    """A device with its history, of plain JSON types."""
+    history = device.statistics.history
+    points: Iterable[Point] = history.points() if history is not None else ()
+    return {
+        "device": dict(zip(COLUMNS, row(device, time.time()), strict=True)),
+        "history": [list(point) for point in points],
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> float | None:
+    return finite(value) if isinstance(value, int | float) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

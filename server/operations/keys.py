@@ -1,0 +1,19 @@
+"""What the handlers of HTTP requests find in the application."""
+
+from aiohttp import web
+
+from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.operations.feed import Feed
+from edgeflock.server.operations.roles import Roles
+from edgeflock.server.operations.view import RunView
+from edgeflock.server.operations.watchers import Watchers
+from edgeflock.server.sessions.writer import Writer
+from edgeflock.server.training_graph.served import GraphStore
+
+EVALUATOR = web.AppKey("evaluator", Evaluator)
+FEED = web.AppKey("feed", Feed)
+GRAPHS = web.AppKey("graphs", GraphStore)
+ROLES = web.AppKey("roles", Roles)
+VIEW = web.AppKey("view", RunView)
+WATCHERS = web.AppKey("watchers", Watchers)
+WRITER = web.AppKey("writer", Writer)

@@ -1,0 +1,182 @@
+"""The run in Prometheus' text format: read from the server's counts when it is asked for."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from edgeflock.server.operations import feed
+from edgeflock.server.operations.keys import EVALUATOR, FEED, VIEW, WRITER
+from edgeflock.server.operations.view import RunView
+from edgeflock.shared.protocol.frames import BINS, DeviceRow, DeviceState, Evaluation, Overview
+
+routes = web.RouteTableDef()
+
+STATES: tuple[DeviceState, ...] = ("training", "idle", "paused", "away")
+
+
+@routes.get("/metrics")
+async def get_metrics(request: web.Request) -> web.Response:
+    """All metrics of the run, its devices and the server's process."""
+    view, evaluator = request.app[VIEW], request.app[EVALUATOR]
+    rows = await feed.rows(list(view.registry.devices.values()))
+    evaluation = feed.evaluations(evaluator.history[-1:])
+    overview, ready = request.app[FEED].overview(), request.app[WRITER].trouble is None
+    of_all = list(of_run(view, overview, rows, evaluation[0] if evaluation else None, ready=ready))
+    few = rows[: view.config.limits.device_series]
+    # Text of thousands of numbers takes as long as hundreds of pushes, which go on meanwhile.
+    octets = await asyncio.to_thread(lambda: _text([*of_all, *of_devices(few)]))
+    return web.Response(body=octets, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class _Collected(Collector):
+    """Metrics that are there already."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _text(metrics: list[Metric]) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(metrics))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def of_run(
+    view: RunView,
+    overview: Overview,
+    rows: tuple[DeviceRow, ...],
+    evaluation: Evaluation | None,
+    *,
+    ready: bool,
+) -> Iterator[Metric]:
+    """The run as a whole."""
+    tally, relay = view.hub.tally, view.relay
+    yield InfoMetricFamily(
+        "edgeflock_run", "The run.", value={"run": view.run, "model": view.config.model.module}
+    )
+    for name, text, count in (
+        ("updates", "Updates that were accepted since the run began.", overview.version),
+        ("compressed_updates", "Those since the server started that held a selection.", tally.compressed),
+        ("samples", "Samples that the updates since the server started were computed from.", tally.samples),
+        ("ingress_bytes", "Bytes received on all sockets since the run began.", overview.ingress),
+        ("egress_bytes", "Bytes sent on all sockets since the run began.", overview.egress),
+        ("dense_bytes", "What the updates would have cost as dense float32.", overview.dense_bytes),
+        ("shared_samples", "Samples that devices shared since the server started.", relay.samples),
+        ("unshared_samples", "Copies of them that reached no device.", relay.dropped),
+        ("events", "Events since the server started.", view.hub.events.count),
+    ):
+        yield CounterMetricFamily(f"edgeflock_{name}", text, value=count)
+    refusals = CounterMetricFamily(
+        "edgeflock_refusals", "What was refused since the server started, by code.", labels=["code"]
+    )
+    for code, count in list(tally.refusals.items()):
+        refusals.add_metric([code], count)
+    yield refusals
+    for name, text, counts in (
+        ("ingress", "Bytes of records from devices since the server started.", view.traffic.received),
+        ("egress", "Bytes of records to devices since the server started.", view.traffic.sent),
+    ):
+        family = CounterMetricFamily(f"edgeflock_record_{name}_bytes", text, labels=["record"])
+        for kind, octets in list(counts.items()):
+            family.add_metric([kind.__name__], octets)
+        yield family
+    buckets, counted = [], 0
+    for number, count in enumerate(overview.staleness):
+        counted += count
+        edge = "+Inf" if number == BINS - 1 else str(float(2**number - 1))
+        buckets.append((edge, counted))
+    yield HistogramMetricFamily(
+        "edgeflock_staleness",
+        "Versions between an update's base and its application, since the server started.",
+        buckets=buckets,
+        sum_value=tally.staleness_sum,
+    )
+    states = GaugeMetricFamily("edgeflock_devices", "Devices of the run.", labels=["state"])
+    for state in STATES:
+        states.add_metric([state], sum(row.state == state for row in rows))
+    yield states
+    for name, text, value in (
+        ("updates_target", "Updates after which the run is complete; 0: never.", view.config.run.updates),
+        ("parameters", "Parameters of the model.", view.layout.parameters.size),
+        ("learning_rate", "The learning rate.", view.published.learning_rate),
+        ("training_loss", "Loss of the recent updates' batches, averaged.", overview.loss),
+        ("evaluation_loss", "Loss on held-out data.", evaluation and evaluation.loss),
+        (
+            "evaluation_accuracy_ratio",
+            "Accuracy on held-out data, 0 to 1.",
+            evaluation and evaluation.accuracy,
+        ),
+        ("evaluation_version", "The version that was evaluated last.", evaluation and evaluation.version),
+        ("evaluation_timestamp_seconds", "When it was.", evaluation and evaluation.time),
+        ("evaluation_failed", "1 if the last evaluation failed.", overview.evaluation_failed),
+        ("diverged", "1 if the model's loss is no finite number.", overview.state == "diverged"),
+        ("finished", "1 if the run is complete.", overview.state == "finished"),
+        ("watchers", "Monitors that follow the run.", view.hub.watched),
+        ("ready", "1 if updates can be taken.", ready),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"edgeflock_{name}", text, value=value)
+
+
+def of_devices(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
+    """A series of each of `rows`, for everything that is known of it."""
+    for family, name, text, value in _OF_A_DEVICE:
+        metric = family(f"edgeflock_device_{name}", text, labels=["device"])
+        for row in rows:
+            if (number := value(row)) is not None:
+                metric.add_metric([row.name], number)
+        yield metric
+
+
+Value = Callable[[DeviceRow], float | None]
+
+
+def _scaled(column: str, factor: float) -> Value:
+    def value(row: DeviceRow) -> float | None:
+        told: float | None = getattr(row, column)
+        return None if told is None else told * factor
+
+    return value
+
+
+_OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Value], ...] = (
+    (CounterMetricFamily, "updates", "Accepted since the run began.", attrgetter("updates")),
+    (CounterMetricFamily, "refused", "Updates refused since the server started.", attrgetter("refused")),
+    (CounterMetricFamily, "samples", "That its updates were computed from.", attrgetter("samples")),
+    (CounterMetricFamily, "ingress_bytes", "Received from it.", attrgetter("ingress")),
+    (CounterMetricFamily, "egress_bytes", "Sent to it.", attrgetter("egress")),
+    (CounterMetricFamily, "dropped_samples", "That its buffer had no room for.", attrgetter("drops")),
+    (
+        GaugeMetricFamily,
+        "training",
+        "1 if it is: there, not idle, not paused.",
+        lambda row: row.state == "training",
+    ),
+    (GaugeMetricFamily, "paused", "1 if it is paused or dropped.", lambda row: row.state == "paused"),
+    (GaugeMetricFamily, "staleness", "Of its last update, in versions.", attrgetter("staleness")),
+    (GaugeMetricFamily, "loss", "Of its last batch.", attrgetter("loss")),
+    (GaugeMetricFamily, "batch_samples", "In its last update.", attrgetter("batch")),
+    (GaugeMetricFamily, "stream_rate", "Samples a second that arrive at it.", attrgetter("rate")),
+    (GaugeMetricFamily, "buffer_samples", "That wait in its buffer.", attrgetter("depth")),
+    (GaugeMetricFamily, "last_seen_timestamp_seconds", "When it last sent.", attrgetter("last_seen")),
+    (GaugeMetricFamily, "cpu_ratio", "Load of all its cores, 0 to 1.", _scaled("cpu", 0.01)),
+    (GaugeMetricFamily, "memory_used_bytes", "Of its memory.", _scaled("ram", 1 << 20)),
+    (GaugeMetricFamily, "temperature_celsius", "Of its hottest processor.", attrgetter("temperature")),
+    (GaugeMetricFamily, "battery_ratio", "Charge, 0 to 1.", _scaled("battery", 0.01)),
+    (GaugeMetricFamily, "undervoltage", "1 if its supply is too weak.", attrgetter("undervoltage")),
+)

@@ -1,0 +1,34 @@
+"""What operators see of a run: what is durable of it, its devices, its traffic. Reading only."""
+
+from dataclasses import dataclass
+
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.outcomes import Published
+from edgeflock.server.roster.hub import Hub
+from edgeflock.server.roster.registry import Registry
+from edgeflock.server.roster.relay import Relay
+from edgeflock.server.roster.traffic import Traffic
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The run, as feed, status and metrics read it."""
+
+    run: str
+    config: Config
+    engine: Engine
+    registry: Registry
+    hub: Hub
+    traffic: Traffic
+    relay: Relay
+
+    @property
+    def published(self) -> Published:
+        """What of the model is durable by now."""
+        return self.engine.published
+
+    @property
+    def layout(self) -> Layout:
+        return self.engine.layout

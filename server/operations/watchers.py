@@ -1,0 +1,89 @@
+"""Whoever watches the run: one WebSocket each, `GET /v1/feed`, and never more than its socket takes."""
+
+import asyncio
+from contextlib import suppress
+
+from aiohttp import WSCloseCode, web
+
+from edgeflock.server.operations.feed import Feed, Seen
+from edgeflock.server.roster.hub import Hub
+from edgeflock.shared.protocol.feed import encode
+from edgeflock.shared.protocol.frames import Role
+
+HEARTBEAT = 20.0
+"""Seconds of silence after which a watcher is pinged; one that does not answer within ten is gone."""
+
+_CLOSE_SECONDS = 2.0
+
+_LONGEST = 1024
+"""Bytes of a message from a watcher, who has nothing to say."""
+
+
+class Watchers:
+    """At most `limit` at a time."""
+
+    def __init__(self, hub: Hub, feed: Feed, limit: int) -> None:
+        self.limit = limit
+        self._hub = hub
+        self._feed = feed
+        self._sockets: dict[web.WebSocketResponse, asyncio.Transport] = {}
+
+    @property
+    def full(self) -> bool:
+        return len(self._sockets) >= self.limit
+
+    async def serve(self, request: web.Request, role: Role, interval: float) -> web.WebSocketResponse:
+        """Send a snapshot, then what has changed every `interval` seconds, until either side ends it."""
+        socket = web.WebSocketResponse(
+            heartbeat=HEARTBEAT, compress=False, max_msg_size=_LONGEST, timeout=_CLOSE_SECONDS
+        )
+        transport = request.transport
+        assert transport is not None, "a request that is being handled has one"
+        self._sockets[socket] = transport  # before anything waits: nobody slips in between
+        self._hub.watched = len(self._sockets)
+        sending: asyncio.Task[None] | None = None
+        try:
+            await socket.prepare(request)
+            sending = asyncio.create_task(self._send(socket, transport, role, interval))
+            async for _ in socket:
+                await self._close(socket, transport, WSCloseCode.UNSUPPORTED_DATA)
+        finally:
+            del self._sockets[socket]
+            self._hub.watched = len(self._sockets)
+            if sending is not None:
+                sending.cancel()
+                with suppress(asyncio.CancelledError, ConnectionError):
+                    await sending
+            if transport.get_write_buffer_size():  # it may never take the rest, which would be kept for it
+                transport.abort()
+        return socket
+
+    async def close(self) -> None:
+        """The server stops."""
+        sockets = list(self._sockets.items())
+        await asyncio.gather(*(self._close(*one, WSCloseCode.GOING_AWAY) for one in sockets))
+
+    async def _send(
+        self, socket: web.WebSocketResponse, transport: asyncio.Transport, role: Role, interval: float
+    ) -> None:
+        seen: Seen | None = None
+        while True:
+            frame, seen = await self._feed.next(role, seen)
+            await socket.send_bytes(encode(frame))
+            del frame  # it may be large
+            await _in_time(transport, interval)
+
+    async def _close(self, socket: web.WebSocketResponse, transport: asyncio.Transport, code: int) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await socket.close(code=code)
+        except (TimeoutError, ConnectionError):
+            transport.abort()
+
+
+async def _in_time(transport: asyncio.Transport, interval: float) -> None:
+    """Until the next frame is due: not while the last one is on its way. What was skipped is in the next."""
+    while True:
+        await asyncio.sleep(interval)
+        if not transport.get_write_buffer_size():
+            return

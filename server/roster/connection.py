@@ -1,0 +1,141 @@
+"""A device's line to the server: whether it is there, and what an operator wants of it.
+
+One table says all that can happen. What the device learns of it is up to its session (session.py), which the
+roster knows as a `Line` only.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Protocol
+
+from edgeflock.server.roster.traffic import Meter
+from edgeflock.shared.errors import Dropped
+
+
+class Line(Protocol):
+    """An open session."""
+
+    meter: Meter
+
+    async def supersede(self) -> None:
+        """End for a newer session; return when nothing is in flight."""
+
+    async def drop(self, because: Dropped) -> None:
+        """End because an operator wants it."""
+
+    async def leave(self) -> None:
+        """End because the server stops."""
+
+
+class State(Enum):
+    AWAY = auto()
+    HERE = auto()
+    PAUSED = auto()
+    """It is there, and its answers are held back until it is resumed."""
+    PAUSED_AWAY = auto()
+    """It will be paused when it comes."""
+    DROPPING = auto()
+    """Its session is being ended,"""
+    DROPPED = auto()
+    """and it may not come back until it is resumed."""
+
+
+class Event(Enum):
+    JOIN = auto()
+    LEAVE = auto()
+    PAUSE = auto()
+    DROP = auto()
+    RESUME = auto()
+
+
+_S, _E = State, Event
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    _S.AWAY: {_E.JOIN: _S.HERE, _E.PAUSE: _S.PAUSED_AWAY, _E.DROP: _S.DROPPED, _E.RESUME: _S.AWAY},
+    _S.HERE: {_E.LEAVE: _S.AWAY, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
+    _S.PAUSED: {_E.LEAVE: _S.PAUSED_AWAY, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
+    _S.PAUSED_AWAY: {
+        _E.JOIN: _S.PAUSED,
+        _E.PAUSE: _S.PAUSED_AWAY,
+        _E.DROP: _S.DROPPED,
+        _E.RESUME: _S.AWAY,
+    },
+    _S.DROPPING: {_E.LEAVE: _S.DROPPED, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.HERE},
+    _S.DROPPED: {_E.PAUSE: _S.PAUSED_AWAY, _E.DROP: _S.DROPPED, _E.RESUME: _S.AWAY},
+}
+"""Nothing else can happen: a session joins once the one before it has left, and never when dropped."""
+
+_HELD = (_S.PAUSED, _S.PAUSED_AWAY, _S.DROPPING, _S.DROPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An operator wants a device to wait. Forgotten when the server stops."""
+
+    because: str
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
+class Connection:
+    """A device's line, if it has one, and the traffic of all that it had."""
+
+    state: State = State.AWAY
+    line: Line | None = None
+    order: Order | None = None
+    """An operator's, while the state says so."""
+    arriving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a session takes the place of another."""
+    last_seen: float = 0.0
+    """Unix time of its last record."""
+    past: Meter = field(default_factory=Meter)
+    """Traffic of its earlier lines."""
+
+    @property
+    def here(self) -> bool:
+        """Whether it has a line."""
+        return self.line is not None
+
+    @property
+    def present(self) -> bool:
+        """Whether it takes part: others may wait for it."""
+        return self.state is State.HERE
+
+    @property
+    def dropped(self) -> bool:
+        return self.state in (State.DROPPING, State.DROPPED)
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """(ingress, egress) of all its lines."""
+        now = self.line.meter if self.line is not None else Meter()
+        return self.past.ingress + now.ingress, self.past.egress + now.egress
+
+    def join(self, line: Line) -> None:
+        self._happen(Event.JOIN)
+        self.line = line
+
+    def leave(self) -> None:
+        self._happen(Event.LEAVE)
+        self.past, self.line = Meter(*self.traffic), None
+
+    def pause(self, because: str) -> None:
+        """Hold back its answers until it is resumed. An earlier order gives way."""
+        self._happen(Event.PAUSE, Order(because))
+
+    def drop(self, because: str) -> None:
+        """Keep it out until it is resumed; ending its line is the caller's. An earlier order gives way."""
+        self._happen(Event.DROP, Order(because))
+
+    def resume(self) -> None:
+        self._happen(Event.RESUME)
+
+    def _happen(self, event: Event, order: Order | None = None) -> None:
+        self.state = TRANSITIONS[self.state][event]
+        earlier = self.order
+        if event in (Event.PAUSE, Event.DROP, Event.RESUME):
+            self.order = order
+            if earlier is not None:
+                earlier.over.set()  # whoever waits for it looks again
+        assert (self.order is not None) == (self.state in _HELD), "the table says both"

@@ -1,0 +1,156 @@
+"""What changes in a run, for whoever watches: which devices, what happened, and the run's own counts.
+
+A push marks its device, whether nobody watches or many: a number, and a place at the end of one list for all.
+A watcher keeps no more than the numbers it has seen (feed.py), so that one that does not read costs nothing.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from edgeflock.server.roster.events import Events
+from edgeflock.server.roster.registry import Device
+from edgeflock.server.roster.traffic import Meter
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.errors import Refused
+from edgeflock.shared.protocol.frames import BINS, EventKind, RunState, staleness_bin
+from edgeflock.shared.protocol.messages import Update
+
+log = logging.getLogger(__name__)
+
+_OVER = 10
+"""Seconds that rates are averaged over."""
+
+_FOLLOW = 0.02
+"""How fast the average loss follows that of the last update."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What came to the server since it started."""
+
+    updates: int = 0
+    samples: int = 0
+    compressed: int = 0
+    staleness: list[int] = field(default_factory=lambda: [0] * BINS)
+    """Updates in each bin of tau."""
+    staleness_sum: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    """By their code."""
+    loss: float | None = None
+    """Of training, averaged over the recent updates."""
+
+    def count(self, update: Update, staleness: int) -> None:
+        """An accepted update."""
+        self.updates += 1
+        self.samples += update.samples
+        self.compressed += update.index_mode != sparse.DENSE
+        self.staleness[staleness_bin(staleness)] += 1
+        self.staleness_sum += staleness
+        if math.isfinite(update.loss):
+            self.loss = update.loss if self.loss is None else self.loss + _FOLLOW * (update.loss - self.loss)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The counts at a time of the event loop's clock."""
+
+    time: float
+    version: int
+    ingress: int
+    egress: int
+
+
+class Hub:
+    """Devices in the order of their last change; events; counts."""
+
+    def __init__(self, version: Callable[[], int], total: Meter) -> None:
+        """`version` is the model's, `total` the server's traffic."""
+        self.changes = 0
+        """How often any device changed."""
+        self.watched = 0
+        """How many watch."""
+        self.events = Events()
+        self.tally = Counters()
+        self._devices: OrderedDict[int, Device] = OrderedDict()
+        self._idle: set[int] = set()
+        """The devices that watchers were told are idle."""
+        self._version = version
+        self._total = total
+        self._samples = deque([self._sample()], maxlen=_OVER + 1)
+
+    def changed(self, device: Device) -> None:
+        """There is something new to tell about it."""
+        self.changes += 1
+        device.changed = self.changes
+        self._devices[device.id] = device
+        self._devices.move_to_end(device.id)
+
+    def changed_since(self, change: int) -> Iterator[Device]:
+        """The devices that changed after that change, the last one first."""
+        for device in reversed(self._devices.values()):
+            if device.changed <= change:
+                return
+            yield device
+
+    def updated(self, device: Device, update: Update, staleness: int) -> None:
+        """An update was accepted, now or already before."""
+        self._idle.discard(device.id)
+        connection = device.connection
+        if device.statistics.count(update, staleness, connection.last_seen, connection.traffic[0]):
+            self.tally.count(update, device.statistics.staleness)
+        self.changed(device)
+
+    def refused(self, device: Device | None, refusal: Refused) -> None:
+        self.tally.refusals[refusal.code] += 1
+        self.note("refused", device, f"{refusal.code}: {refusal}")
+
+    def round_ended(self, updates: int) -> None:
+        self.note("round", None, f"{updates:,} updates made version {self._version():,}")
+
+    def note(self, kind: EventKind, device: Device | None, text: str) -> None:
+        """Something happened, to `device` if it is one's."""
+        self.events.add(time.time(), kind, None if device is None else device.name, text)
+        if device is not None:
+            self.changed(device)
+
+    async def run(self, state: Callable[[], RunState]) -> None:
+        """Watch the clock and the run's state, until cancelled."""
+        before = state()
+        while True:
+            await asyncio.sleep(1)
+            self._samples.append(self._sample())
+            if self.watched:
+                self._look_for_idle(time.time())
+            if (now := state()) != before:
+                before = now
+                if now != "training":
+                    self.note(
+                        now, None, f"the model has {now}" if now == "diverged" else "the run is complete"
+                    )
+
+    def rates(self) -> tuple[float, float, float]:
+        """Updates, bytes received and bytes sent a second, over the last seconds."""
+        now, then = self._sample(), self._samples[0]
+        seconds = max(1.0, now.time - then.time)
+        return (
+            (now.version - then.version) / seconds,
+            (now.ingress - then.ingress) / seconds,
+            (now.egress - then.egress) / seconds,
+        )
+
+    def _sample(self) -> Reading:
+        return Reading(
+            asyncio.get_running_loop().time(), self._version(), self._total.ingress, self._total.egress
+        )
+
+    def _look_for_idle(self, now: float) -> None:
+        """Nothing tells of a device that it has fallen silent but the clock."""
+        for device in list(self._devices.values()):
+            if device.is_idle(now) != (device.id in self._idle):
+                self._idle ^= {device.id}
+                self.changed(device)

@@ -1,0 +1,85 @@
+"""The devices of a run, as the server knows them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from edgeflock.server.ledger.records import Account
+from edgeflock.server.roster.connection import Connection
+from edgeflock.server.roster.history import History
+from edgeflock.server.roster.statistics import Statistics
+from edgeflock.server.roster.traffic import Meter
+from edgeflock.shared.errors import Dropped, TooManyDevices
+from edgeflock.shared.protocol.messages import Facts
+
+
+@dataclass(slots=True)
+class Identity:
+    """Who a device is."""
+
+    name: str
+    id: int = 0
+    """Its number in the journal; 0 until it has one."""
+    facts: Facts = field(default_factory=dict)
+    """What it told with its Hello."""
+    shares: bool = False
+    """Whether it said that its owner lets samples of it go to others."""
+
+
+@dataclass(slots=True)
+class Device:
+    """One device: who it is, whether it is there, what it did."""
+
+    identity: Identity
+    connection: Connection = field(default_factory=Connection)
+    statistics: Statistics = field(default_factory=Statistics)
+    changed: int = 0
+    """When it last changed, by the hub's count (hub.py)."""
+
+    @property
+    def id(self) -> int:
+        return self.identity.id
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    def is_idle(self, now: float) -> bool:
+        """Whether it is connected, but silent for much longer than usual."""
+        connection = self.connection
+        return connection.here and self.statistics.is_long(now - connection.last_seen)
+
+
+class Registry:
+    """Devices by name."""
+
+    def __init__(self, limit: int, known: Iterable[Account] = ()) -> None:
+        """`known` are the devices of the run's past."""
+        self._limit = limit
+        self.devices: dict[str, Device] = {
+            account.name: Device(
+                Identity(account.name, account.device),
+                Connection(past=Meter(account.ingress, account.egress)),
+                Statistics(updates=account.updates),
+            )
+            for account in known
+        }
+
+    def traffic(self) -> list[tuple[int, int, int]]:
+        """(device, ingress, egress) for each."""
+        return [(device.id, *device.connection.traffic) for device in self.devices.values()]
+
+    def admit(self, name: str) -> Device:
+        """The device of this name. Raises TooManyDevices if it is new and there is no room for it, Dropped if
+        an operator does not want it.
+        """
+        device = self.devices.get(name)
+        if device is None:
+            if len(self.devices) >= self._limit:
+                raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
+            device = self.devices[name] = Device(Identity(name))
+        connection = device.connection
+        if connection.dropped and connection.order is not None:
+            raise Dropped(f"an operator has dropped {name!r}: {connection.order.because}")
+        if device.statistics.history is None:
+            device.statistics.history = History.among(len(self.devices))
+        return device

@@ -1,0 +1,304 @@
+"""One device's WebSocket: hello, pulls, pushes, receipts. docs/protocol.md is the reference."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.outcomes import Accepted
+from edgeflock.server.roster.hub import Hub
+from edgeflock.server.roster.registry import Device, Registry
+from edgeflock.server.roster.relay import Relay
+from edgeflock.server.roster.traffic import Meter, Traffic
+from edgeflock.server.sessions.welcome import welcome
+from edgeflock.server.sessions.writer import Held, Writer
+from edgeflock.shared.errors import (
+    Dropped,
+    FrameTooLarge,
+    LayoutMismatch,
+    Malformed,
+    ProtocolVersion,
+    Refused,
+    RunComplete,
+    SessionRefused,
+    Superseded,
+    UnexpectedRecord,
+)
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import (
+    PROTOCOL,
+    Hello,
+    Model,
+    Pull,
+    Record,
+    Refusal,
+    Samples,
+    Stop,
+    Update,
+)
+from edgeflock.shared.settings.config import Config
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT = 20.0
+"""Seconds of silence after which the server pings; after half of it again without an answer it hangs up."""
+
+CLOSE_SECONDS = 4.0
+"""How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""
+
+LONGEST_HELLO = 4096
+"""Bytes. What a device tells about itself is kept for as long as the server runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What sessions are about: the run and those who take care of its devices."""
+
+    run: str
+    config: Config
+    engine: Engine
+    writer: Writer
+    registry: Registry
+    traffic: Traffic
+    relay: Relay
+    hub: Hub
+
+
+class Session:
+    """One connection of one device."""
+
+    def __init__(self, host: Host, request: web.Request) -> None:
+        self._host = host
+        self._request = request
+        self._transport = request.transport
+        limits = host.config.limits
+        self._socket = web.WebSocketResponse(
+            # aiohttp refuses a message of exactly its limit.
+            max_msg_size=limits.frame_bytes + 1,
+            compress=False,
+            heartbeat=HEARTBEAT,
+            timeout=2.0,
+        )
+        self.meter = Meter()
+        if self._transport is not None:
+            self.meter = self._transport.get_extra_info("meter", self.meter)
+        self._ended = asyncio.Event()
+
+    async def serve(self) -> web.WebSocketResponse:
+        """Talk to the device until either side ends it."""
+        await self._socket.prepare(self._request)
+        device: Device | None = None
+        try:
+            device = await self._hello()
+            await self._greet(device)
+            async for message in self._socket:
+                record, frame = self._received(message.type, message.data)
+                await self._answer(device, record, frame)
+        except SessionRefused as refusal:
+            self._host.hub.refused(device, refusal)
+            await self._close(4000 + refusal.status, refusal)
+        except ConnectionError:
+            pass  # the device is gone; it will be back
+        finally:
+            if device is not None and device.connection.line is self:
+                device.connection.leave()
+                self._host.relay.leave(device.id)
+                self._host.writer.see(device.id, device.connection.present)
+                self._host.hub.note("left", device, "its session has ended")
+            self._ended.set()
+        return self._socket
+
+    async def supersede(self) -> None:
+        """End this session for a newer one; return when nothing of it is in flight."""
+        await self._close(4000 + Superseded.status, None, Superseded.code)
+        await self._ended.wait()
+
+    async def drop(self, because: Dropped) -> None:
+        """End this session because an operator wants it."""
+        await self._close(4000 + because.status, because)
+
+    async def leave(self) -> None:
+        """End this session because the server stops; the device will try again."""
+        await self._close(WSCloseCode.GOING_AWAY)
+
+    async def _close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
+        """Say why, and hang up on a device that does not listen: nobody waits for it."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                if refusal is not None:
+                    reason = refusal.code
+                    await self._refuse(refusal, None)
+                await self._socket.close(code=code, message=reason.encode())
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            if self._transport is not None:
+                self._transport.abort()
+
+    async def _hello(self) -> Device:
+        """Let the device in, or raise the refusal it meets."""
+        host, layout = self._host, self._host.engine.layout
+        try:
+            async with asyncio.timeout(host.config.limits.hello_seconds):
+                message = await self._socket.receive()
+        except TimeoutError:
+            raise UnexpectedRecord("no Hello in time") from None
+        hello, frame = self._received(message.type, message.data)
+        if not isinstance(hello, Hello):
+            raise UnexpectedRecord(f"a session begins with a Hello, not a {type(hello).__name__}")
+        if len(frame) > LONGEST_HELLO:
+            raise FrameTooLarge(f"a Hello has at most {LONGEST_HELLO} bytes")
+        if hello.protocol != PROTOCOL:
+            raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
+        if not 0 < len(hello.device) <= 200:
+            raise Malformed("a device's name has 1 to 200 characters")
+        if hello.layout not in (b"", layout.digest):
+            raise LayoutMismatch(
+                f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
+                "is it the same model?"
+            )
+        device = host.registry.admit(hello.device)
+        identity, connection = device.identity, device.connection
+        async with connection.arriving:  # in the order of their coming: the newest session stays
+            if not identity.id:
+                identity.id = await host.writer.call(lambda: host.engine.device_id(hello.device))
+            if connection.line is not None:
+                await connection.line.supersede()
+            host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
+            connection.join(self)
+        identity.facts, identity.shares = hello.facts, hello.shares
+        device.statistics.telemetry = {}
+        connection.last_seen = time.time()
+        host.writer.see(device.id, connection.present)
+        return device
+
+    async def _greet(self, device: Device) -> None:
+        """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
+        host, engine, statistics = self._host, self._host.engine, device.statistics
+        version, sequence = await host.writer.call(
+            lambda: (engine.published.version, engine.last_sequence(device.id))
+        )
+        if statistics.sequence is None:  # later it is of what came in since, also while the device was away
+            statistics.sequence = sequence
+        if device.identity.shares:
+            host.relay.join(device.id)
+        await self._send(welcome(host.run, host.config, engine.layout, version, sequence))
+        host.hub.note("joined", device, f"at version {version:,}")
+
+    async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
+        now = device.connection.last_seen = time.time()
+        if isinstance(record, Samples):
+            self._share(device, record, frame)
+        elif isinstance(record, Pull):
+            await self._resumed(device)
+            model = await self._model(record.base)
+            await self._send_samples(device)
+            await self._send(model)
+        elif isinstance(record, Update):
+            try:
+                accepted = await self._push(device, Push(device.id, now, record, frame))
+            except RunComplete as complete:
+                await self._send(Stop(str(complete)))
+            except SessionRefused:
+                raise
+            except Refused as refusal:
+                device.statistics.refused += 1
+                self._host.hub.refused(device, refusal)
+                await self._refuse(refusal, record.sequence)
+            else:
+                self._host.hub.updated(device, record, accepted.staleness)
+                receipt = accepted.receipt
+                if await self._resumed(device) and record.pull:
+                    receipt = replace(receipt, model=await self._model(record.base))
+                await self._send_samples(device)
+                await self._send(receipt)
+        else:
+            raise UnexpectedRecord(f"a {type(record).__name__} has no place here")
+
+    async def _push(self, device: Device, push: Push) -> Accepted:
+        """What comes of it. It may have to wait for others, long."""
+        answer = await self._host.writer.push(push)
+        if isinstance(answer, Held):
+            return await self._listening(answer.answer, device)
+        return answer
+
+    async def _resumed(self, device: Device) -> bool:
+        """Wait as long as an operator wants the device to; whether there was anything to wait for.
+
+        What it sent counts. It waits for the answer, as it would for that of a slow server.
+        """
+        waits = device.connection.order is not None
+        while (order := device.connection.order) is not None:
+            await self._listening(order.over.wait(), device)
+        return waits
+
+    async def _model(self, base: int | None) -> Model:
+        return await self._host.writer.call(lambda: self._host.engine.model(base))
+
+    async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
+        """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
+        leaving is noticed.
+        """
+        waiting = asyncio.ensure_future(awaited)
+        try:
+            while not waiting.done():
+                await self._share_until(waiting, device)
+            return waiting.result()
+        finally:
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+
+    async def _share_until(self, waiting: asyncio.Future[T], device: Device) -> None:
+        """Take the samples that come next from the device, unless `waiting` is done before."""
+        listening = asyncio.create_task(self._socket.receive())
+        try:
+            await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                message = listening.result()
+                record, frame = self._received(message.type, message.data)
+                if not isinstance(record, Samples):
+                    raise UnexpectedRecord("a question is under way: wait for its answer")
+                self._share(device, record, frame)
+        finally:
+            listening.cancel()
+            await asyncio.wait((listening,))  # a socket has one listener at a time
+
+    def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
+        self._host.relay.share(device.id, samples, frame)
+        device.statistics.shared += samples.count
+
+    async def _send_samples(self, device: Device) -> None:
+        """What others have shared by now. Before an answer, since a device need not read while it trains."""
+        for count, frame in self._host.relay.take(device.id):
+            await self._send_octets(Samples, frame)
+            device.statistics.received += count
+
+    def _received(self, kind: WSMsgType, data: object) -> tuple[Record, bytes]:
+        if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
+            raise ConnectionError("closed by the device")
+        if kind is not WSMsgType.BINARY or not isinstance(data, bytes):
+            raise Malformed("records travel in binary messages")
+        record = wire.decode(data)
+        self._host.traffic.received[type(record)] += wire.framed_size(len(data), masked=True)
+        return record, data
+
+    async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
+        log.info("refused %s: %s", refusal.code, refusal)
+        await self._send(Refusal(refusal.code, str(refusal), sequence))
+
+    async def _send(self, record: Record) -> None:
+        await self._send_octets(type(record), wire.encode(record))
+
+    async def _send_octets(self, kind: type[Record], octets: bytes) -> None:
+        if self._socket.closed:
+            raise ConnectionError("closed by the device")
+        self._host.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
+        await self._socket.send_bytes(octets)

@@ -1,0 +1,231 @@
+"""The group commit: everything that touches the engine, one after the other.
+
+While one group of updates is written to disk, the next one gathers: the more devices push at once, the more
+updates share a flush. The event loop never waits for the disk nor for a large update: both have a thread.
+
+An update that waits for others (rounds.py) is answered twice: that it is held, and once it has applied.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.outcomes import Accepted, Answer, Staged
+from edgeflock.shared.errors import Refused, Unavailable
+
+T = TypeVar("T")
+
+_GROUP = 256
+"""The largest group: bounds how long the first of it waits for the last."""
+
+_GATHER = 0.002
+"""Seconds that a group waits at most to grow as large as the one before: a flush costs the same for one
+update or many."""
+
+_BROKEN = "the server cannot write its journal and is stopping"
+_STOPPING = "the server is stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An update waits for others."""
+
+    answer: asyncio.Future[Accepted]
+
+
+class Writer:
+    """Lets one caller at a time at the engine. Nothing is answered unless `run` runs."""
+
+    def __init__(self, engine: Engine, together: Callable[[int], None] = lambda updates: None) -> None:
+        """`together` is told how many updates that waited for each other have applied."""
+        self._engine = engine
+        self._together = together
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
+        self._engine_at_rest = asyncio.Lock()
+        self._waiting: list[tuple[Push, asyncio.Future[Accepted | Held]]] = []
+        self._held: dict[Push, asyncio.Future[Accepted]] = {}
+        self._presence: list[tuple[int, bool]] = []
+        """(device, whether it is there), in order, as far as the engine has not been told."""
+        self._expected = 1
+        self._enough = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._leaving = self._stopping = self._over = False
+        self.error: Exception | None = None
+        """What the journal or the engine has failed with: the server cannot go on."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no update can be taken; None if they can."""
+        if self.error is not None:
+            return _BROKEN
+        return _STOPPING if self._leaving or self._stopping or self._over else None
+
+    async def push(self, push: Push) -> Accepted | Held:
+        """What comes of one update, durable. Raises the Refused that it meets."""
+        self._check_working()
+        answer: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
+        self._waiting.append((push, answer))
+        if len(self._waiting) >= self._expected:
+            self._enough.set()
+        self._wake.set()
+        return await answer
+
+    def see(self, device: int, present: bool) -> None:
+        """A device is there, or is not: others may wait for it."""
+        if not self._leaving:
+            self._presence.append((device, present))
+            self._wake.set()
+
+    def leave(self) -> None:
+        """The server will stop: what waits for others must not apply because they are sent away."""
+        self._leaving = True
+
+    def stop(self) -> None:
+        """End `run`, once what waits is answered. What is held is sent again to the next server."""
+        self._leaving = self._stopping = True
+        self._wake.set()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run `function` between two groups, where the engine is at rest and durable.
+
+        If it fails, the journal did, and the server cannot go on. Raises Unavailable from then on.
+        """
+        async with self._engine_at_rest:
+            self._check_working()
+            try:
+                return await self._in_thread(function)
+            except Exception as error:
+                self.error = error
+                self._wake.set()
+                raise Unavailable(_BROKEN) from error
+
+    async def run(self) -> None:
+        """Take what comes until `stop`. Raises what the journal or the engine fails with.
+
+        However it ends, nobody is left without an answer, and nothing is at work at the engine.
+        """
+        try:
+            while self._waiting or not self._stopping:
+                if not self._waiting:
+                    await self._wake.wait()
+                    self._wake.clear()
+                if self.error is not None:  # memory may be ahead of the disk: nothing may be acknowledged
+                    raise self.error
+                await self._commit_group()
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            self._over = True
+            self._fail_all(_BROKEN if self.error else "the server stops; send it again")
+            async with self._engine_at_rest:
+                self._thread.shutdown()
+                if self.error is not None:
+                    self._engine.abandon()  # so that closing it writes nothing
+
+    async def _commit_group(self) -> None:
+        """Take what waits, if anything does, and look what time it is."""
+        if self._waiting:
+            await self._gather()
+        group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
+        try:
+            settled = await self._commit([push for push, _ in group])
+        except BaseException:
+            self._waiting = group + self._waiting  # `run` answers them
+            raise
+        outcomes = dict(settled)
+        for push, answer in group:
+            outcome = outcomes.pop(push) if push in outcomes else self._hold(push)
+            settle(answer, outcome)
+        for push, outcome in outcomes.items():
+            settle(self._held.pop(push), outcome)
+
+    async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
+        """engine.commit, its first half on the event loop's thread if it is quick.
+
+        For small updates the hand-over between threads costs more than the work.
+        """
+        engine = self._engine
+        async with self._engine_at_rest:
+            self._check_working()
+            presence, self._presence = self._presence, []
+            for device, present in presence:
+                (engine.arrived if present else engine.left)(device)
+            now = asyncio.get_running_loop().time()
+            if engine.is_quick(pushes):
+                staged = engine.stage(pushes, now)
+            else:
+                staged = await self._in_thread(lambda: engine.stage(pushes, now))
+            self._set_alarm(engine.due)
+            settled = await self._in_thread(lambda: engine.publish(staged)) if staged.settled else []
+        self._tell(staged)
+        return settled
+
+    def _tell(self, staged: Staged) -> None:
+        if staged.together:
+            self._together(staged.together)
+
+    def _set_alarm(self, due: float | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None
+        if due is not None and not self._leaving:
+            self._alarm = asyncio.get_running_loop().call_at(due, self._wake.set)
+
+    def _hold(self, push: Push) -> Held:
+        answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        self._held[push] = answer
+        return Held(answer)
+
+    def _fail_all(self, why: str) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for _, answer in self._waiting:
+            settle(answer, Unavailable(why))
+        for held in self._held.values():
+            settle(held, Unavailable(why))
+        self._waiting.clear()
+        self._held.clear()
+
+    async def _gather(self) -> None:
+        """Wait a little while fewer updates wait than last time."""
+        if len(self._waiting) < self._expected:
+            self._enough.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GATHER):
+                    await self._enough.wait()
+        self._expected = min(len(self._waiting), _GROUP)
+
+    def _check_working(self) -> None:
+        """What failed while somebody waited for a turn may have left half of something behind."""
+        if self.error is not None or self._over:
+            raise Unavailable(_BROKEN if self.error else _STOPPING)
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        """The result of `function`. Whoever is cancelled meanwhile waits until it is over: nobody may touch
+        the engine before.
+        """
+        running = asyncio.get_running_loop().run_in_executor(self._thread, function)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([running])
+            raise
+
+
+def settle(answer: asyncio.Future[T], outcome: T | Refused) -> None:
+    """Give an answer, unless nobody waits for it any more."""
+    if answer.done():
+        return
+    if isinstance(outcome, Refused):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

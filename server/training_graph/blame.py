@@ -1,0 +1,118 @@
+"""Which part of a model is to blame if it cannot be exported."""
+
+import re
+from collections.abc import Callable
+from operator import getitem
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from torch import Tag, Tensor
+from torch._ops import OpOverload
+from torch.fx import Interpreter, Node
+from torch.onnx import ONNXProgram
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.module_tracker import ModuleTracker
+
+from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, session_for
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
+
+
+def operator_in(error: BaseException) -> str:
+    """The aten operator that an exporter's error speaks of, e.g. "aten.conv3d.default"; empty if none."""
+    seen: BaseException | None = error
+    while seen is not None:
+        named = re.search(r"op='([\w:.]+)', overload='(\w+)'|torch\.ops\.(aten\.\w+)\.(\w+)", str(seen))
+        if named:
+            first, second, third, fourth = named.groups()
+            return f"{first or third}.{second or fourth}"
+        seen = seen.__cause__
+    return ""
+
+
+def module_that_calls(flat: FlatModule, operator: str, arguments: tuple[Tensor, ...]) -> str:
+    """The innermost module of `flat` that runs `operator` (e.g. "layers.3 (MaxPool3d)"), in either pass."""
+    *_, x, y = arguments
+    tracker = ModuleTracker()
+    with tracker, _Watch(tracker, operator) as watch:
+        flat.module.train()
+        flat.loss_of(flat.module(x), y).backward()  # type: ignore[no-untyped-call]
+    if not watch.where:
+        return "it"
+    _, _, name = watch.where.partition(".")
+    return f"{name or 'it'} ({type(flat.module.get_submodule(name)).__name__})"
+
+
+def first_difference(program: ONNXProgram, layout: Layout, arguments: tuple[Tensor, ...]) -> str:
+    """The first operator of an exported, unoptimised program whose value in ONNX is not torch's.
+
+    If all that does not depend on random numbers is the same: the operators that draw them. If there are
+    none: nothing, and the trace is not what the module computes.
+    """
+    traced = program.exported_program
+    assert traced is not None
+    wanted: dict[str, tuple[Node, NDArray[np.generic]]] = {}
+    drawn: dict[Node, None] = {}  # what depends on random numbers, in order
+
+    class Remember(Interpreter):
+        def run_node(self, n: Node) -> Any:
+            value = super().run_node(n)
+            if _draws(n) or "empty" in str(n.target) or any(source in drawn for source in n.all_input_nodes):
+                drawn[n] = None
+            elif n.op == "call_function" and isinstance(value, Tensor):
+                wanted[n.name] = n, value.detach().numpy().copy()
+            return value
+
+    Remember(traced.graph_module).run(*traced._graph_module_flat_inputs(arguments, {}))
+    model = program.model_proto
+    # The exporter names values after their nodes, but outputs as it was told.
+    told = zip(traced.graph_signature.user_outputs, model.graph.output, strict=True)
+    shown = {str(name): output.name for name, output in told}
+    made = {name for node in model.graph.node for name in node.output}
+    names = {name: shown.get(name, name) for name in wanted if shown.get(name, name) in made}
+    outputs = {output.name for output in model.graph.output}
+    model.graph.output.extend(
+        onnx.ValueInfoProto(name=value) for value in names.values() if value not in outputs
+    )
+    session = session_for(model.SerializeToString())
+    theta = np.concatenate([tensor.numpy().ravel() for tensor in arguments[:-2]])
+    fed = feed(session, layout, theta, arguments[-2].numpy(), arguments[-1].numpy())
+    for name, found in zip(names, session.run([*names.values()], fed), strict=True):
+        node, value = wanted[name]
+        size = max(float(np.abs(value).max(initial=0)), 1e-6)
+        if found.shape != value.shape or not np.allclose(found, value, rtol=0, atol=TOLERANCE * size):
+            return _operator(node)
+    return " or ".join(dict.fromkeys(_operator(node) for node in drawn if _draws(node)))
+
+
+def _draws(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and Tag.nondeterministic_seeded in node.target.tags
+
+
+def _operator(node: Node) -> str:
+    """What computes it, be it one of several results."""
+    made_by = node.args[0] if node.target is getitem else node
+    assert isinstance(made_by, Node)
+    return str(made_by.target)
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, tracker: ModuleTracker, operator: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._tracker = tracker
+        self._operator = operator
+        self.where = ""
+        """The path of the module that called it first, from the root's class on."""
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if not self.where and str(func) == self._operator:
+            self.where = max(self._tracker.parents, key=len)
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,193 @@
+"""A torch model's training step and evaluation as ONNX, so that a device needs neither torch nor its code.
+
+    theta/NAME        each parameter and buffer of the layout    in, float32
+    x, y              a batch: inputs and targets                in, any first dimension
+    loss              mean over the batch                        out of both graphs
+    gradient/NAME     of each parameter                          out of the training step
+    buffer/NAME       the new value of each buffer               out of the training step
+    output            what the module returned                   out of the evaluation
+
+No graph leaves without having been compared with autograd (gradient_check.py).
+"""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch._dynamo.exc import UserError
+from torch.export import Dim
+from torch.fx import GraphModule
+from torch.onnx import ONNXProgram
+from torch.onnx.errors import OnnxExporterError
+
+from edgeflock.server.training_graph import tracing
+from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
+from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
+from edgeflock.server.training_graph.translations import TRANSLATIONS
+from edgeflock.shared.errors import NotExportable
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
+
+SMALLEST = 4
+"""Samples that an example batch has at least; torch takes a dimension of one for a constant."""
+
+
+_RULES = (
+    "a forward() must not depend on the values of its input, nor on how many samples there are "
+    "(x.shape[0] may shape things, len(x) is a constant)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedGraphs:
+    """A model as two serialised ONNX graphs."""
+
+    step: bytes
+    evaluation: bytes
+
+
+def export_model(module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.generic]) -> ExportedGraphs:
+    """The graphs of the torch module that the import string `module` names.
+
+    x and y are a batch as the model's data have it, of at least one sample. Raises NotExportable, which names
+    the module or operator in the way, and ConfigError if there is no such module or it does not fit the data.
+    """
+    flat = FlatModule(module, loss)
+    repeat = -(-SMALLEST // len(y))
+    x, y = (np.concatenate([batch] * repeat)[: 2 * SMALLEST] for batch in (x, y))
+    arguments = tracing.example(flat, x, y)
+    try:
+        flat.gradient(flat.theta(), x, y)
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        raise NotExportable(
+            f"model.module {module!r} does not fit inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"
+        ) from error
+    steps = tracing.training_step(flat), True, step_outputs(flat.layout), check_step
+    judge = tracing.evaluation(flat), False, ["loss", "output"], check_evaluation
+    graphs = []
+    for what, training, outputs, check in (steps, judge):
+        traced = _traced(flat, what, arguments, training=training)
+        graph = _stripped(_to_onnx(flat, traced, arguments, outputs).model_proto)
+        try:
+            wrong = check(flat, graph, x, y)
+        except Exception as error:  # onnxruntime's have no base of their own
+            raise NotExportable(f"{flat.path}: its ONNX graph cannot run: {_first_line(error)}") from error
+        if wrong:
+            bare = _to_onnx(flat, traced, arguments, outputs, optimize=False)
+            blamed = first_difference(bare, flat.layout, arguments)
+            why = (
+                f"the first operator that differs is {blamed}" if blamed else f"{_RULES}, nor on calls before"
+            )
+            raise NotExportable(f"{flat.path}: its ONNX graph differs from torch in {wrong}; {why}")
+        graphs.append(graph)
+    return ExportedGraphs(*graphs)
+
+
+def inputs(layout: Layout) -> list[str]:
+    """The names of a graph's inputs, in order. It lacks those that it does not need."""
+    return [*(f"theta/{tensor.name}" for tensor in layout.tensors), "x", "y"]
+
+
+def step_outputs(layout: Layout) -> list[str]:
+    """The names of a training step's outputs, in order."""
+    kinds = ((("buffer" if tensor.buffer else "gradient"), tensor.name) for tensor in layout.tensors)
+    return ["loss", *(f"{kind}/{name}" for kind, name in kinds)]
+
+
+def _traced(
+    flat: FlatModule, what: tracing.Trace, arguments: tuple[Tensor, ...], *, training: bool
+) -> GraphModule:
+    try:
+        with _quiet():
+            graph = tracing.trace(flat, what, arguments, training=training)
+    except Exception as error:  # torch or the user's module may raise anything
+        raise NotExportable(
+            f"{flat.path}: cannot be traced: {type(error).__name__}: {_first_line(error)}; {_RULES}"
+        ) from error
+    if tracing.asks_where_maxima_are(graph):
+        pool = module_that_calls(flat, "aten.max_pool2d_with_indices.default", arguments)
+        raise NotExportable(
+            f"{flat.path}: {pool} tells where its maxima are (return_indices), no ONNX of ours does"
+        )
+    return graph
+
+
+def _to_onnx(
+    flat: FlatModule,
+    graph: GraphModule,
+    arguments: tuple[Tensor, ...],
+    outputs: list[str],
+    *,
+    optimize: bool = True,
+) -> ONNXProgram:
+    batch = Dim("batch")
+    shapes = (*[None] * len(flat.layout.tensors), {0: batch}, {0: batch})
+    try:
+        with _quiet():
+            program = torch.export.export(graph, arguments, dynamic_shapes=shapes, strict=False)
+            exported = torch.onnx.export(
+                program,
+                dynamo=True,
+                custom_translation_table=TRANSLATIONS,
+                input_names=inputs(flat.layout),
+                output_names=outputs,
+                verbose=False,
+                optimize=optimize,
+            )
+    except (OnnxExporterError, NotImplementedError) as error:
+        operator = operator_in(error)
+        raise NotExportable(
+            f"{flat.path}: {module_that_calls(flat, operator, arguments)} uses {operator or 'an operator'}, "
+            f"which has no translation to ONNX: {_root(error)}"
+        ) from error
+    except Exception as error:
+        hint = f"; {_RULES}" if isinstance(error, UserError) else ""
+        raise NotExportable(f"{flat.path}: {type(error).__name__}: {_first_line(error)}{hint}") from error
+    assert exported is not None, "asked for with dynamo"
+    return exported
+
+
+def _stripped(model: onnx.ModelProto) -> bytes:
+    """Without what only people read: most of the bytes."""
+    for node in model.graph.node:
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+    for value in (*model.graph.input, *model.graph.output):
+        value.ClearField("metadata_props")
+    model.graph.ClearField("value_info")
+    model.graph.ClearField("metadata_props")
+    model.ClearField("metadata_props")
+    octets: bytes = model.SerializeToString(deterministic=True)
+    return octets
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch's exporter talks to people who debug it."""
+    before = logging.root.manager.disable
+    with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.ERROR)
+        try:
+            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+                yield
+        finally:
+            logging.disable(before)
+
+
+def _root(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), "")

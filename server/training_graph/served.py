@@ -1,0 +1,111 @@
+"""The run's model as ONNX graphs for devices without torch: exported when the first of them asks.
+
+In a process of its own: an export takes seconds of computing and hundreds of megabytes, which neither the
+event loop nor a small server should spend, and nobody needs them afterwards.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE
+from dataclasses import dataclass
+
+import msgpack
+
+from edgeflock.shared.data import datasets
+from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.settings.config import ModelSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedGraph:
+    """A serialised ONNX graph and the SHA-256 of its bytes."""
+
+    octets: bytes
+    digest: str
+
+
+class GraphStore:
+    """The graphs of one model, made once."""
+
+    def __init__(self, model: ModelSettings) -> None:
+        self._model = model
+        self._export: asyncio.Task[dict[str, ServedGraph]] | None = None
+
+    async def get(self, kind: str) -> ServedGraph:
+        """The "step" or "evaluation" graph. Raises NotExportable, then and ever after."""
+        if self._export is None:
+            self._export = asyncio.create_task(self._make())
+        # Shielded: whoever hangs up while it runs does not end it for the others.
+        return (await asyncio.shield(self._export))[kind]
+
+    async def close(self) -> None:
+        """End an export that is under way."""
+        if self._export is not None:
+            self._export.cancel()
+            await asyncio.gather(self._export, return_exceptions=True)
+
+    async def _make(self) -> dict[str, ServedGraph]:
+        if not self._model.data:
+            raise NotExportable(
+                "model.data = '': the shape of the model's input is not known, so there is no graph of it; "
+                "set model.data on the server"
+            )
+        log.info("exporting %s for devices without torch", self._model.module)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", __name__),
+            stdin=PIPE,
+            stdout=PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+        )
+        try:
+            answer, _ = await process.communicate(self._model.model_dump_json().encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            raise NotExportable(f"{self._model.module}: the export failed; the server's log says why")
+        made = msgpack.unpackb(answer)
+        if "refused" in made:
+            log.warning("no graph for devices without torch: %s", made["refused"])
+            raise NotExportable(made["refused"])
+        return {
+            kind: ServedGraph(octets, hashlib.sha256(octets).hexdigest()) for kind, octets in made.items()
+        }
+
+
+def _export_in_this_process() -> None:
+    """Settings as JSON on stdin -> graphs as msgpack on stdout, or {"refused": why}."""
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a user's module may print
+    model = ModelSettings.model_validate_json(sys.stdin.buffer.read())
+    answer: dict[str, bytes | str]
+    try:
+        answer = _export(model)
+    except ConfigError as error:
+        answer = {"refused": str(error)}
+    with results:
+        results.write(msgpack.packb(answer))
+
+
+def _export(model: ModelSettings) -> dict[str, bytes | str]:
+    try:
+        import torch
+
+        from edgeflock.server.training_graph.export import export_model
+    except ImportError as error:
+        raise NotExportable(f"the server lacks {error.name}: pip install 'edgeflock[server]'") from error
+    torch.set_num_threads(1)
+    held_out = datasets.load(model.data, "test")
+    graphs = export_model(model.module, model.loss, held_out.x[:8], held_out.y[:8])
+    return {"step": graphs.step, "evaluation": graphs.evaluation}
+
+
+if __name__ == "__main__":
+    _export_in_this_process()

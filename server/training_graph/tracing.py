@@ -1,0 +1,210 @@
+"""A torch module's training step and evaluation as flat graphs of aten operators.
+
+    step(parameters..., buffers..., x, y)        -> (loss, gradients..., new buffers...)
+    evaluation(parameters..., buffers..., x, y)  -> (loss, output)
+
+Every shape is fixed but the batch's. The backward pass is traced by running autograd over symbols, so that
+whatever autograd can differentiate can be traced.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+
+from edgeflock.server.training_graph.recurrence import lstm_of
+from edgeflock.server.training_graph.translations import TRANSLATIONS
+from edgeflock.shared.model.torch_module import FlatModule
+
+aten = torch.ops.aten
+
+_ALSO_DECOMPOSED = (
+    # What ONNX has an operator for that does something else: nll_loss of torch's translation assumes a total
+    # weight of one, its batch norm is the one of evaluation, its safe softmax is not safe.
+    aten.nll_loss_forward.default,
+    aten.nll_loss2d_forward.default,
+    aten._safe_softmax.default,
+    aten.detach.default,
+)
+
+_IGNORED = -100
+"""The target that torch's cross entropy leaves out."""
+
+_NO_CLASS = 1 << 31
+
+_COUNT = "num_batches_tracked"
+
+Trace = Callable[..., tuple[Tensor, ...]]
+
+
+def training_step(flat: FlatModule) -> Trace:
+    """The step of `flat` as a function of its tensors in the order of its layout, then x and y."""
+    trained = len(flat.layout.parameters.tensors)
+    frozen = [not parameter.requires_grad for parameter in flat.module.parameters()]
+
+    def step(*tensors: Tensor) -> tuple[Tensor, ...]:
+        *held, x, y = tensors
+        parameters = [tensor.detach() for tensor in held[:trained]]
+        learning = [
+            tensor.requires_grad_() for tensor, never in zip(parameters, frozen, strict=True) if not never
+        ]
+        buffers = [tensor.clone() for tensor in held[trained:]]  # the module writes into them
+        loss = _loss(flat, _call(flat, (*parameters, *buffers), x), y)
+        found = iter(torch.autograd.grad(loss, learning, allow_unused=True, materialize_grads=True))
+        gradients = (
+            torch.zeros_like(tensor) if never else next(found)
+            for tensor, never in zip(parameters, frozen, strict=True)
+        )
+        return (loss.detach(), *gradients, *buffers)
+
+    return step
+
+
+def evaluation(flat: FlatModule) -> Trace:
+    """(loss, output) of `flat` as a function of the same tensors."""
+
+    def evaluate(*tensors: Tensor) -> tuple[Tensor, ...]:
+        *held, x, y = tensors
+        output = _call(flat, held, x)
+        return _loss(flat, output, y), output
+
+    return evaluate
+
+
+def _loss(flat: FlatModule, output: Tensor, y: Tensor) -> Tensor:
+    if flat.loss.classes and not y.is_floating_point():
+        # torch refuses a negative class, ONNX counts it from the last: make it one that nobody has.
+        y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
+    return flat.loss_of(output, y)
+
+
+def _call(flat: FlatModule, tensors: Sequence[Tensor], x: Tensor) -> Any:
+    """The module's output with `tensors`, in the order of the layout, in place of its own.
+
+    Each takes every place of its tensor (tied weights) but once only: torch would swap a layer that has two
+    names twice, and give it back the symbols of the trace.
+    """
+    own = (flat.module.get_parameter(t.name) for t in flat.layout.parameters.tensors)
+    statistics = (flat.module.get_buffer(t.name) for t in flat.layout.tensors if t.buffer)
+    replaced = {id(old): new for old, new in zip((*own, *statistics), tensors, strict=True)}
+    state = {
+        f"{path}.{name}" if path else name: replaced[id(tensor)]
+        for path, module in flat.module.named_modules()
+        for name, tensor in (*module._parameters.items(), *module._buffers.items())
+        if id(tensor) in replaced
+    }
+    return functional_call(flat.module, state, (x,), tie_weights=False)
+
+
+def trace(flat: FlatModule, what: Trace, example: tuple[Tensor, ...], *, training: bool) -> GraphModule:
+    """`what` as a graph over arguments like `example`, whose last two (x and y) may have any first dimension.
+
+    May raise whatever the module raises when it is called with symbols for numbers.
+    """
+    environment = ShapeEnv()
+    fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    *held, x, y = example
+    arguments = [fake.from_tensor(tensor, static_shapes=True) for tensor in held]
+    for batch in (x, y):
+        sizes = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (batch.dim() - 1)
+        context = StatelessSymbolicContext(dynamic_sizes=sizes)  # type: ignore[var-annotated]
+        arguments.append(fake.from_tensor(batch, symbolic_context=context, source=ConstantSource("batch")))
+    with _traceable(flat.module, training):
+        graph: GraphModule = make_fx(what, _decompositions(), tracing_mode="fake")(*arguments)
+    return graph
+
+
+def asks_where_maxima_are(graph: GraphModule) -> bool:
+    """Whether more than a max pool's own gradient needs its indices, which no translation computes."""
+    users = (
+        user
+        for pool in graph.graph.find_nodes(
+            op="call_function", target=aten.max_pool2d_with_indices.default, sort=False
+        )
+        for indices in pool.users
+        if indices.args[1] == 1
+        for user in indices.users
+    )
+    own = aten.max_pool2d_with_indices_backward.default
+    return any(user.target is not own and _needed(user) for user in users)
+
+
+def _needed(node: Node) -> bool:
+    return node.op == "output" or any(_needed(user) for user in node.users)
+
+
+def example(flat: FlatModule, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, ...]:
+    """The arguments of a step of `flat` on the batch (x, y)."""
+    theta = torch.from_numpy(flat.theta())
+    held = (theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors)
+    return (*held, torch.from_numpy(x), torch.from_numpy(y))
+
+
+@contextmanager
+def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
+    """Have the module compute by operators that can be traced, and count no batches."""
+    counting = [child._buffers for child in module.modules() if _COUNT in child._buffers]
+    counts = [buffers[_COUNT] for buffers in counting]
+    was_training = module.training
+    module.train(training)
+    with ExitStack() as stack:
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(enable_python_dispatcher())
+        stack.enter_context(_AsOnnxHasIt())
+        try:
+            for buffers in counting:
+                buffers[_COUNT] = None
+            yield
+        finally:
+            for buffers, count in zip(counting, counts, strict=True):
+                buffers[_COUNT] = count
+            module.train(was_training)
+
+
+class _AsOnnxHasIt(TorchFunctionMode):
+    """LSTM layers in their small form, and no memory formats: ONNX has one."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is torch._VF.lstm:
+            result = lstm_of(args)
+            if result is not None:
+                return result
+        if func in (Tensor.to, Tensor.contiguous, Tensor.clone):
+            kwargs = {name: value for name, value in (kwargs or {}).items() if name != "memory_format"}
+            if func is Tensor.to and len(args) == 1 and not kwargs:
+                return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """Backward operators are not ONNX's, and torch's translations of some would be wrong without a word."""
+    backward = (
+        operator
+        for operator in decomposition_table
+        if isinstance(operator, torch._ops.OpOverload)
+        and operator._schema.name.endswith("_backward")
+        and operator not in TRANSLATIONS
+    )
+    chosen = (*backward, *_ALSO_DECOMPOSED)
+    return {op: decomposition_table[op] for op in chosen if op in decomposition_table}
