@@ -14,8 +14,8 @@ import resource
 from pathlib import Path
 from typing import Any
 
-from edgeflock.devices.fleet import prepare, run_fleet
-from edgeflock.devices.fleet_config import parse
+from edgeflock.devices.emulation.config import parse
+from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.devices.papers.machine import machine
 
 FLEET = """

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from edgeflock.devices.fleet_config import FleetFile
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.outcomes import Setting
+from edgeflock.devices.emulation.sweep import Job, outcome, sweep
 from edgeflock.devices.numbers import percents, size
-from edgeflock.devices.outcomes import Setting
 from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.sweep import Job, outcome, sweep
 from edgeflock.shared.settings.presets import PRESETS
 
 DENSE = {"coordination.rule": "tau", "compression.select": 1.0, "compression.values": "f32"}

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.devices.outcomes import Setting
-from edgeflock.devices.sweep import Job, outcome, sweep
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.outcomes import Setting
+from edgeflock.devices.emulation.sweep import Job, outcome, sweep
 
 
 @dataclass(frozen=True, slots=True)

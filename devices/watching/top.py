@@ -68,7 +68,7 @@ def opened(path: Path) -> Recording:
         raise ConfigError(f"--replay {path}: cannot be read: {error.strerror}") from error
     if not journal:
         return Recording.at(path)
-    from edgeflock.devices.journal_frames import journal_frames
+    from edgeflock.devices.watching.journal_frames import journal_frames
 
     return Recording.of(journal_frames(path), str(path))
 

@@ -17,7 +17,7 @@ from edgeflock.client.data.folder import LEDGER
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources import open_source
 from edgeflock.client.data.uri import Uri
-from edgeflock.devices.clock import run_virtually
+from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.datasets import load
 from edgeflock.shared.data.recent import Recent
 from edgeflock.shared.errors import ConfigError

@@ -13,7 +13,7 @@ from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
-from edgeflock.devices.clock import run_virtually
+from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.errors import ConfigError
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from edgeflock.client.backends.torch import TorchBackend
-from edgeflock.devices import fleet
-from edgeflock.devices.emulated_server import EmulatedServer
-from edgeflock.devices.fleet import FleetResult, Prepared, prepare, run_fleet
-from edgeflock.devices.fleet_config import FleetFile, parse
+from edgeflock.devices.emulation import fleet
+from edgeflock.devices.emulation.config import FleetFile, parse
+from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.shared.errors import Refused

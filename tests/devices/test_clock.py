@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.devices.clock import run_virtually
+from edgeflock.devices.emulation.clock import run_virtually
 
 YEAR = 3600.0 * 24 * 365
 MOMENT = 1e-6

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.emulated_link import ClassTotals
-from edgeflock.devices.fleet_config import PROFILES, DeviceClass, profile
-from edgeflock.devices.pace import Pace
+from edgeflock.devices.emulation.config import PROFILES, DeviceClass, profile
+from edgeflock.devices.emulation.link import ClassTotals
+from edgeflock.devices.emulation.pace import Pace
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import BaseExpired, RunComplete
 from edgeflock.shared.protocol.messages import Hello, Model, Pull, Receipt, Refusal, Samples, Update, Welcome

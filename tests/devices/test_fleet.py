@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeflock.devices.fleet import prepare
+from edgeflock.devices.emulation.fleet import prepare
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.torch_module import FlatModule
 from tests.devices.fleets import CHURN, MIXED, ONE, Ran, fleet_of, run

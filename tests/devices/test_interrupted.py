@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.devices.interrupted import JOURNAL, Interrupted
+from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import Journaled
 from edgeflock.shared.protocol import wire

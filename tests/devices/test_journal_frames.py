@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.devices.journal_frames import AWAY, journal_frames
+from edgeflock.devices.watching.journal_frames import AWAY, journal_frames
 from edgeflock.devices.watching.top import Plan, opened, sources
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.ledger.journal import Journal

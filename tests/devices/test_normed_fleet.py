@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.devices.fleet import prepare
+from edgeflock.devices.emulation.fleet import prepare
 from edgeflock.shared.data import datasets
 from edgeflock.shared.model.torch_module import FlatModule
 from tests.devices.fleets import MIXED, ONE, Normed, fleet_of, run

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edgeflock.devices.outcomes import Outcome, Setting
+from edgeflock.devices.emulation.outcomes import Outcome, Setting
 
 
 def outcome(*accuracies: float | None, step: int = 10) -> Outcome:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.devices.sweep import Job, outcome, run, sweep
+from edgeflock.devices.emulation.sweep import Job, outcome, run, sweep
 from edgeflock.shared.errors import ConfigError
 from tests.devices.fleets import ONE, fleet_of
 from tests.devices.fleets import run as run_watched

@@ -16,8 +16,8 @@ from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
 from edgeflock.client.transport import Link
-from edgeflock.devices.fleet import prepare
-from edgeflock.devices.fleet_config import FleetFile
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.fleet import prepare
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.roster.traffic import Traffic
 from edgeflock.shared.errors import Refused

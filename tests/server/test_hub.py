@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from edgeflock.devices.clock import run_virtually
+from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Device, Identity
 from edgeflock.server.roster.traffic import Meter

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.devices import fleet_config
+from edgeflock.devices.emulation import config as fleet_config
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config, parse
 from edgeflock.shared.settings.presets import PRESETS

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from edgeflock.devices.fleet_config import FleetFile
+from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.papers.reproduce import Experiment, Method
 from edgeflock.shared.settings.presets import PRESETS
 

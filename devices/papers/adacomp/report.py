@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from edgeflock.devices.curves import Panel, draw
+from edgeflock.devices.emulation.curves import Panel, draw
 from edgeflock.devices.numbers import percents, size
 from edgeflock.devices.papers.reproduce import Measured, Results
 

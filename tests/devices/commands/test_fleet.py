@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeflock.devices.commands.fleet import run_fleet_file
-from edgeflock.devices.sweep import Job, run
+from edgeflock.devices.emulation.sweep import Job, run
 from edgeflock.shared.data.datasets import load
 from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock

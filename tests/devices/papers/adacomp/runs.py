@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from edgeflock.devices.outcomes import Outcome, Setting
+from edgeflock.devices.emulation.outcomes import Outcome, Setting
 from edgeflock.devices.papers.adacomp import experiments
 from edgeflock.devices.papers.adacomp.experiments import QUICK, Scale
 from edgeflock.devices.papers.adacomp.results import summarise

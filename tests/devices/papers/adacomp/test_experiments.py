@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.devices.fleet_config import FleetFile, headcount
+from edgeflock.devices.emulation.config import FleetFile, headcount
 from edgeflock.devices.papers.adacomp import experiments
 from edgeflock.devices.papers.adacomp.experiments import FULL, QUICK, Scale
 from edgeflock.devices.papers.adacomp.report import PAPER

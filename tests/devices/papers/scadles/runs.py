@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from edgeflock.devices.outcomes import Outcome, Setting
+from edgeflock.devices.emulation.outcomes import Outcome, Setting
 from edgeflock.devices.papers.reproduce import Experiment, Measured
 from edgeflock.devices.papers.scadles import experiments
 from edgeflock.devices.papers.scadles.settings import Scale

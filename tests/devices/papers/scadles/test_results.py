@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.devices.outcomes import Setting
+from edgeflock.devices.emulation.outcomes import Setting
 from edgeflock.devices.papers.reproduce import Measured, by_part
 from edgeflock.devices.papers.scadles import experiments
 from edgeflock.devices.papers.scadles.reproduce import best_rates

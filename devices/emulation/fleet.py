@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.devices.clock import run_virtually
-from edgeflock.devices.emulated_link import ClassTotals
-from edgeflock.devices.emulated_server import EmulatedServer
-from edgeflock.devices.emulation import EmulatedDevice
-from edgeflock.devices.fleet_config import DeviceClass, FleetFile, headcount
-from edgeflock.devices.interrupted import JOURNAL, Interrupted
-from edgeflock.devices.pace import Pace
-from edgeflock.devices.streams import EmulatedStream, StreamTally
+from edgeflock.devices.emulation.clock import run_virtually
+from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
+from edgeflock.devices.emulation.device import EmulatedDevice
+from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
+from edgeflock.devices.emulation.link import ClassTotals
+from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.engine.limits import check_limits
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine

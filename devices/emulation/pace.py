@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgeflock.devices.fleet_config import DeviceClass, profile
+from edgeflock.devices.emulation.config import DeviceClass, profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from edgeflock.devices.fleet_config import FleetFile
-from edgeflock.devices.outcomes import Outcome
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.outcomes import Outcome
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
 
@@ -169,7 +169,7 @@ def _show(job: Job, bar: Any, bars: Progress) -> None:
 
 def run(job: Job) -> None:
     """One job, in a process of its own."""
-    from edgeflock.devices.fleet import prepare, run_fleet
+    from edgeflock.devices.emulation.fleet import prepare, run_fleet
 
     with open(job.path, "w", buffering=1) as file:
 

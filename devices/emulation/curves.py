@@ -12,7 +12,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from edgeflock.devices.outcomes import Setting
+from edgeflock.devices.emulation.outcomes import Setting
 
 COLOURS = ("#0072B2", "#B84A00", "#009E73", "#CC79A7", "#555555", "#E69F00")
 """After Okabe and Ito: every kind of colour vision tells them apart."""

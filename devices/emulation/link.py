@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgeflock.devices.emulated_server import EmulatedServer
-from edgeflock.devices.pace import Pace
+from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.sessions.welcome import welcome
 from edgeflock.shared.codecs import sparse

@@ -4,10 +4,10 @@ from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
 
-from edgeflock.devices.curves import Panel, draw
-from edgeflock.devices.fleet_config import FleetFile
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.curves import Panel, draw
+from edgeflock.devices.emulation.outcomes import Outcome, Setting
 from edgeflock.devices.numbers import loss, percent, percents, size
-from edgeflock.devices.outcomes import Outcome, Setting
 
 _ACCURACIES = (0.90, 0.95, 0.97, 0.98)
 

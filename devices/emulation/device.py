@@ -18,11 +18,11 @@ from edgeflock.client.data.batcher import Batches, Shuffled
 from edgeflock.client.data.injection import Injected
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
-from edgeflock.devices.emulated_link import ClassTotals, Crashed, EmulatedLink
-from edgeflock.devices.emulated_server import EmulatedServer
-from edgeflock.devices.fleet_config import DeviceClass
-from edgeflock.devices.pace import Pace
-from edgeflock.devices.streams import EmulatedStream
+from edgeflock.devices.emulation.config import DeviceClass
+from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
+from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
 
