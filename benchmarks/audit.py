@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import load
-from edgeflock.server.descent.parameters import Parameters
-from edgeflock.server.descent.regime import Regime
-from edgeflock.server.descent.step import Step
+from edgeflock.server.descent import Parameters, Regime, Step
 from edgeflock.server.engine.admission import admit
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

@@ -34,7 +34,7 @@ from edgeflock.client.transport import Link
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger import claimed
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Update

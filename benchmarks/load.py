@@ -18,7 +18,7 @@ from aiohttp import web
 
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger import claimed
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.func import functional_call
 
-from edgeflock.client.backends.backend import Backend
+from edgeflock.client.backends import Backend
 from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.devices.papers.machine import machine

@@ -13,8 +13,7 @@ import numpy as np
 
 from benchmarks import load
 from edgeflock.devices.papers.machine import machine
-from edgeflock.server.descent.parameters import Parameters
-from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent import Parameters, Regime
 from edgeflock.server.engine.admission import admit
 
 LAG = 200

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.emulation.outcomes import Setting
-from edgeflock.devices.emulation.sweep import Job, outcome, sweep
 from edgeflock.devices.numbers import percents, size
 from edgeflock.devices.papers.machine import machine
+from edgeflock.devices.results.outcomes import Setting
+from edgeflock.devices.results.sweep import Job, outcome, sweep
 from edgeflock.shared.settings.presets import PRESETS
 
 DENSE = {"coordination.rule": "tau", "compression.select": 1.0, "compression.values": "f32"}

@@ -1,1 +1,12 @@
-"""The client: pulls the model, trains on the device's data, pushes compressed updates."""
+"""The client: trains on a device, and pushes what it learned.
+
+    run, flower          a device of our own; a mod for Flower ClientApps
+    transport, health    its line to the server; how the device does
+    zoo                  reference models (the name travels: models are `edgeflock.client.zoo:Name`)
+    training             pull, step, select, encode, push: the pure part and its loop
+    data                 stored data and live streams
+    backends             what computes a gradient: torch or onnxruntime
+
+Each imports only what stands below it. From outside: run.run_client, flower.compress, zoo; fleets use
+training, data and backends. This door opens none: `edgeflock --version` on a device loads nothing of it.
+"""

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from edgeflock.client.backends.backend import Backend
-from edgeflock.client.data.batcher import Batches
+from edgeflock.client.backends import Backend
+from edgeflock.client.data import Batches
 from edgeflock.client.data.open import batches_of, own_seed
 from edgeflock.client.health import Health, device_class
-from edgeflock.client.training.trainer import Trainer
-from edgeflock.client.training.worker import Progress, Worker
+from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout

@@ -1,6 +1,13 @@
-"""The front door: the command line, device profiles, and whatever hosts both ends.
+"""The front door: the command line, and whatever hosts both ends.
 
-commands/ is the command line; papers/ the evaluations that it reproduces; quickstart/ a fleet of processes;
-watching/ what shows a run; profiles/ devices as data. What stands flat beside them emulates fleets, and
-numbers.py is how all of them write a number. May import everything; nothing else imports it.
+    commands             a file a command
+    papers               what `edgeflock reproduce` runs: a folder a paper
+    quickstart           a server and clients as processes of this machine
+    watching             status, top, plot
+    results              what fleets came to: sweeps, curves, reports
+    emulation            fleets in virtual time
+    numbers              figures for people
+    profiles             classes of devices, measured
+
+Each imports only what stands below it, and server, client, tui and shared.
 """

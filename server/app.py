@@ -29,12 +29,8 @@ from edgeflock.server.operations.roles import Roles
 from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.view import RunView
 from edgeflock.server.operations.watchers import Watchers
-from edgeflock.server.roster.hub import Hub
-from edgeflock.server.roster.registry import Registry
-from edgeflock.server.roster.relay import Relay
-from edgeflock.server.roster.traffic import Traffic
-from edgeflock.server.sessions.session import Host, Session
-from edgeflock.server.sessions.writer import Writer
+from edgeflock.server.roster import Hub, Registry, Relay, Traffic
+from edgeflock.server.sessions import Host, Session, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.roster.hub import Hub
-from edgeflock.server.sessions.writer import Writer
+from edgeflock.server.roster import Hub
+from edgeflock.server.sessions import Writer
 from edgeflock.shared.errors import Unavailable
 
 

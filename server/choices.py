@@ -1,7 +1,7 @@
 """What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
 
-from edgeflock.server.coordination.modes import MODES
-from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.coordination import MODES
+from edgeflock.server.descent import RULES
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.shared.settings.choices import Tables
 

@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import check_limits
-from edgeflock.server.ledger.claim import claimed
-from edgeflock.server.ledger.records import Account
+from edgeflock.server.engine import Engine, check_limits
+from edgeflock.server.ledger import Account, claimed
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets

@@ -1,1 +1,14 @@
-"""What both ends agree on: layout, records, codecs, selection, errors. No sockets, no event loop."""
+"""What both ends agree on.
+
+    settings             every setting: declared, read, checked
+    protocol             records, frames, their bytes; back-off
+    codecs               indices and values as bytes
+    selection            what of a gradient to send
+    data                 data sets, rates of streams
+    model                the layout of theta, torch modules as flat vectors
+    errors               the error tree
+
+Settings may import all the others, the next four only model and errors. No sockets, no event loop, and only
+data/datasets.py reads files. Rooms are imported by file (`from edgeflock.shared.codecs import sparse,
+values`): a device loads what it needs and no more.
+"""

@@ -1,8 +1,8 @@
 """Laws that every codec obeys, as functions that raise AssertionError where one does not.
 
-They hold for every index coding and value coding in the tables of shared/codecs/sparse.py and shared/codecs/values.py, and
-for the decoders that the server compiles for some of them. A grid, which needs the layout and has signs, has
-its own in tests/shared/test_grid.py.
+They hold for every index coding and value coding in the tables of shared/codecs, and for the decoders that
+the server compiles for some of them. A grid, which needs the layout and has signs, has its own in
+tests/shared/codecs/test_grid.py.
 """
 
 import struct

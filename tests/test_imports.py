@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.graphs import LAYOUT, model
+from tests.client.backends.graphs import LAYOUT, model
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,7 +36,7 @@ def modules_after(statements: str) -> frozenset[str]:
 
 
 BARE_CLIENT = {
-    "a bare client": "import edgeflock.client.run, edgeflock.client.training.worker, edgeflock.client.transport",
+    "a bare client": "import edgeflock.client.run, edgeflock.client.training, edgeflock.client.transport",
     "its onnx backend": "import edgeflock.client.run, edgeflock.client.backends.onnx",
     "its command line": (
         "import sys; sys.argv = ['edgeflock', 'client', '--help']\n"

@@ -1,1 +1,8 @@
-"""A room."""
+"""What computes a gradient: a `Backend`, of torch.py or onnx.py, which are imported from their files only,
+since each brings its library. A new one is a file here and a choice in client/run.py. Imports
+edgeflock.shared.
+"""
+
+from edgeflock.client.backends.backend import Backend
+
+__all__ = ["Backend"]

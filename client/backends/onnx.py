@@ -1,8 +1,8 @@
 """Gradients by onnxruntime: neither torch nor any model's code is on the device.
 
-The server exports the training step (server/training_graph/export.py) as a graph whose inputs are theta/NAME for each tensor
-of the layout, x and y, and whose outputs are loss, gradient/NAME for each parameter and buffer/NAME for each
-buffer.
+The server exports the training step (server/training_graph/export.py) as a graph whose inputs are theta/NAME
+for each tensor of the layout, x and y, and whose outputs are loss, gradient/NAME for each parameter and
+buffer/NAME for each buffer.
 """
 
 import logging

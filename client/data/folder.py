@@ -1,8 +1,8 @@
 """A folder as a stream: dir:PATH takes each new file that appears in it, oldest first.
 
 A file is an .npz archive with the arrays x [n, ...] and y [n], FILE_BYTES at most once unpacked; images of
-bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are left alone. A file is taken once
-two looks in a row see the same size and time, so it may be written in place; a writer that pauses for
+bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are left alone. A file is taken
+once two looks in a row see the same size and time, so it may be written in place; a writer that pauses for
 longer should write elsewhere and rename the finished file into the folder.
 
 Nothing is moved or deleted. What was taken is noted in the folder, in .edgeflock-taken, before it is handed

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends.backend import Backend
+from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, Batches
 from edgeflock.client.data.records import Broken, Skipped
 from edgeflock.shared.errors import ConfigError

@@ -6,8 +6,8 @@ No sockets, no clocks: the same backend, batches and models give the same update
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends.backend import Backend
-from edgeflock.client.data.batcher import Batches
+from edgeflock.client.backends import Backend
+from edgeflock.client.data import Batches
 from edgeflock.client.training.encoding import LocalSteps, encode_update
 from edgeflock.client.training.selector import Memory, select, take_back
 from edgeflock.shared.codecs import values

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data.batcher import Batches, StreamOver
+from edgeflock.client.data import Batches, StreamOver
 from edgeflock.client.training.replica import Replica
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, LayoutMismatch, RunOver, RunReplaced
 from edgeflock.shared.model.layout import Layout

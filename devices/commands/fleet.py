@@ -27,8 +27,8 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     with needing("server,demo", "fleets need"):
         from edgeflock.devices.emulation.config import parse
         from edgeflock.devices.emulation.fleet import prepare
-        from edgeflock.devices.emulation.report import draw_accuracy, report
-        from edgeflock.devices.emulation.sweep import Job, sweep
+        from edgeflock.devices.results.report import draw_accuracy, report
+        from edgeflock.devices.results.sweep import Job, sweep
 
     file = parse(text_of(path), str(path), overrides)
     prepare(file)  # what cannot work shows before anything runs

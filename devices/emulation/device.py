@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends.backend import Backend
-from edgeflock.client.data.batcher import Batches, Shuffled
+from edgeflock.client.backends import Backend
+from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.injection import Injected
-from edgeflock.client.training.trainer import Trainer
-from edgeflock.client.training.worker import Worker
+from edgeflock.client.training import Trainer, Worker
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
 from edgeflock.devices.emulation.pace import Pace

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends.backend import Backend
+from edgeflock.client.backends import Backend
 from edgeflock.client.backends.torch import TorchBackend
-from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.data import Shuffled
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
@@ -30,9 +30,8 @@ from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
-from edgeflock.server.engine.limits import check_limits
-from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.server.engine import check_limits
+from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.rates import draw

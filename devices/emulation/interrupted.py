@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.records import Journaled
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.protocol import wire

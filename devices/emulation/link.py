@@ -13,8 +13,8 @@ import numpy as np
 
 from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
-from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.sessions.welcome import welcome
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine.welcome import welcome
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused, RunComplete, RunOver
 from edgeflock.shared.protocol import wire

@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.outcomes import Accepted, Answer
-from edgeflock.server.roster.relay import Relay
-from edgeflock.server.roster.traffic import Traffic
-from edgeflock.server.sessions.writer import settle
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted, Answer, Engine
+from edgeflock.server.roster import Relay, Traffic
+from edgeflock.server.sessions import settle
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.settings.config import Config
 

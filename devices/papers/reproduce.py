@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.emulation.outcomes import Setting
-from edgeflock.devices.emulation.sweep import Job, outcome, sweep
+from edgeflock.devices.results.outcomes import Setting
+from edgeflock.devices.results.sweep import Job, outcome, sweep
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from edgeflock.devices.emulation.curves import COLOURS
+from edgeflock.devices.results.curves import COLOURS
 from edgeflock.devices.watching.top import opened
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import feed

@@ -1,1 +1,10 @@
-"""A room."""
+"""When updates apply: a file a mode, all of them a `Coordinator`: `offer`, `arrived`, `left`, `tick`.
+
+A new one is a file here and its name in modes.py; sessions, fleets and Flower strategies need not know.
+Pure: time is an argument. Imports descent.
+"""
+
+from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push
+from edgeflock.server.coordination.modes import MODES, coordinator_of
+
+__all__ = ["MODES", "Apply", "Coordinator", "Push", "coordinator_of"]

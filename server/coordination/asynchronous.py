@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent.step import Step
+from edgeflock.server.descent import Step
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import CoordinationSettings
 

@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent import Gathered, Step, Where
 from edgeflock.shared.protocol.messages import Update
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent import Gathered, Step, Where
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import CoordinationSettings
 

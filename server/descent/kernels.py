@@ -92,7 +92,7 @@ def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, m
 
 @nb.njit(nb.boolean(_OCTETS, int64[::1]), cache=True)
 def decode_golomb(octets, indices):
-    """Fill `indices` from a Golomb stream (shared/codecs/sparse.py). False if it does not hold exactly as many."""
+    """Fill `indices` from a Golomb stream (codecs/sparse.py). False if it does not hold exactly as many."""
     size, count = uint64(octets.size), uint64(indices.size)
     parameter, at = uint64(0), uint64(0)
     while True:

@@ -1,1 +1,13 @@
-"""A room."""
+"""The path of an update, pure: admitted, coordinated, journaled, applied, published. No sockets, no clock.
+
+`Engine` is the only writer of the model. It hands out what came of each update (`Accepted` or a refusal)
+and what everybody may see (`Published`), never ahead of its log. What a device is told of the run is
+welcome.py's, what it must be sent to hold the model differences.py's. Imports coordination and descent;
+neither asyncio nor aiohttp.
+"""
+
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.limits import Bounds, check_limits
+from edgeflock.server.engine.outcomes import Accepted, Answer, Published
+
+__all__ = ["Accepted", "Answer", "Bounds", "Engine", "Published", "check_limits"]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.descent import Step, Where
 from edgeflock.server.descent.kernels import decode_update
-from edgeflock.server.descent.step import Step, Where
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import (
     BadSamples,

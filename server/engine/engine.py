@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push
-from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.coordination import Apply, Coordinator, Push
+from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.differences import Differences
 from edgeflock.server.engine.limits import Bounds

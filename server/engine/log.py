@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent import Regime
 from edgeflock.shared.protocol.frames import Evaluation
 
 

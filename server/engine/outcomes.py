@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.coordination import Push
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol.messages import Receipt
 

@@ -16,12 +16,12 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.coordination import Push
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
+from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.flower.messages import Keys, Template, read_update, size, training
 from edgeflock.server.flower.nodes import Asked, Node, Nodes, Sent
-from edgeflock.server.ledger.claim import Claim, claimed
-from edgeflock.server.sessions.welcome import welcome
+from edgeflock.server.ledger import Claim, claimed
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation

@@ -1,1 +1,14 @@
-"""A room."""
+"""What is durable: the journal, its schemas, and the way back from it to an engine, bit for bit.
+
+`claimed` is a run's directory as one process's own; `open_engine` makes the engine of a journal, and is the
+one way to do so. `Journal` implements what the engine wants of a log (engine/log.py). A new schema is a
+step in migrations.py; what changes theta must be in the journal or a function of it. Imports engine and
+below.
+"""
+
+from edgeflock.server.ledger.claim import Claim, claimed
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.records import Account
+from edgeflock.server.ledger.recovery import open_engine
+
+__all__ = ["Account", "Claim", "Journal", "claimed", "open_engine"]

@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine import Engine
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.shared.errors import ConfigError

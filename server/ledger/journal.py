@@ -22,7 +22,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent import Regime
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.migrations import SCHEMA, TABLES, migrate, schema_of
 from edgeflock.server.ledger.records import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent import Regime
 from edgeflock.shared.model.layout import Layout
 
 

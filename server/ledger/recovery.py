@@ -8,15 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 
-from edgeflock.server.coordination.modes import coordinator_of
-from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.parameters import Parameters
-from edgeflock.server.descent.regime import Regime
-from edgeflock.server.descent.step import Step
-from edgeflock.server.descent.weighting import RULES
+from edgeflock.server.coordination import coordinator_of
+from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
+from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.engine.admission import admit
-from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate, Snapshot
 from edgeflock.shared.errors import JournalDamaged, Refused, UnexpectedRecord

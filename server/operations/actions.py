@@ -10,7 +10,7 @@ from aiohttp import web
 
 from edgeflock.server.operations.access import problem
 from edgeflock.server.operations.keys import VIEW, WRITER
-from edgeflock.server.roster.registry import Device
+from edgeflock.server.roster import Device
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.settings.config import LARGEST_RATE, LEAST_RATE

@@ -16,7 +16,7 @@ from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, VIEW, WATCHERS, WRITER
 from edgeflock.server.operations.view import RunView
-from edgeflock.server.roster.registry import Device
+from edgeflock.server.roster import Device
 from edgeflock.shared.errors import NotExportable
 from edgeflock.shared.protocol.messages import TAGS, Samples
 

@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.engine.engine import Engine
-from edgeflock.server.roster.registry import Registry
-from edgeflock.server.roster.traffic import Meter
-from edgeflock.server.sessions.writer import Writer
+from edgeflock.server.engine import Engine
+from edgeflock.server.roster import Meter, Registry
+from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Evaluation, RunState
 
 log = logging.getLogger(__name__)

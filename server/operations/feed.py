@@ -1,4 +1,4 @@
-"""The run as its watchers see it: the frames of shared/protocol/frames.py, made from what the server knows."""
+"""The run as its watchers see it: frames (protocol/frames.py), made from what the server knows."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from typing import Any
 
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.view import RunView
-from edgeflock.server.roster.registry import Device
+from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
     Delta,

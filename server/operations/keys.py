@@ -7,7 +7,7 @@ from edgeflock.server.operations.feed import Feed
 from edgeflock.server.operations.roles import Roles
 from edgeflock.server.operations.view import RunView
 from edgeflock.server.operations.watchers import Watchers
-from edgeflock.server.sessions.writer import Writer
+from edgeflock.server.sessions import Writer
 from edgeflock.server.training_graph.served import GraphStore
 
 EVALUATOR = web.AppKey("evaluator", Evaluator)

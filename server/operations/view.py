@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.outcomes import Published
-from edgeflock.server.roster.hub import Hub
-from edgeflock.server.roster.registry import Registry
-from edgeflock.server.roster.relay import Relay
-from edgeflock.server.roster.traffic import Traffic
+from edgeflock.server.engine import Engine, Published
+from edgeflock.server.roster import Hub, Registry, Relay, Traffic
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 

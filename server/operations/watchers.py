@@ -6,7 +6,7 @@ from contextlib import suppress
 from aiohttp import WSCloseCode, web
 
 from edgeflock.server.operations.feed import Feed, Seen
-from edgeflock.server.roster.hub import Hub
+from edgeflock.server.roster import Hub
 from edgeflock.shared.protocol.feed import encode
 from edgeflock.shared.protocol.frames import Role
 

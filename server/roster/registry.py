@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from edgeflock.server.ledger.records import Account
+from edgeflock.server.ledger import Account
 from edgeflock.server.roster.connection import Connection
 from edgeflock.server.roster.history import History
 from edgeflock.server.roster.statistics import Statistics

@@ -4,20 +4,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.outcomes import Accepted
-from edgeflock.server.roster.hub import Hub
-from edgeflock.server.roster.registry import Device, Registry
-from edgeflock.server.roster.relay import Relay
-from edgeflock.server.roster.traffic import Meter, Traffic
-from edgeflock.server.sessions.welcome import welcome
-from edgeflock.server.sessions.writer import Held, Writer
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted
+from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.roster import Device, Meter
+from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.errors import (
     Dropped,
     FrameTooLarge,
@@ -42,7 +39,6 @@ from edgeflock.shared.protocol.messages import (
     Stop,
     Update,
 )
-from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
 
@@ -56,20 +52,6 @@ CLOSE_SECONDS = 4.0
 
 LONGEST_HELLO = 4096
 """Bytes. What a device tells about itself is kept for as long as the server runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What sessions are about: the run and those who take care of its devices."""
-
-    run: str
-    config: Config
-    engine: Engine
-    writer: Writer
-    registry: Registry
-    traffic: Traffic
-    relay: Relay
-    hub: Hub
 
 
 class Session:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.outcomes import Accepted, Answer, Staged
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted, Answer, Engine
+from edgeflock.server.engine.outcomes import Staged
 from edgeflock.shared.errors import Refused, Unavailable
 
 T = TypeVar("T")

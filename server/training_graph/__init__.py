@@ -1,1 +1,7 @@
-"""A room."""
+"""A model's training step and evaluation as ONNX graphs, for devices without torch.
+
+Outside, the server serves them with served.GraphStore, and `edgeflock export` makes them with
+export.export_model. Both are imported from their files: export brings torch, and served.py is also the
+process of its own that exports. A translation that torch.onnx lacks goes into translations.py. Imports
+edgeflock.shared only.
+"""

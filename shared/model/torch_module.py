@@ -2,8 +2,8 @@
 
 The running statistics of its normalisation layers lie behind the parameters and travel with them. Other
 buffers stay where they are: num_batches_tracked counts what this module has seen, and nothing depends on it.
-A step replaces the statistics by its batch's own: it is the server that averages (server/descent/parameters.py), and
-the layers' momentum has no part in it.
+A step replaces the statistics by its batch's own: it is the server that averages
+(server/descent/parameters.py), and the layers' momentum has no part in it.
 """
 
 import importlib

@@ -35,13 +35,13 @@ from edgeflock.shared.protocol.messages import (
     Update,
     Welcome,
 )
-from tests.devices.fleets import MIXED, ONE, Ran, fleet_of, run
+from tests.devices.emulation.fleets import MIXED, ONE, Ran, fleet_of, run
 from tests.hosting import Hosted, hosting
 
 DIGITS = "model.module=edgeflock.client.zoo:DigitsCNN"
 """38,282 parameters: 153 kB whole."""
 
-NORMED = "model.module=tests.devices.fleets:Normed"
+NORMED = "model.module=tests.devices.emulation.fleets:Normed"
 """With running statistics."""
 
 SHORT, MEDIUM, LONG = range(0, 126), range(126, 1 << 16), range(1 << 16, 1 << 26)

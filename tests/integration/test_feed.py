@@ -102,7 +102,7 @@ async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:
 
 async def test_a_silent_device_is_told_to_be_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 0.01)
-    monkeypatch.setattr("edgeflock.server.roster.registry._UNKNOWN_INTERVAL", 0.01)
+    monkeypatch.setattr("edgeflock.server.roster.statistics._UNKNOWN_INTERVAL", 0.01)
     async with hosting(tmp_path) as hosted, link(hosted.port) as device, operating(hosted.port, "") as viewer:
         await device.join()
         async with viewer.feed() as frames:

@@ -21,7 +21,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Samples
 from edgeflock.shared.settings.config import ClientSettings
-from tests.client.fakes import WELCOME as GREETING
+from tests.client.training.fakes import WELCOME as GREETING
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import (
     HELLO,

@@ -34,7 +34,7 @@ def read(text: str) -> Samples:
 
 
 async def test_what_happened_in_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeflock.server.roster.registry._LEAST_SILENCE", 3600.0)  # nobody is idle yet
+    monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 3600.0)  # nobody is idle yet
     async with hosting(tmp_path, "run.updates=9", token="run") as hosted:
         async with operating(hosted.port, "run") as viewer, link(hosted.port, 'p"i\n', "run") as device:
             await device.join()

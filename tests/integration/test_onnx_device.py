@@ -20,7 +20,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import ClientSettings, ModelSettings
-from tests.client.graphs import INPUTS, LAYOUT, OUTPUTS, expected, model
+from tests.client.backends.graphs import INPUTS, LAYOUT, OUTPUTS, expected, model
 from tests.hosting import hosting, initial_theta
 from tests.integration.test_reconnect import at_once, link
 

@@ -26,7 +26,7 @@ from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Receipt, Update
-from tests.server.reference import SlowServer
+from tests.server.descent.reference import SlowServer
 
 _SHAPES: list[tuple[str, tuple[int, ...]]] = [("kernel", (4, 5)), ("bias", (4,)), ("scale", ())]
 LAYOUT = Layout.of(_SHAPES)

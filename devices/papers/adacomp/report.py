@@ -4,9 +4,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from edgeflock.devices.emulation.curves import Panel, draw
 from edgeflock.devices.numbers import percents, size
 from edgeflock.devices.papers.reproduce import Measured, Results
+from edgeflock.devices.results.curves import Panel, draw
 
 PAPER: dict[str, dict[str, str]] = {
     "figure 3": {

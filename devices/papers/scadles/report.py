@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from edgeflock.devices.emulation.curves import Panel, draw
-from edgeflock.devices.emulation.outcomes import Setting
 from edgeflock.devices.numbers import percent, ratio, size, whole
 from edgeflock.devices.papers.reproduce import Measured, Results
 from edgeflock.devices.papers.scadles.settings import DISTRIBUTIONS, MNIST, SLOWER, TASKS, Task
 from edgeflock.devices.papers.scadles.speed_up import image, level_of, speed_up
+from edgeflock.devices.results.curves import Panel, draw
+from edgeflock.devices.results.outcomes import Setting
 
 TABLE_5 = {
     "CIFAR-10": {

@@ -42,7 +42,7 @@ def talking() -> object:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
 
-DENSE, ENTROPY = "tests.server.models:dense", "cross_entropy"
+DENSE, ENTROPY = "tests.server.training_graph.models:dense", "cross_entropy"
 
 WRONG = {
     "no module": ("nowhere:Net", "digits:", ENTROPY, ["nowhere:Net"]),
@@ -65,9 +65,11 @@ def test_an_error_is_named_and_nothing_is_written(
 
 
 def test_an_error_has_an_exit_code_and_no_traceback(tmp_path: Path) -> None:
-    done = edgeflock("export", "tests.server.models:Nothing", "-o", "out", "--json", cwd=tmp_path)
+    done = edgeflock(
+        "export", "tests.server.training_graph.models:Nothing", "-o", "out", "--json", cwd=tmp_path
+    )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "tests.server.models:Nothing" in done.stderr
+    assert "tests.server.training_graph.models:Nothing" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from edgeflock.devices.commands.fleet import run_fleet_file
-from edgeflock.devices.emulation.sweep import Job, run
+from edgeflock.devices.results.sweep import Job, run
 from edgeflock.shared.data.datasets import load
 from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock
-from tests.devices.fleets import MIXED, fleet_of
-from tests.devices.fleets import run as run_watched
+from tests.devices.emulation.fleets import MIXED, fleet_of
+from tests.devices.emulation.fleets import run as run_watched
 
 
 def test_from_the_file_to_the_figures(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from edgeflock.devices.emulation.outcomes import Outcome, Setting
 from edgeflock.devices.papers.adacomp import experiments
 from edgeflock.devices.papers.adacomp.experiments import QUICK, Scale
 from edgeflock.devices.papers.adacomp.results import summarise
 from edgeflock.devices.papers.reproduce import Experiment, Measured, Results
+from edgeflock.devices.results.outcomes import Outcome, Setting
 
 DATA = "npz:mnist.npz"
 SAMPLES = 60_000

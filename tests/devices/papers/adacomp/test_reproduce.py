@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.emulation.sweep import Job
 from edgeflock.devices.papers import reproduce
 from edgeflock.devices.papers.adacomp import experiments
 from edgeflock.devices.papers.adacomp.experiments import QUICK
 from edgeflock.devices.papers.adacomp.reproduce import reproduce_adacomp
+from edgeflock.devices.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
 from tests.devices.papers.adacomp.runs import row_of, run_of
 

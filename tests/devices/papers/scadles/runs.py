@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from edgeflock.devices.emulation.outcomes import Outcome, Setting
 from edgeflock.devices.papers.reproduce import Experiment, Measured
 from edgeflock.devices.papers.scadles import experiments
 from edgeflock.devices.papers.scadles.settings import Scale
+from edgeflock.devices.results.outcomes import Outcome, Setting
 
 FOLDER = "data"
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.devices.emulation.outcomes import Setting
-from edgeflock.devices.emulation.sweep import outcome
-from edgeflock.devices.emulation.sweep import run as run_job
 from edgeflock.devices.papers.reproduce import Experiment, Measured, by_part
 from edgeflock.devices.papers.scadles import experiments
 from edgeflock.devices.papers.scadles.results import summarise
 from edgeflock.devices.papers.scadles.settings import QUICK
+from edgeflock.devices.results.outcomes import Setting
+from edgeflock.devices.results.sweep import outcome
+from edgeflock.devices.results.sweep import run as run_job
 
 TINY = replace(QUICK, buffered=0.005, injected=15)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.emulation.sweep import Job
 from edgeflock.devices.papers import reproduce
 from edgeflock.devices.papers.reproduce import by_part
 from edgeflock.devices.papers.scadles import experiments
@@ -15,6 +14,7 @@ from edgeflock.devices.papers.scadles.report import report
 from edgeflock.devices.papers.scadles.reproduce import reproduce_scadles
 from edgeflock.devices.papers.scadles.results import summarise
 from edgeflock.devices.papers.scadles.settings import BUFFERED, DISTRIBUTIONS, FULL, QUICK, TASKS
+from edgeflock.devices.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
 from tests.devices.papers.scadles.runs import FOLDER, everything, made, measured, of_mnist
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from edgeflock.devices.emulation.outcomes import Setting
 from edgeflock.devices.papers.reproduce import Measured, by_part
 from edgeflock.devices.papers.scadles import experiments
 from edgeflock.devices.papers.scadles.reproduce import best_rates
 from edgeflock.devices.papers.scadles.results import summarise
 from edgeflock.devices.papers.scadles.settings import CIFAR, DDL, DISTRIBUTIONS, FULL, MNIST, SCADLES
+from edgeflock.devices.results.outcomes import Setting
 from tests.devices.papers.scadles.runs import FOLDER, made, measured, of_mnist
 
 

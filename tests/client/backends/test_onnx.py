@@ -1,0 +1,428 @@
+"""The onnx backend: the server's graph on flat vectors. Graphs are made by hand, gradients by formula."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from edgeflock.client.backends import onnx as onnx_backend
+from edgeflock.client.backends.onnx import OnnxBackend, Step, fastest
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.layout import Layout
+from tests.client.backends.graphs import (
+    INPUT_INFOS,
+    INPUTS,
+    LAYOUT,
+    OUTPUT_INFOS,
+    OUTPUTS,
+    expected,
+    floats,
+    model,
+)
+
+Batch = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
+
+def batch_of(size: int, seed: int = 0) -> Batch:
+    """theta, x, y."""
+    random = np.random.default_rng([seed, size])
+    theta, x, y = (
+        random.standard_normal(shape).astype(np.float32)
+        for shape in (LAYOUT.size, (size, INPUTS), (size, OUTPUTS))
+    )
+    return theta, x, y
+
+
+def check(backend: OnnxBackend, theta: NDArray[np.float32], x: Any, y: Any) -> None:
+    loss, gradient, statistics = backend.gradient(theta, x, y)
+    wanted = expected(theta.astype(float), x.astype(float), y.astype(float))
+    assert gradient.dtype == statistics.dtype == np.float32
+    assert loss == pytest.approx(wanted[0], rel=1e-5)
+    np.testing.assert_allclose(gradient, wanted[1], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(statistics, wanted[2], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64])
+def test_loss_gradient_and_statistics_are_those_of_the_formula(size: int) -> None:
+    theta, x, y = batch_of(size)
+    before = theta.copy()
+    check(OnnxBackend(model(), LAYOUT), theta, x, y)
+    assert theta.tobytes() == before.tobytes()
+
+
+def test_one_batch_after_the_other() -> None:
+    """Of any size: nothing is left over from the batch before."""
+    backend = OnnxBackend(model(), LAYOUT)
+    for seed, size in enumerate([7, 7, 64, 1, 7]):
+        check(backend, *batch_of(size, seed))
+
+
+def test_theta_is_looked_at_in_each_step() -> None:
+    """The same vector with new values in it, another vector, one that cannot be written, and a view."""
+    backend = OnnxBackend(model(), LAYOUT)
+    theta, x, y = batch_of(4)
+    check(backend, theta, x, y)
+    theta[3:11] *= -2
+    check(backend, theta, x, y)
+    check(backend, 3 * theta, x, y)
+    check(backend, np.frombuffer((theta + 1).tobytes(), np.float32), x, y)
+    strided = np.repeat(theta, 2)[::2]
+    check(backend, strided, x, y)
+    strided[:] = 5
+    check(backend, strided, x, y)
+    check(backend, theta, x, y)
+
+
+def test_a_model_without_buffers_or_inputs_that_are_not_needed() -> None:
+    """loss = w (mean of x), so that d loss / d w = mean of x."""
+    make = helper.make_node
+    nodes = [
+        make("ReduceMean", ["x", "first"], ["gradient/w"], keepdims=0),
+        make("Mul", ["gradient/w", "theta/w"], ["product"]),
+        make("ReduceSum", ["product"], ["loss"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "step",
+        [floats("theta/w", (3,)), floats("x", ("batch", 3)), floats("y", ("batch",))],
+        [floats("loss", ()), floats("gradient/w", (3,))],
+        [helper.make_tensor("first", TensorProto.INT64, [1], [0])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    backend = OnnxBackend(made.SerializeToString(), Layout.of([("w", (3,))]))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    loss, gradient, statistics = backend.gradient(np.array([1, 2, 4], np.float32), x, np.zeros(2, np.float32))
+    assert loss == 1.5 + 2 * 2.5 + 4 * 3.5
+    assert gradient.tolist() == [1.5, 2.5, 3.5]
+    assert statistics.size == 0
+
+
+THETA, X, Y = batch_of(4)
+
+BAD: dict[str, tuple[Any, Any]] = {
+    "inputs of another shape": (np.zeros((4, INPUTS + 1), np.float32), Y),
+    "inputs of another rank": (np.zeros((4, INPUTS, 1), np.float32), Y),
+    "inputs of another type": (X.astype(np.float64), Y),
+    "targets of another shape": (X, Y[:, 0]),
+    "targets of another type": (X, np.zeros((4, OUTPUTS), np.int64)),
+}
+
+
+@pytest.mark.parametrize(("x", "y"), BAD.values(), ids=BAD.keys())
+def test_data_that_do_not_fit_are_a_config_error(x: Any, y: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    backend = OnnxBackend(model(), LAYOUT, model="package:Model")
+    with pytest.raises(ConfigError, match="package:Model cannot train on inputs") as raised:
+        backend.gradient(THETA, x, y)
+    message = str(raised.value)
+    assert f"{list(x.shape[1:])} with targets {y.dtype}" in message
+    assert "\n" not in message
+    assert capfd.readouterr().err == "", "the error says it all"
+    check(backend, THETA, X, Y)
+
+
+def without(name: str, infos: dict[str, onnx.ValueInfoProto]) -> dict[str, onnx.ValueInfoProto]:
+    return {key: info for key, info in infos.items() if key != name}
+
+
+def counted() -> bytes:
+    """A graph that gives an integer as one of its gradients."""
+    changed = onnx.load_from_string(model())
+    (info,) = (one for one in changed.graph.output if one.name == "gradient/unused")
+    info.type.tensor_type.elem_type = TensorProto.INT64
+    (node,) = (one for one in changed.graph.node if one.output[0] == "gradient/unused")
+    node.input[0] = "size"
+    octets: bytes = changed.SerializeToString()
+    return octets
+
+
+MISFITS: dict[str, tuple[bytes, str]] = {
+    "no loss": (model(outputs=without("loss", OUTPUT_INFOS)), "does not give loss"),
+    "a gradient missing": (
+        model(outputs=without("gradient/dense.bias", OUTPUT_INFOS)),
+        "does not give gradient/dense.bias",
+    ),
+    "a buffer missing": (
+        model(outputs=without("buffer/norm.running_mean", OUTPUT_INFOS)),
+        "does not give buffer/norm.running_mean",
+    ),
+    "another input": (
+        model(inputs=INPUT_INFOS | {"z": floats("theta/secret", (2,))}),
+        "asks for theta/secret",
+    ),
+    "a parameter of another shape": (
+        model(inputs=INPUT_INFOS | {"theta/dense.bias": floats("theta/dense.bias", (1,))}),
+        r"takes theta/dense.bias as tensor\(float\) \[1\], the layout as float \[2\]",
+    ),
+    "a gradient of another type": (counted(), r"gives gradient/unused as tensor\(int64\) \[\]"),
+    "no targets": (
+        model(inputs=without("y", INPUT_INFOS), more=[helper.make_node("Identity", ["product"], ["y"])]),
+        "asks for no y",
+    ),
+    "no graph": (b"", "cannot load"),
+    "no ONNX": (b"<html>" * 40, "cannot load"),
+    "cut short": (model()[:-40], "cannot load"),
+}
+
+
+@pytest.mark.parametrize(("graph", "said"), MISFITS.values(), ids=MISFITS.keys())
+def test_a_graph_that_does_not_fit_the_layout_is_refused(graph: bytes, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as raised:
+        OnnxBackend(graph, LAYOUT, model="package:Model")
+    assert "package:Model" in str(raised.value)
+
+
+def reading(location: str) -> bytes:
+    """A graph that takes a constant from a file."""
+    outside = TensorProto(
+        name="outside", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL
+    )
+    outside.external_data.add(key="location", value=location)
+    return model(
+        outputs=OUTPUT_INFOS | {"leak": floats("leak", ("batch", 2))},
+        constants=[outside],
+        more=[helper.make_node("Sub", ["p", "outside"], ["leak"])],
+    )
+
+
+def test_a_graph_may_not_read_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the server could have any file of the device sent to it, as a gradient."""
+    secret = np.array([3, 4], np.float32)
+    (tmp_path / "secret.bin").write_bytes(secret.tobytes())
+    monkeypatch.chdir(tmp_path)
+    graph = reading("secret.bin")
+    # onnxruntime itself would.
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    zeros = {
+        info.name: np.zeros([d.dim_value or 1 for d in info.type.tensor_type.shape.dim], np.float32)
+        for info in INPUT_INFOS.values()
+    }
+    assert (-session.run(["leak"], zeros)[0]).tolist() == [secret.tolist()]
+    with pytest.raises(ConfigError, match="read files of this device"):
+        OnnxBackend(graph, LAYOUT)
+
+
+@pytest.mark.parametrize("tag", [b"\x0a", b"\x8a\x00", b"\x8a\x80\x00", b"\x8a\x80\x80\x80\x00"])
+@pytest.mark.parametrize("length", [b"\x08", b"\x88\x00", b"\x88\x80\x80\x00"])
+def test_however_that_is_coded(tag: bytes, length: bytes) -> None:
+    """protobuf takes longer forms of small numbers, too."""
+    graph = model() + b"\x0a\x14" + tag + length + b"location"
+    with pytest.raises(ConfigError, match="read files"):
+        OnnxBackend(graph, LAYOUT)
+
+
+def test_a_graph_may_not_bring_a_compiled_engine() -> None:
+    node = helper.make_node(
+        "EPContext", ["x"], ["engine"], domain="com.microsoft", ep_cache_context="engine.bin"
+    )
+    with pytest.raises(ConfigError, match="read files"):
+        OnnxBackend(model(more=[node]), LAYOUT)
+
+
+def test_names_may_hold_any_word() -> None:
+    """A layer called location is none of it."""
+    name = "location.weight"
+    inputs, outputs = (
+        {
+            key: floats(key.replace("dense.weight", name), (OUTPUTS, INPUTS))
+            if "dense.weight" in key
+            else info
+            for key, info in infos.items()
+        }
+        for infos in (INPUT_INFOS, OUTPUT_INFOS)
+    )
+    renamed = onnx.load_from_string(model(inputs, outputs))
+    for node in renamed.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [one.replace("dense.weight", name) for one in names]
+    layout = Layout.of([(t.name.replace("dense.weight", name), t.shape, t.buffer) for t in LAYOUT.tensors])
+    check(OnnxBackend(renamed.SerializeToString(), layout), THETA, X, Y)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_it_uses_the_threads_it_may(threads: int) -> None:
+    session = onnx_backend.open_session(model(), ("CPUExecutionProvider",), threads)
+    options = session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (threads, 1)
+    assert options.execution_mode == onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+# Which execution provider: steps that only take time, by a clock that they set.
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+WANTED = np.array([3, -4, 0], np.float32)
+
+
+def step(clock: Clock, *seconds: float, gradient: Any = WANTED) -> Callable[[], Step]:
+    """Opens a step that takes `seconds` in turn, the last of them for ever."""
+    left = list(seconds)
+
+    def run(theta: Any, x: Any, y: Any) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        clock.now += left.pop(0) if len(left) > 1 else left[0]
+        return 0.0, np.array(gradient, np.float32), np.zeros(0, np.float32)
+
+    return lambda: run
+
+
+def broken() -> Step:
+    raise RuntimeError("libcudnn.so.9: no such file")
+
+
+def failing() -> Step:
+    def run(theta: Any, x: Any, y: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    return run
+
+
+EMPTY = np.zeros(0, np.float32)
+Candidates = Callable[[Clock], dict[str, Callable[[], Step]]]
+
+CHOICES: dict[str, tuple[Candidates, str, list[str]]] = {
+    "the CPU alone": (lambda c: {"CPU": step(c, 2)}, "CPU", []),
+    "the fastest": (lambda c: {"CPU": step(c, 3), "A": step(c, 1), "B": step(c, 2)}, "A", []),
+    "the CPU, if it is": (lambda c: {"CPU": step(c, 1), "A": step(c, 2)}, "CPU", []),
+    "its first step does not count": (lambda c: {"CPU": step(c, 2), "A": step(c, 900, 1)}, "A", []),
+    "nor does a slow one": (lambda c: {"CPU": step(c, 2), "A": step(c, 0, 9, 1, 9)}, "A", []),
+    "not with another gradient": (
+        lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, -4, 0.006])},
+        "CPU",
+        ["A is passed over: its gradient is off by 1.2e-03"],
+    ),
+    "one that is close": (lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, -4, 0.004])}, "A", []),
+    "not with NaN": (
+        lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, np.nan, 0])},
+        "CPU",
+        ["A is passed over: its gradient is off by nan"],
+    ),
+    "not one that is broken": (
+        lambda c: {"CPU": step(c, 2), "A": broken, "B": step(c, 1)},
+        "B",
+        ["A is passed over: libcudnn.so.9: no such file"],
+    ),
+    "not one that fails": (
+        lambda c: {"CPU": step(c, 2), "A": failing},
+        "CPU",
+        ["A is passed over: out of memory"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("candidates", "name", "warned"), CHOICES.values(), ids=CHOICES.keys())
+def test_the_fastest_right_provider_is_chosen(
+    candidates: Candidates, name: str, warned: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    chosen, _ = fastest(candidates(clock), (EMPTY, EMPTY, EMPTY), WANTED, clock)
+    assert chosen == name
+    assert [record.message.removeprefix("execution provider ") for record in caplog.records] == warned
+
+
+NAME = f"onnxruntime {onnxruntime.__version__}"
+
+
+@pytest.fixture
+def claimed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The providers that onnxruntime says it has."""
+    providers = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: providers)
+    return providers
+
+
+def test_with_the_cpu_alone_nothing_is_tried(claimed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed[:] = ["AzureExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnx_backend, "fastest", None)
+    backend = OnnxBackend(model(), LAYOUT)
+    assert backend.name == f"{NAME} CPU"
+    check(backend, THETA, X, Y)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_providers_that_are_there_in_name_only(claimed: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """As with a wheel for CUDA where there is no CUDA: onnxruntime would quietly take the CPU."""
+    backend = OnnxBackend(model(), LAYOUT)
+    assert backend.name == f"{NAME} TensorRT/CUDA/CPU"
+    check(backend, THETA, X, Y)
+    assert backend.name == f"{NAME} CPU"
+    warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warned) == 2
+    assert all("passed over" in message for message in warned)
+    check(backend, THETA, X, Y)
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 2
+
+
+def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A faster provider takes over, and theta is bound to it anew each time, as it keeps a copy."""
+    claimed[:] = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    opened: list[tuple[str, ...]] = []
+    bound: list[str] = []
+    real = onnx_backend.open_session
+
+    class Binding:
+        def __init__(self, binding: Any) -> None:
+            self.real = binding
+
+        def bind_cpu_input(self, name: str, array: NDArray[np.generic]) -> None:
+            bound.append(name)
+            self.real.bind_cpu_input(name, array.copy())
+
+        def bind_output(self, *place: Any) -> None:
+            self.real.bind_output(*place)
+
+    class Cuda:
+        """The CPU's session under another name, that copies what it is given."""
+
+        def __init__(self, session: onnxruntime.InferenceSession) -> None:
+            self.real = session
+            self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
+
+        def get_providers(self) -> list[str]:
+            return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+        def io_binding(self) -> Binding:
+            return Binding(self.real.io_binding())
+
+        def run_with_iobinding(self, binding: Binding) -> None:
+            clock.now -= 1  # quicker than the CPU, which takes no time by this clock
+            self.real.run_with_iobinding(binding.real)
+
+    def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> Any:
+        opened.append(providers)
+        session = real(graph, ("CPUExecutionProvider",), threads)
+        return session if providers == ("CPUExecutionProvider",) else Cuda(session)
+
+    clock = Clock()
+    monkeypatch.setattr(onnx_backend, "open_session", open_session)
+    monkeypatch.setattr(onnx_backend, "fastest", partial(fastest, clock=clock))
+    backend = OnnxBackend(model(), LAYOUT)
+    _, gradient, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
+    assert np.isnan(gradient).any()
+    assert opened == [("CPUExecutionProvider",)]
+    check(backend, THETA, X, Y)
+    assert opened == [("CPUExecutionProvider",), ("CUDAExecutionProvider",)]
+    assert backend.name == f"{NAME} CUDA"
+    bound.clear()
+    theta = THETA.copy()
+    for _ in range(3):
+        theta *= 2
+        check(backend, theta, X, Y)
+    assert len(bound) == 3 * len(INPUT_INFOS)
+    assert len(opened) == 2

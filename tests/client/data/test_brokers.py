@@ -1,0 +1,241 @@
+"""Streams of real brokers: what is published arrives, in order, also after the broker was gone."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+
+from edgeflock.client.data import brokers as broker_sources
+from edgeflock.client.data.records import RECORD_BYTES, Skipped
+from edgeflock.client.data.sources import open_source
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.backoff import back_off
+from tests.client.data.brokers import Mosquitto, mock_kafka
+
+aiomqtt = pytest.importorskip("aiomqtt", reason="aiomqtt is not installed")
+aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost brokers are tried again at once: a test kills them on purpose."""
+    monkeypatch.setattr(broker_sources, "back_off", lambda random: back_off(random, 0.02, 0.1))
+
+
+def record(i: int) -> bytes:
+    """Every other in JSON."""
+    if i % 2:
+        return json.dumps({"x": [i, -i], "y": i}).encode()
+    return bytes(msgpack.packb({"x": np.array([i, -i], "<f4").tobytes(), "y": i}))
+
+
+class Consumer:
+    """What a source has yielded."""
+
+    def __init__(self) -> None:
+        self.got: list[int] = []
+        self.tally = Skipped()
+        self.changed = asyncio.Event()
+
+    async def consume(self, uri: str) -> None:
+        async for chunk in open_source(uri, self.tally):
+            assert chunk.x.tolist() == [[i, -i] for i in chunk.y.tolist()]
+            self.got += chunk.y.tolist()
+            self.changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.changed.clear()
+            await self.changed.wait()
+
+
+@asynccontextmanager
+async def consuming(uri: str) -> AsyncIterator[Consumer]:
+    consumer = Consumer()
+    task = asyncio.create_task(consumer.consume(uri))
+    try:
+        yield consumer
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def publish(port: int, *records: bytes, topic: str = "sensors/one", qos: int = 0) -> None:
+    async with aiomqtt.Client("127.0.0.1", port) as client:
+        for one in records:
+            await client.publish(topic, one, qos=qos)
+
+
+async def heard(consumer: Consumer, port: int) -> None:
+    """Return once what is published arrives. Without a session, MQTT keeps nothing for who comes later."""
+    before = len(consumer.got)
+    while len(consumer.got) == before:
+        await publish(port, record(0))
+        try:
+            await asyncio.wait_for(consumer.until(lambda: len(consumer.got) > before), 0.1)
+        except TimeoutError:
+            continue
+    # Several may have been on their way.
+    await publish(port, record(1))
+    await consumer.until(lambda: consumer.got[-1] == 1)
+    consumer.got.clear()
+
+
+async def test_mqtt_delivers_in_order_and_skips_what_is_broken(tmp_path: Path) -> None:
+    async with Mosquitto(tmp_path) as broker:
+        uri = f"mqtt://127.0.0.1:{broker.port}/sensors/+"
+        async with consuming(uri) as consumer:
+            await heard(consumer, broker.port)
+            records = [record(i) for i in range(1000)]
+            records[500:500] = [b"?", bytes(RECORD_BYTES + 1), b'{"x": [1, 2, 3], "y": 1}']
+            await publish(broker.port, *records)
+            await consumer.until(lambda: len(consumer.got) >= 1000)
+            assert consumer.got == list(range(1000))
+            assert consumer.tally.counts == {"incomplete": 1, "too large": 1, "of another shape": 1}
+
+
+async def test_a_killed_mqtt_broker_is_found_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with Mosquitto(tmp_path) as broker:
+        async with consuming(f"mqtt://127.0.0.1:{broker.port}/sensors/one") as consumer:
+            for _ in range(2):
+                await heard(consumer, broker.port)
+                await publish(broker.port, *map(record, range(50)))
+                await consumer.until(lambda: len(consumer.got) >= 50)
+                assert consumer.got == list(range(50))
+                await broker.kill()
+                await broker.start()
+            await heard(consumer, broker.port)
+            assert consumer.tally.total == 0
+    assert "trying again" in caplog.text
+
+
+async def test_an_mqtt_broker_may_come_late(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    broker = Mosquitto(tmp_path)
+    async with consuming(f"mqtt://127.0.0.1:{broker.port}/sensors/one") as consumer:
+        while caplog.text.count("trying again") < 3:
+            await asyncio.sleep(0.01)
+        async with broker:
+            await heard(consumer, broker.port)
+
+
+async def test_a_session_gets_what_was_published_meanwhile(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with Mosquitto(tmp_path) as broker:
+        uri = f"mqtt://127.0.0.1:{broker.port}/sensors/one?session=pi"
+        async with consuming(uri):
+            while "listening" not in caplog.text:
+                await asyncio.sleep(0.01)
+        await publish(broker.port, *map(record, range(20)), qos=1)
+        async with consuming(uri) as consumer:
+            await consumer.until(lambda: len(consumer.got) >= 20)
+            assert consumer.got == list(range(20))
+
+
+async def test_what_comes_faster_than_it_is_taken_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_sources, "INBOX_BYTES", 2000)
+    tally = Skipped()
+    async with Mosquitto(tmp_path) as broker:
+        source = open_source(f"mqtt://127.0.0.1:{broker.port}/sensors/one?session=pi", tally)
+        first = asyncio.ensure_future(anext(source))
+        while not first.done():
+            await publish(broker.port, record(0))
+            await asyncio.wait([first], timeout=0.1)
+        while tally.total < 10:  # nobody takes anything
+            await publish(broker.port, *map(record, range(100)))
+        assert set(tally.counts) == {"overrun"}
+        await source.aclose()
+
+
+async def test_a_topic_that_is_none_is_a_config_error(tmp_path: Path) -> None:
+    async with Mosquitto(tmp_path) as broker:
+        with pytest.raises(ConfigError, match="topic 'a/#/b'"):
+            await anext(open_source(f"mqtt://127.0.0.1:{broker.port}/a/#/b"))
+
+
+async def test_kafka_delivers_in_order_and_skips_what_is_broken() -> None:
+    with mock_kafka() as cluster:
+        cluster.create("power")
+        records = [record(i) for i in range(1200)]
+        records[700:700] = [b"", b"?", b'{"x": [1, 2], "y": NaN}']
+        await asyncio.to_thread(cluster.produce, "power", *records)
+        async with consuming(f"kafka://{cluster.address}/power?from=earliest") as consumer:
+            await consumer.until(lambda: len(consumer.got) >= 1200)
+            assert consumer.got == list(range(1200))
+            assert consumer.tally.counts == {"unreadable": 1, "incomplete": 1, "not finite": 1}
+
+
+async def test_a_kafka_broker_that_was_away_goes_on_where_it_was() -> None:
+    with mock_kafka() as cluster:
+        cluster.create("power")
+        await asyncio.to_thread(cluster.produce, "power", *map(record, range(10)))
+        async with consuming(f"kafka://{cluster.address}/power?from=earliest") as consumer:
+            await consumer.until(lambda: len(consumer.got) >= 10)
+            cluster.down()
+            cluster.up()
+            await asyncio.to_thread(cluster.produce, "power", *map(record, range(10, 20)))
+            await consumer.until(lambda: len(consumer.got) >= 20)
+            assert consumer.got == list(range(20))
+
+
+async def test_a_kafka_broker_may_come_late(caplog: pytest.LogCaptureFixture) -> None:
+    with mock_kafka() as cluster:
+        cluster.create("power")
+        await asyncio.to_thread(cluster.produce, "power", *map(record, range(5)))
+        cluster.down()
+        async with consuming(f"kafka://{cluster.address}/power?from=earliest") as consumer:
+            while caplog.text.count("trying again") < 3:
+                await asyncio.sleep(0.01)
+            cluster.up()
+            await consumer.until(lambda: len(consumer.got) >= 5)
+
+
+async def test_a_kafka_group_goes_on_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Once a member has left, the mock cluster waits for others almost as long as a session lasts.
+    hasty = partial(aiokafka.AIOKafkaConsumer, session_timeout_ms=1200, heartbeat_interval_ms=300)
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", hasty)
+    with mock_kafka() as cluster:
+        cluster.create("power")
+        uri = f"kafka://{cluster.address}/power?group=pi"
+        await asyncio.to_thread(cluster.produce, "power", *map(record, range(10)))
+        async with consuming(uri) as consumer:
+            await consumer.until(lambda: len(consumer.got) >= 10)
+        await asyncio.to_thread(cluster.produce, "power", *map(record, range(10, 15)))
+        async with consuming(uri) as consumer:
+            await consumer.until(lambda: len(consumer.got) >= 5)
+            assert consumer.got == list(range(10, 15))
+
+
+async def test_leaving_a_group_whose_broker_is_away_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_sources, "STOP_SECONDS", 0.1)
+    with mock_kafka() as cluster:
+        cluster.create("power")
+        await asyncio.to_thread(cluster.produce, "power", record(0))
+        async with consuming(f"kafka://{cluster.address}/power?group=pi") as consumer:
+            await consumer.until(lambda: consumer.got == [0])
+            cluster.down()
+
+
+def test_a_chatty_library_says_something_once_a_minute() -> None:
+    seldom = broker_sources._Seldom()
+
+    def passes(name: str, second: float) -> bool:
+        said = logging.LogRecord(name, logging.ERROR, "", 0, "gone", None, None)
+        said.created = 1e9 + second
+        return seldom.filter(said)
+
+    said = [("a", 0), ("a", 1), ("b", 2), ("a", 59), ("b", 61), ("a", 61)]
+    assert [passes(name, second) for name, second in said] == [True, False, True, False, False, True]

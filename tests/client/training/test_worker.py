@@ -1,0 +1,242 @@
+"""What a device does (AdaComp, algorithm 1), against a server and a training engine made of lists."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgeflock.client.backends.backend import Backend
+from edgeflock.client.data.batcher import Batch, Shuffled, StreamOver
+from edgeflock.client.training.worker import Progress, Worker
+from edgeflock.devices.emulation.clock import run_virtually
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import (
+    BadSequence,
+    BaseExpired,
+    BaseInFuture,
+    ConfigError,
+    LayoutMismatch,
+    Refused,
+    RunOver,
+    RunReplaced,
+    Unauthorized,
+)
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
+from tests.client.training.fakes import (
+    F32,
+    LAYOUT,
+    WELCOME,
+    FakeBackend,
+    FakeServer,
+    theta_at,
+    training,
+    worker,
+)
+
+
+async def test_pull_step_keep_the_largest_push_again() -> None:
+    """Algorithm 1: each update is from the model that the last receipt brought, and of its version."""
+    server, backend = FakeServer([None, None, None]), FakeBackend()
+    progress = await worker(server, backend).run()
+    assert server.asked[:3] == ["join", ("speak as", LAYOUT.digest), ("pull", None)]
+    assert server.asked[3:] == server.updates
+    assert [update.base for update in server.updates] == [3, 4, 5, 6]
+    assert [update.sequence for update in server.updates] == [41, 42, 43, 44]
+    assert [theta for theta, _ in backend.seen] == [theta_at(version).tolist() for version in (3, 4, 5, 6)]
+    # The fourth push met the end of the run.
+    assert progress == Progress(updates=3, samples=18, refused=0, loss=5 / 2)
+
+
+@pytest.mark.parametrize("stale", [BaseExpired, BaseInFuture])
+async def test_an_update_from_a_wrong_base_is_dropped_and_the_model_pulled(stale: type[Refused]) -> None:
+    """The sequence number was not used: the next update takes it, from the model just pulled."""
+    server, backend = FakeServer([None, stale("pull again"), None]), FakeBackend()
+    progress = await worker(server, backend).run()
+    first, dropped, pull, again, last = server.asked[3:]
+    assert pull == ("pull", None)
+    assert [one.sequence for one in (first, dropped, again, last) if isinstance(one, Update)] == [
+        41,
+        42,
+        42,
+        43,
+    ]
+    assert len(backend.seen) == 4
+    assert (progress.updates, progress.refused, progress.samples) == (2, 1, 12)
+
+
+class Few:
+    """Samples that are told what became of them, and end."""
+
+    def __init__(self, rounds: int) -> None:
+        self._left = rounds
+        self.told: list[str] = []
+
+    async def ready(self, steps: int) -> None:
+        if not self._left:
+            raise StreamOver("that was all")
+        self._left -= 1
+
+    def take(self, size: int) -> Batch:
+        self.told.append("taken")
+        return np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
+
+    def settle(self) -> None:
+        self.told.append("settled")
+
+    def take_back(self) -> None:
+        self.told.append("back")
+
+    def telemetry(self) -> Facts:
+        return {"depth": len(self.told)}
+
+
+async def test_samples_hear_whether_the_server_has_what_came_of_them() -> None:
+    """Refused: they come again. So they do when the run is replaced or the stream ends."""
+    server = FakeServer([None, BaseExpired("pull again"), RunReplaced("another run"), None])
+    samples = Few(4)
+    progress = await Worker(server, training(FakeBackend(), samples), samples).run()
+    assert samples.told == [
+        *("taken", "settled"),
+        *("taken", "back"),
+        *("taken", "back"),
+        *("taken", "settled"),
+        "back",
+    ]
+    assert (progress.updates, progress.samples) == (2, 4)
+
+
+async def test_a_run_that_is_over_when_joining() -> None:
+    class Over(FakeServer):
+        async def join(self) -> Welcome:
+            raise RunOver("it is over")
+
+    assert await worker(Over([]), FakeBackend()).run() == Progress()
+
+
+async def test_another_run_is_begun_anew() -> None:
+    """New welcome, new backend, new model, and sequence numbers from the new run's."""
+    backends: list[FakeBackend] = []
+
+    def make(welcome: Welcome) -> FakeBackend:
+        server.welcome = replace(WELCOME, run="another", version=0, sequence=0)
+        backends.append(FakeBackend())
+        return backends[-1]
+
+    server = FakeServer([None, RunReplaced("another run"), None])
+    progress = await worker(server, make).run()
+    assert [one for one in server.asked if not isinstance(one, Update)] == [
+        "join",
+        ("speak as", LAYOUT.digest),
+        ("pull", None),
+    ] * 2
+    assert [update.sequence for update in server.updates] == [41, 42, 1, 2]
+    assert [len(backend.seen) for backend in backends] == [2, 2]
+    assert progress.updates == 2
+
+
+@pytest.mark.parametrize("refusal", [Unauthorized, BadSequence, LayoutMismatch])
+async def test_other_refusals_end_the_worker(refusal: type[Refused]) -> None:
+    with pytest.raises(refusal, match="no"):
+        await worker(FakeServer([None, refusal("no")]), FakeBackend()).run()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Layout.of([("kernel", (5, 2)), ("bias", (4,))]),
+        Layout.of([("kernel", (2, 5)), ("bias", (5,))]),
+        Layout.of([("bias", (4,)), ("kernel", (2, 5))]),
+    ],
+)
+async def test_another_layout_is_refused_before_anything_is_sent(other: Layout) -> None:
+    server = FakeServer([None])
+    with pytest.raises(LayoutMismatch, match="package:Model has another layout here than on the server"):
+        await worker(server, FakeBackend(layout=other)).run()
+    assert server.asked == ["join"]
+
+
+async def test_what_the_backend_raises_ends_the_worker() -> None:
+    def make(welcome: Welcome) -> Backend:
+        raise ConfigError("there is no such module")
+
+    with pytest.raises(ConfigError, match="no such module"):
+        await worker(FakeServer([]), make).run()
+
+
+async def test_a_difference_is_taken_on_top_of_what_is_held() -> None:
+    """Receipts may carry the changes only."""
+
+    class Frugal(FakeServer):
+        async def push(self, update: Update) -> Receipt:
+            receipt = await super().push(update)
+            changed = Model(
+                receipt.version, update.base, sparse.RAW, F32, 1, bytes(4), np.array([9], "<f4").tobytes()
+            )
+            return replace(receipt, model=changed)
+
+    server, backend = Frugal([None]), FakeBackend()
+    await worker(server, backend).run()
+    assert [theta for theta, _ in backend.seen] == [[3] * 14, [9] + [3] * 13]
+
+
+# Telemetry
+
+
+class Instrumented(Shuffled):
+    """Stored data that tell how often they were asked, as a stream tells how it does."""
+
+    def __init__(self) -> None:
+        super().__init__(Dataset(np.zeros((9, 1), np.float32), np.arange(9)), np.random.default_rng(0))
+        self.asked = 0
+
+    def telemetry(self) -> Facts:
+        self.asked += 1
+        return {"asked": self.asked}
+
+
+class SlowServer(FakeServer):
+    """Each push takes two seconds."""
+
+    async def push(self, update: Update) -> Receipt:
+        await asyncio.sleep(2)
+        return await super().push(update)
+
+
+def told(server: FakeServer, batches: Shuffled, health: Callable[[], Facts] = dict) -> list[Facts | None]:
+    """The facts of each update, of a worker in virtual time."""
+
+    async def at_once(function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    run_virtually(Worker(server, training(FakeBackend(), batches), batches, at_once, health).run())
+    return [update.facts for update in server.updates]
+
+
+def test_telemetry_goes_with_the_first_update_and_then_every_five_seconds() -> None:
+    """At 0, 2, 4, ... seconds: due at 0, at 5 and so at 6, and at 11 and so at 12."""
+    facts = told(SlowServer([None] * 7), Instrumented())
+    assert facts == [{"asked": 1}, None, None, {"asked": 2}, None, None, {"asked": 3}, None]
+
+
+def test_another_run_is_told_at_once() -> None:
+    facts = told(SlowServer([None, RunReplaced("another run"), None]), Instrumented())
+    assert facts == [{"asked": 1}, None, {"asked": 2}, None]
+
+
+def test_the_device_s_health_goes_with_it() -> None:
+    readings = iter(range(10))
+
+    def health() -> Facts:
+        return {"temperature": 60 + next(readings)}
+
+    facts = told(SlowServer([None] * 3), Instrumented(), health)
+    assert facts == [{"temperature": 60, "asked": 1}, None, None, {"temperature": 61, "asked": 2}]
+
+
+def test_stored_data_have_nothing_to_tell() -> None:
+    data = Shuffled(Dataset(np.zeros((9, 1), np.float32), np.arange(9)), np.random.default_rng(0))
+    assert told(SlowServer([None] * 5), data) == [None] * 6

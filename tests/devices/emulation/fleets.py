@@ -1,0 +1,226 @@
+"""Small fleets: models of a few hundred parameters, and runs that are watched and can be cut short."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from torch import nn
+
+from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.devices.emulation import fleet
+from edgeflock.devices.emulation.config import FleetFile, parse
+from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.server.coordination.coordinator import Push
+from edgeflock.server.engine.outcomes import Accepted
+from edgeflock.shared.errors import Refused
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Receipt
+
+ONE = """\
+[run]
+updates = 20
+
+[model]
+module = "tests.devices.emulation.fleets:Linear"
+
+[compression]
+select = 0.05
+
+[fleet]
+devices = 1
+samples = 300
+evaluate_every = 1
+
+[devices.pi]
+step_ms = 100
+"""
+"""One device, whose step takes a tenth of a second and whose messages take no time."""
+
+MIXED = """\
+[run]
+updates = 40
+
+[model]
+module = "tests.devices.emulation.fleets:Linear"
+
+[compression]
+select = 0.05
+
+[fleet]
+devices = 6
+samples = 300
+evaluate_every = 4
+
+[devices.quick]
+step_ms = 10
+spread = 0.3
+share = 2
+
+[devices.slow]
+step_ms = 40
+timing = "exponential"
+uplink_mbps = 1
+downlink_mbps = 2
+latency_ms = 5
+"""
+"""Four quick devices and two slow ones, no two of which are ever in step."""
+
+CHURN = ("devices.quick.session_s=0.05", "devices.quick.away_s=0.03", "devices.slow.crash=0.2")
+"""Settings for MIXED: devices that leave, come back and crash."""
+
+
+class Linear(nn.Sequential):
+    """8 x 8 images in 10 classes: 650 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+
+
+class Wide(nn.Linear):
+    """512 numbers in 2 classes, without biases: 1,024 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(512, 2, bias=False)
+
+
+class Normed(nn.Sequential):
+    """8 x 8 images in 10 classes, with BatchNorm: 2,978 parameters and 16 running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+
+
+class CutShort(Exception):
+    """Stands for whatever ends a process in the middle of its work."""
+
+
+class Counted(TorchBackend):
+    """A backend that counts its gradients."""
+
+    gradients = 0
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        self.gradients += 1
+        return super().gradient(theta, x, y)
+
+
+class CountedModule(FlatModule):
+    """A model that counts its evaluations."""
+
+    evaluations = 0
+
+    def evaluate(self, *arguments: Any) -> tuple[float, float | None]:
+        self.evaluations += 1
+        return super().evaluate(*arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One update at the server, and what became of it."""
+
+    push: Push
+    seconds: float
+    answer: Receipt | Refused
+
+
+class Watched(EmulatedServer):
+    """A server that remembers every update."""
+
+    def __init__(self, *arguments: Any, keep_frames: bool) -> None:
+        super().__init__(*arguments, keep_frames=keep_frames)
+        self.arrivals: list[Arrival] = []
+
+    async def push(self, push: Push) -> Accepted:
+        now = asyncio.get_running_loop().time()
+        try:
+            accepted = await super().push(push)
+        except Refused as refusal:
+            self.arrivals.append(Arrival(push, now, refusal))
+            raise
+        self.arrivals.append(Arrival(push, now, accepted.receipt))
+        return accepted
+
+    @property
+    def accepted(self) -> list[tuple[Push, Receipt]]:
+        return [(one.push, one.answer) for one in self.arrivals if isinstance(one.answer, Receipt)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run, or the part of it until it was cut short."""
+
+    outcome: FleetResult | None
+    """Without its real seconds, so that equal runs have equal ones. None if it was cut short."""
+    rows: list[Evaluation]
+    gradients: int
+    evaluations: int
+    server: Watched
+
+    @property
+    def result(self) -> FleetResult:
+        assert self.outcome is not None
+        return self.outcome
+
+
+def fleet_of(toml: str, *settings: str) -> FleetFile:
+    return parse(toml, "fleet.toml", settings)
+
+
+def run(
+    file: FleetFile,
+    directory: Path,
+    *,
+    seed: int = 0,
+    cut: int | None = None,
+    at_cut: Callable[[], object] = lambda: None,
+) -> Ran:
+    """Run a fleet; after update `cut`, call `at_cut` and end it there, as if the process had ended."""
+    rows: list[Evaluation] = []
+    servers: list[Watched] = []
+    backends: list[Counted] = []
+    modules: list[CountedModule] = []
+
+    def make_server(*arguments: Any, keep_frames: bool) -> Watched:
+        servers.append(Watched(*arguments, keep_frames=keep_frames))
+        return servers[-1]
+
+    def make_backend(*arguments: Any, **settings: Any) -> Counted:
+        backends.append(Counted(*arguments, **settings))
+        return backends[-1]
+
+    def make_module(*arguments: Any) -> CountedModule:
+        modules.append(CountedModule(*arguments))
+        return modules[-1]
+
+    def progress(row: Evaluation) -> None:
+        rows.append(row)
+        if cut is not None and row.version >= cut:
+            at_cut()
+            raise CutShort
+
+    result, prepared = None, _prepared(file.model_dump_json())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet, "EmulatedServer", make_server)
+        patch.setattr(fleet, "TorchBackend", make_backend)
+        patch.setattr(fleet, "FlatModule", make_module)
+        try:
+            result = run_fleet(prepared, seed, directory, progress)
+        except CutShort:
+            assert cut is not None
+    outcome = result and replace(result, gradient_s=0.0, evaluation_s=0.0, total_s=0.0)
+    return Ran(outcome, rows, backends[0].gradients, modules[0].evaluations, servers[0])
+
+
+@cache
+def _prepared(file: str) -> Prepared:
+    return prepare(FleetFile.model_validate_json(file))

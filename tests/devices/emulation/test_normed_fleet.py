@@ -1,0 +1,96 @@
+"""Models with running statistics in a fleet: as by BatchNorm on one machine, however many devices."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.devices.emulation.fleet import prepare
+from edgeflock.shared.data import datasets
+from edgeflock.shared.model.torch_module import FlatModule
+from tests.devices.emulation.fleets import MIXED, ONE, Normed, fleet_of, run
+
+NORMED = "model.module=tests.devices.emulation.fleets:Normed"
+STATISTICS = 16
+
+
+def test_one_device_trains_as_one_machine_does(tmp_path: Path) -> None:
+    """Dense and exact: parameters as by SGD, statistics as by BatchNorm with a momentum of 0.1."""
+    dense = ["compression.select=1", "compression.values=f32", "coordination.learning_rate=0.05"]
+    file = fleet_of(ONE, NORMED, *dense, "run.updates=30")
+    ran = run(file, tmp_path / "run")
+    (share,) = prepare(file).shares
+    batches = Shuffled(share, np.random.default_rng([0, 1, 0]))
+    torch.manual_seed(0)
+    module = Normed()
+    sgd = torch.optim.SGD(module.parameters(), 0.05)
+    for _ in range(30):
+        x, y = batches.take(file.run.batch)
+        sgd.zero_grad()
+        loss = functional.cross_entropy(module(torch.from_numpy(x)), torch.from_numpy(y))
+        loss.backward()  # type: ignore[no-untyped-call]
+        sgd.step()
+    norm = module[1]
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    parameters = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    _, theta = ran.server.engine.theta()
+    np.testing.assert_allclose(theta[:-STATISTICS], parameters, atol=1e-5)
+    # On the way they are half precision: 11 significant bits.
+    statistics = torch.cat((norm.running_mean, norm.running_var))
+    np.testing.assert_allclose(theta[-STATISTICS:], statistics, rtol=2**-10, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_fleet_s_statistics_make_its_model_right(seed: int, tmp_path: Path) -> None:
+    """Six devices. With the statistics that it began with the same model would be far off."""
+    file = fleet_of(MIXED, NORMED, "run.updates=100", "compression.select=0.1")
+    ran = run(file, tmp_path / "run", seed=seed)
+    last = ran.rows[-1]
+    assert last.accuracy is not None
+    assert last.loss is not None
+    assert last.accuracy > 0.88
+    flat, (_, theta) = FlatModule(file.model.module, file.model.loss), ran.server.engine.theta()
+    assert np.abs(theta[-8:] / own_variances(flat, theta) - 1).max() < 0.5
+    theta[-STATISTICS:] = np.repeat([0, 1], 8)
+    test = datasets.load("digits:", "test")
+    assert flat.evaluate(theta, test.x, test.y)[0] > 2 * last.loss
+
+
+def own_variances(flat: FlatModule, theta: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The variances of all training data under this theta."""
+    data = datasets.load("digits:", "train")
+    _, _, statistics = flat.gradient(theta, data.x, data.y)
+    return statistics[-8:]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_many_devices_setting_out_together_do_not_overshoot(seed: int, tmp_path: Path) -> None:
+    """Forty devices, five steps an update: variances fall from 1 to what they are, not beyond."""
+    file = fleet_of(
+        MIXED, NORMED, "fleet.devices=40", "run.local_steps=5", "run.updates=60", "fleet.evaluate_every=3"
+    )
+    ran = run(file, tmp_path / "run", seed=seed)
+    assert ran.result.ended == "complete"
+    assert all(row.loss is not None for row in ran.rows)
+    seen = [np.frombuffer(push.update.values, "<f2")[-8:] for push, _ in ran.server.accepted]
+    lowest, variances = np.min(seen, axis=0), ran.server.engine.theta()[1][-8:]
+    assert (lowest > 0).all()
+    assert (variances >= lowest).all()
+    assert (variances < 0.5).all()
+
+
+def test_the_average_of_the_versions_is_evaluated(tmp_path: Path) -> None:
+    """With the statistics in it."""
+    ran = run(fleet_of(MIXED, NORMED, "coordination.average=8", "run.updates=64"), tmp_path / "run")
+    _, average = ran.server.engine.result()
+    _, theta = ran.server.engine.theta()
+    assert average.size == theta.size
+    assert (average[-STATISTICS:] != theta[-STATISTICS:]).any()
+    assert ran.rows[-1].loss is not None

@@ -1,0 +1,190 @@
+"""A server's graphs: made once, in a process of their own, and served to whoever may see the run."""
+
+import asyncio
+import gzip
+import os
+import signal
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+import pytest
+
+from edgeflock.server.training_graph.export import export_model
+from edgeflock.server.training_graph.served import GraphStore
+from edgeflock.shared.errors import NotExportable
+from edgeflock.shared.settings.config import ModelSettings
+from tests.hosting import hosting
+
+NETS = "tests.server.training_graph.models:"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _models_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the exporting process, too."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((9, 6)).astype(np.float32), random.integers(0, 4, 9)
+    np.savez(tmp_path / "data.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    return f"npz:{tmp_path / 'data.npz'}"
+
+
+class Started:
+    """The processes that were started for exports."""
+
+    def __init__(self) -> None:
+        self.processes: list[asyncio.subprocess.Process] = []
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    started = Started()
+    real = asyncio.create_subprocess_exec
+
+    async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        process = await real(*command, **options)
+        started.processes.append(process)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    return started
+
+
+def gone(pid: int) -> bool:
+    """Whether no such process is left, not even a dead one."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return False
+    return True
+
+
+async def test_it_serves_the_model_s_graphs(tmp_path: Path, data: str, started: Started) -> None:
+    """To who has the token; compressed to who likes; once; and answers others meanwhile."""
+    settings = f"model.module={NETS}dense", f"model.data={data}"
+    async with hosting(tmp_path, *settings, token="secret") as hosted:
+        url = f"http://127.0.0.1:{hosted.port}/v1"
+        allowed = {"Authorization": "Bearer secret"}
+        async with aiohttp.ClientSession(
+            auto_decompress=False, skip_auto_headers=["Accept-Encoding"]
+        ) as http:
+            async with http.get(f"{url}/graphs/step") as response:
+                assert response.status == 401
+                assert (await response.json())["code"] == "unauthorized"
+            assert not started.processes, "nobody without a token starts an export"
+
+            async def get(path: str, **headers: str) -> tuple[int, bytes, Any]:
+                async with http.get(f"{url}/{path}", headers=allowed | headers) as response:
+                    return response.status, await response.read(), response.headers
+
+            asked = [asyncio.create_task(get(f"graphs/{kind}")) for kind in ("step", "evaluation", "step")]
+            while not started.processes:
+                await asyncio.sleep(0)
+            (process,) = started.processes
+            process.send_signal(signal.SIGSTOP)
+            assert (await get("status"))[0] == 200, "the server answers while it exports"
+            assert not any(task.done() for task in asked)
+            process.send_signal(signal.SIGCONT)
+            step, evaluation, again = await asyncio.gather(*asked)
+            assert len(started.processes) == 1
+
+            held_out = np.load(tmp_path / "data.npz")
+            wanted = export_model(
+                f"{NETS}dense", "cross_entropy", held_out["x_test"][:8], held_out["y_test"][:8]
+            )
+            assert (step[0], step[1]) == (200, wanted.step)
+            assert (evaluation[0], evaluation[1]) == (200, wanted.evaluation)
+            assert again[1] == step[1]
+            tag = step[2]["ETag"]
+            assert tag == f'"{sha256(wanted.step).hexdigest()}"'
+            assert evaluation[2]["ETag"] != tag
+
+            status, octets, headers = await get("graphs/step", **{"If-None-Match": tag})
+            assert (status, octets, headers["ETag"]) == (304, b"", tag)
+            status, octets, _ = await get("graphs/evaluation", **{"If-None-Match": tag})
+            assert (status, octets) == (200, wanted.evaluation)
+
+            status, octets, headers = await get("graphs/step", **{"Accept-Encoding": "gzip"})
+            assert (status, headers["Content-Encoding"]) == (200, "gzip")
+            assert gzip.decompress(octets) == wanted.step
+            assert len(octets) < len(wanted.step) / 2
+            assert "Content-Encoding" not in step[2]
+
+            for other in ("graphs/other", "graphs/", "graphs/step/more"):
+                assert (await get(other))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("module", "uri", "says"),
+    [
+        (f"{NETS}dense", "", "model.data"),
+        (f"{NETS}by_number", "{data}", "must not depend on the values"),
+        (f"{NETS}dense", "npz:nowhere.npz", "nowhere.npz"),
+    ],
+    ids=["no data", "not exportable", "no file"],
+)
+async def test_it_says_why_there_is_none(
+    module: str, uri: str, says: str, tmp_path: Path, data: str, started: Started
+) -> None:
+    settings = f"model.module={module}", f"model.data={uri.format(data=data)}"
+    async with hosting(tmp_path, *settings) as hosted, aiohttp.ClientSession() as http:
+        for kind in ("step", "evaluation"):
+            async with http.get(f"http://127.0.0.1:{hosted.port}/v1/graphs/{kind}") as response:
+                assert response.status == 422
+                answer = await response.json()
+            assert answer["code"] == "not-exportable"
+            assert says in answer["detail"]
+    assert len(started.processes) == (1 if uri else 0)
+
+
+async def test_the_server_s_end_is_the_export_s(tmp_path: Path, data: str, started: Started) -> None:
+    settings = f"model.module={NETS}dense", f"model.data={data}"
+    async with aiohttp.ClientSession() as http, hosting(tmp_path, *settings) as hosted:
+        asking = asyncio.create_task(http.get(f"http://127.0.0.1:{hosted.port}/v1/graphs/step"))
+        while not started.processes:
+            await asyncio.sleep(0)
+        (process,) = started.processes
+        assert not gone(process.pid)
+    assert process.returncode is not None
+    assert gone(process.pid)
+    with suppress(aiohttp.ClientError):
+        await asking
+
+
+async def test_who_hangs_up_ends_it_for_nobody_else(data: str, started: Started) -> None:
+    store = GraphStore(ModelSettings(module=f"{NETS}by_number", data=data))
+    first, second = (asyncio.create_task(store.get("step")) for _ in range(2))
+    while not started.processes:
+        await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(NotExportable, match="by_number: cannot be traced"):
+        await second
+    assert first.cancelled()
+    assert len(started.processes) == 1
+    await store.close()
+
+
+async def test_an_export_that_dies_is_reported(data: str, started: Started) -> None:
+    """Of memory, say."""
+    store = GraphStore(ModelSettings(module=f"{NETS}dense", data=data))
+    asking = asyncio.create_task(store.get("step"))
+    while not started.processes:
+        await asyncio.sleep(0)
+    started.processes[0].kill()
+    for task in (asking, asyncio.create_task(store.get("evaluation"))):
+        with pytest.raises(NotExportable, match="the export failed"):
+            await task
+    assert len(started.processes) == 1
+    await store.close()
+
+
+async def test_a_store_that_was_never_asked_closes(started: Started) -> None:
+    await GraphStore(ModelSettings()).close()
+    assert not started.processes
