@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,14 +19,13 @@ from edgeflock.server.operations.keys import (
     EVALUATOR,
     FEED,
     GRAPHS,
+    HOST,
     ROLES,
-    VIEW,
     WATCHERS,
     WRITER,
 )
 from edgeflock.server.operations.roles import Roles
 from edgeflock.server.operations.trackers import Tracked, Trackers
-from edgeflock.server.operations.view import RunView
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Hub, Registry, Relay, Traffic
 from edgeflock.server.sessions import Host, Session, Writer
@@ -36,10 +34,7 @@ from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
-log = logging.getLogger(__name__)
-
 BACKGROUND = web.AppKey("background", Background)
-HOST = web.AppKey("host", Host)
 
 
 def create_app(
@@ -66,8 +61,8 @@ def create_app(
         hub = Hub(lambda: engine.published.version, traffic.total)
         writer = Writer(engine, hub.round_ended)
         relay = Relay(config.injection, config.limits.samples)
-        view = RunView(hosted.run, config, engine, registry, hub, traffic, relay)
-        told, close_trackers = _tracking(view, hub)
+        host = Host(hosted.run, config, engine, registry, hub, traffic, relay)
+        told, close_trackers = _tracking(host, hub)
         evaluator = Evaluator(
             engine,
             writer,
@@ -78,10 +73,9 @@ def create_app(
             hosted.history,
             told,
         )
-        feed = Feed(view, evaluator)
+        feed = Feed(host, evaluator)
         background = Background(writer, evaluator, hub)
-        app[HOST] = Host(hosted.run, config, engine, writer, registry, traffic, relay, hub)
-        app[VIEW], app[WRITER], app[EVALUATOR], app[FEED] = view, writer, evaluator, feed
+        app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
         app[BACKGROUND] = background
         app[WATCHERS] = Watchers(hub, feed, config.limits.watchers)
         app[GRAPHS] = GraphStore(config.model)
@@ -99,15 +93,15 @@ def create_app(
     return app
 
 
-def _tracking(view: RunView, hub: Hub) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
+def _tracking(host: Host, hub: Hub) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
     """(what is told of each evaluation, what ends the trackers)."""
     loop = asyncio.get_running_loop()
 
     def given_up(text: str) -> None:
         loop.call_soon_threadsafe(hub.note, "warning", None, text)
 
-    tracked = Tracked(view.run, Path(view.config.run.directory), flat_settings(view))
-    trackers = Trackers(view.config.run.trackers, tracked, given_up)
+    tracked = Tracked(host.run, Path(host.config.run.directory), flat_settings(host))
+    trackers = Trackers(host.config.run.trackers, tracked, given_up)
 
     def told(evaluation: Evaluation | None) -> None:
         _evaluated(hub, evaluation)
@@ -133,7 +127,7 @@ async def listening(app: web.Application, host: str, port: int) -> AsyncIterator
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = app[VIEW].traffic.protocol(runner.server)
+        protocol = app[HOST].traffic.protocol(runner.server)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(protocol, host, port, backlog=1024)
         try:
@@ -166,12 +160,12 @@ async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None])
 
 
 async def _session(request: web.Request) -> web.StreamResponse:
-    return await Session(request.app[HOST], request).serve()
+    return await Session(request.app[HOST], request.app[WRITER], request).serve()
 
 
 async def _end_sessions(app: web.Application) -> None:
     app[WRITER].leave()
-    lines = [d.connection.line for d in app[VIEW].registry.devices.values() if d.connection.line]
+    lines = [d.connection.line for d in app[HOST].registry.devices.values() if d.connection.line]
     await asyncio.gather(app[WATCHERS].close(), *(line.leave() for line in lines))
 
 

@@ -13,7 +13,7 @@ from edgeflock.server.engine.engine import Engine
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.operations.keys import VIEW, WRITER
+from edgeflock.server.operations.keys import HOST, WRITER
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
@@ -80,7 +80,7 @@ async def hosting(
         hosted = HostedRun(claim.run, token, claim.engine, None, history, accounts, admin_token=admin_token)
         app = create_app(config, hosted)
         async with listening(app, "127.0.0.1", 0) as port:
-            view = app[VIEW]
+            view = app[HOST]
             yield Hosted(
                 port,
                 config,

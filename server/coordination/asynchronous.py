@@ -24,9 +24,6 @@ class Asynchronous:
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         return Apply(((push, step.where),), step)
 
-    def offer_again(self, push: Push) -> Push:
-        raise KeyError(push.device)
-
     def arrived(self, device: int) -> None:
         pass
 

@@ -60,9 +60,6 @@ class Coordinator(Protocol):
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         """Take an admitted update of a device that has none waiting; None if it is held."""
 
-    def offer_again(self, push: Push) -> Push:
-        """The held update of a device came again and waits in the place of the returned one."""
-
     def arrived(self, device: int) -> None:
         """Told again, it changes nothing."""
 

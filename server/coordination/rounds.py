@@ -70,12 +70,6 @@ class Rounds:
         self._open.touched.append(step.where)
         return None
 
-    def offer_again(self, push: Push) -> Push:
-        """It stands where it stood: the sum is in its order."""
-        assert self._open is not None, "nothing is held"
-        earlier, self._open.pushes[push.device] = self._open.pushes[push.device], push
-        return earlier
-
     def arrived(self, device: int) -> None:
         self._present.add(device)
 

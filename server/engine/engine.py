@@ -50,6 +50,8 @@ class Engine:
         self._differences = Differences(layout, parameters.version, pull)
         self._last = log.last_receipts()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
+        self._again: dict[Push, Push] = {}
+        """Held updates that were sent again -> the last time."""
         self._abandoned = False
         self._publish()
 
@@ -85,10 +87,10 @@ class Engine:
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes no more than a few milliseconds for this group."""
-        return (
-            not self.parameters.regime.rounds  # the end of one goes through all parameters
-            and sum(push.update.count for push in pushes) <= _QUICK
-            and all(push.update.sequence >= self.last_sequence(push.device) for push in pushes)
+        if self.parameters.regime.rounds:  # the end of one goes through all parameters
+            return not pushes and not self.held
+        return sum(push.update.count for push in pushes) <= _QUICK and all(
+            push.update.sequence >= self.last_sequence(push.device) for push in pushes
         )
 
     def arrived(self, device: int) -> None:
@@ -117,7 +119,7 @@ class Engine:
         if 0 < self._bounds.updates <= parameters.version:
             raise RunComplete(f"the run has its {self._bounds.updates} updates")
         if (held := self._coordinator.held.get(push.device)) is not None:
-            return [(self._held_again(held, push), Superseded("the device sent its update again"))]
+            return [(self._sent_again(held, push), Superseded("the device sent its update again"))]
         step = admit(
             update,
             self.layout,
@@ -140,7 +142,8 @@ class Engine:
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
             self._differences.add(touched)
-            settled.append((push, Accepted(Receipt(update.sequence, version, None), before - update.base)))
+            accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
+            settled.append((self._again.pop(push, push), accepted))
         self.parameters.apply(verdict.change)
         return settled
 
@@ -165,13 +168,17 @@ class Engine:
         staleness = 0 if self.parameters.regime.rounds else version - 1 - push.update.base
         return Accepted(Receipt(sequence, version, None), staleness)
 
-    def _held_again(self, held: Push, push: Push) -> Push:
-        """A device that lost its connection sends its update again: it waits like the first, now useless."""
+    def _sent_again(self, held: Push, push: Push) -> Push:
+        """A device that lost its connection sends its held update again, and waits for its answer.
+
+        Whatever it holds now, what was admitted counts. Returns the push that nobody waits for any more.
+        """
         if push.update.sequence != held.update.sequence:
             raise BadSequence(
                 f"sequence {held.update.sequence} waits for the end of its round; wait for its receipt"
             )
-        return self._coordinator.offer_again(push)
+        earlier, self._again[held] = self._again.get(held, held), push
+        return earlier
 
     # What may be seen
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.server.engine import Engine
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 
@@ -64,7 +64,13 @@ def claimed(
                 )
         engine = open_engine(journal, layout, config)
         yield Claim(run, journal, engine)
-        engine.close()
+        try:
+            engine.close()
+        except (OSError, sqlite3.Error) as error:
+            raise EdgeflockError(
+                f"{setting} = {str(directory)!r}: the last snapshot could not be written: {error}; "
+                "all updates are safe, and the next start replays them"
+            ) from error
         closing.pop_all()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.operations.access import problem
-from edgeflock.server.operations.keys import VIEW, WRITER
+from edgeflock.server.operations.keys import HOST, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.protocol.frames import EventKind
@@ -56,9 +56,9 @@ async def resume(request: web.Request) -> web.Response:
 @routes.post("/v1/learning_rate")
 async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
-    engine = request.app[VIEW].engine
+    engine = request.app[HOST].engine
     rate = _rate((await _body(request)).get("value"))
-    configured = request.app[VIEW].config.coordination.learning_rate
+    configured = request.app[HOST].config.coordination.learning_rate
     before = engine.published.learning_rate
     version = await request.app[WRITER].call(lambda: engine.adjust(rate, configured))
     _note(
@@ -73,7 +73,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
 @routes.post("/v1/checkpoint")
 async def checkpoint(request: web.Request) -> web.Response:
     """Put a snapshot of the model into the journal now."""
-    version = await request.app[WRITER].call(request.app[VIEW].engine.checkpoint)
+    version = await request.app[WRITER].call(request.app[HOST].engine.checkpoint)
     _note(request, "checkpoint", None, f"version {version:,}, by an admin")
     return web.json_response({"version": version})
 
@@ -86,7 +86,7 @@ def _told(request: web.Request, kind: EventKind, device: Device, because: str = 
 
 def _note(request: web.Request, kind: EventKind, device: Device | None, text: str) -> None:
     log.warning("%s%s %s", kind, "" if device is None else f" {device.name!r}", text)
-    request.app[VIEW].hub.note(kind, device, text)
+    request.app[HOST].hub.note(kind, device, text)
 
 
 def _of(device: Device) -> web.Response:
@@ -103,7 +103,7 @@ def _of(device: Device) -> web.Response:
 
 async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
     name = request.match_info["name"]
-    device = request.app[VIEW].registry.devices.get(name)
+    device = request.app[HOST].registry.devices.get(name)
     if device is None or not device.id:
         raise _refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
     because = (await _body(request)).get("because", "")

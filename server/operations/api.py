@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from edgeflock.server.operations.access import problem, role_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import document, settings
-from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, VIEW, WATCHERS, WRITER
-from edgeflock.server.operations.view import RunView
+from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
 from edgeflock.server.roster import Device
+from edgeflock.server.sessions import Host
 from edgeflock.shared.errors import NotExportable
 from edgeflock.shared.protocol.messages import TAGS, Samples
 
@@ -29,7 +29,7 @@ routes = web.RouteTableDef()
 @routes.get("/v1/status")
 async def get_status(request: web.Request) -> web.Response:
     """The run, its traffic and its devices as JSON."""
-    return web.json_response(status(request.app[VIEW], request.app[EVALUATOR], time.time()))
+    return web.json_response(status(request.app[HOST], request.app[EVALUATOR], time.time()))
 
 
 @routes.get("/livez")
@@ -71,7 +71,7 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
 @routes.get("/v1/devices/{name:[^/]+}")
 async def get_device(request: web.Request) -> web.Response:
     """A device and its recent updates as JSON."""
-    device = request.app[VIEW].registry.devices.get(request.match_info["name"])
+    device = request.app[HOST].registry.devices.get(request.match_info["name"])
     if device is None:
         return problem(404, "unknown-device", f"this run has no device {request.match_info['name']!r:.200}")
     return web.json_response(document(device))
@@ -110,9 +110,9 @@ async def get_model(request: web.Request) -> web.StreamResponse:
 @routes.get("/v1/model.safetensors")
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model to use, averaged if the run says so, as a safetensors file."""
-    view, (version, theta) = request.app[VIEW], await _result(request)
-    tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in view.layout.tensors}
-    metadata = {"model": view.config.model.module, "version": str(version), "run": view.run}
+    host, (version, theta) = request.app[HOST], await _result(request)
+    tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in host.layout.tensors}
+    metadata = {"model": host.config.model.module, "version": str(version), "run": host.run}
     return _octets(safetensors.numpy.save(tensors, metadata), 200, {})
 
 
@@ -135,26 +135,26 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
 
 async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
     """(version, the model to use)."""
-    return await request.app[WRITER].call(request.app[VIEW].engine.result)
+    return await request.app[WRITER].call(request.app[HOST].engine.result)
 
 
-def status(view: RunView, evaluator: Evaluator, now: float) -> dict[str, Any]:
+def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
-    config, layout, traffic = view.config, view.layout, view.traffic
-    devices = [_device(device, now) for device in view.registry.devices.values()]
+    config, layout, traffic = host.config, host.layout, host.traffic
+    devices = [_device(device, now) for device in host.registry.devices.values()]
     ingress = sum(device["ingress"] for device in devices)
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
     )
     dense = 4 * layout.size * sum(device["updates"] for device in devices)
     return {
-        "run": view.run,
+        "run": host.run,
         "state": "finished" if evaluator.finished else "training",
         "model": config.model.module,
         "parameters": layout.parameters.size,
-        "version": view.published.version,
+        "version": host.published.version,
         "updates_target": config.run.updates,
-        "coordination": settings(view)["coordination"],
+        "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
         "evaluation_failed": evaluator.failed_at is not None,
@@ -168,8 +168,8 @@ def status(view: RunView, evaluator: Evaluator, now: float) -> dict[str, Any]:
             for kind in TAGS
         },
         "shared": {
-            "samples": view.relay.samples,
-            "dropped": view.relay.dropped,
+            "samples": host.relay.samples,
+            "dropped": host.relay.dropped,
             "ingress": traffic.received[Samples],
             "egress": traffic.sent[Samples],
         },

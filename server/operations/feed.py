@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.view import RunView
 from edgeflock.server.roster import Device
+from edgeflock.server.sessions import Host
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
     Delta,
@@ -59,8 +59,8 @@ class Census:
 class Feed:
     """Makes frames."""
 
-    def __init__(self, view: RunView, evaluator: Evaluator) -> None:
-        self._view = view
+    def __init__(self, host: Host, evaluator: Evaluator) -> None:
+        self._host = host
         self._evaluator = evaluator
         self._census: Census | None = None
 
@@ -68,13 +68,13 @@ class Feed:
         """What is new to a watcher, and what it has then seen. All of it, if it has seen nothing yet or a
         setting was changed.
         """
-        hub, history = self._view.hub, self._evaluator.history
-        rate = self._view.published.learning_rate
+        hub, history = self._host.hub, self._evaluator.history
+        rate = self._host.published.learning_rate
         now = Seen(hub.changes, hub.events.count, len(history), rate)
         if seen is None or seen.learning_rate != rate:
             events, _ = hub.events.since(now.events - FIRST_EVENTS)
             known = evaluations(history)
-            devices = await rows(list(self._view.registry.devices.values()))
+            devices = await rows(list(self._host.registry.devices.values()))
             return Snapshot(time.time(), self._run(), role, devices, self.overview(), known, events), now
         events, missed = hub.events.since(seen.events)
         new = evaluations(history[seen.evaluations :])
@@ -82,22 +82,22 @@ class Feed:
         return Delta(time.time(), self.overview(), changed, new, events, missed), now
 
     def _run(self) -> RunFacts:
-        view, layout = self._view, self._view.layout
+        host, layout = self._host, self._host.layout
         return RunFacts(
-            run=view.run,
-            model=view.config.model.module,
+            run=host.run,
+            model=host.config.model.module,
             parameters=layout.parameters.size,
             layout_size=layout.size,
-            updates_target=view.config.run.updates,
-            config=settings(view),
+            updates_target=host.config.run.updates,
+            config=settings(host),
         )
 
     def overview(self) -> Overview:
         """The run as a whole, now."""
-        view, tally = self._view, self._view.hub.tally
-        version, total, census = view.published.version, view.traffic.total, self.census()
-        updates, ingress, egress = view.hub.rates()
-        dense = 4 * view.layout.size * version
+        host, tally = self._host, self._host.hub.tally
+        version, total, census = host.published.version, host.traffic.total, self.census()
+        updates, ingress, egress = host.hub.rates()
+        dense = 4 * host.layout.size * version
         return Overview(
             version=version,
             updates_per_s=round(updates, 3),
@@ -108,19 +108,19 @@ class Feed:
             dense_bytes=dense,
             reduction=round(dense / census.ingress, 1) if census.ingress else None,
             staleness=list(tally.staleness),
-            devices=len(view.registry.devices),
+            devices=len(host.registry.devices),
             connected=census.connected,
             cnc=tally.compressed / tally.updates if tally.updates else None,
             loss=tally.loss,
             evaluation_failed=self._evaluator.failed_at is not None,
             state=self._evaluator.state,
-            shared_samples=view.relay.samples,
+            shared_samples=host.relay.samples,
         )
 
     def census(self) -> Census:
         now = time.monotonic()
         if self._census is None or now - self._census.time > _CENSUS_SECONDS:
-            connections = [device.connection for device in self._view.registry.devices.values()]
+            connections = [device.connection for device in self._host.registry.devices.values()]
             connected = sum(connection.here for connection in connections)
             self._census = Census(now, connected, sum(connection.traffic[0] for connection in connections))
         return self._census
@@ -132,18 +132,18 @@ def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
     return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
 
 
-def settings(view: RunView) -> dict[str, Any]:
+def settings(host: Host) -> dict[str, Any]:
     """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
-    sections = view.config.model_dump(exclude={"client": True, "run": {"token", "admin_token"}})
-    sections["coordination"]["learning_rate"] = view.published.learning_rate
+    sections = host.config.model_dump(exclude={"client": True, "run": {"token", "admin_token"}})
+    sections["coordination"]["learning_rate"] = host.published.learning_rate
     return sections
 
 
-def flat_settings(view: RunView) -> dict[str, str | int | float | bool]:
+def flat_settings(host: Host) -> dict[str, str | int | float | bool]:
     """section.key -> value of `settings`, lists as text."""
     return {
         f"{section}.{key}": value if isinstance(value, str | int | float | bool) else str(value)
-        for section, keys in settings(view).items()
+        for section, keys in settings(host).items()
         for key, value in keys.items()
     }
 

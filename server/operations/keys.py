@@ -5,15 +5,14 @@ from aiohttp import web
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed
 from edgeflock.server.operations.roles import Roles
-from edgeflock.server.operations.view import RunView
 from edgeflock.server.operations.watchers import Watchers
-from edgeflock.server.sessions import Writer
+from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
 
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
 GRAPHS = web.AppKey("graphs", GraphStore)
 ROLES = web.AppKey("roles", Roles)
-VIEW = web.AppKey("view", RunView)
+HOST = web.AppKey("host", Host)
 WATCHERS = web.AppKey("watchers", Watchers)
 WRITER = web.AppKey("writer", Writer)

@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from edgeflock.server.operations import feed
-from edgeflock.server.operations.keys import EVALUATOR, FEED, VIEW, WRITER
-from edgeflock.server.operations.view import RunView
+from edgeflock.server.operations.keys import EVALUATOR, FEED, HOST, WRITER
+from edgeflock.server.sessions import Host
 from edgeflock.shared.protocol.frames import BINS, DeviceRow, DeviceState, Evaluation, Overview
 
 routes = web.RouteTableDef()
@@ -28,12 +28,12 @@ STATES: tuple[DeviceState, ...] = ("training", "idle", "paused", "away")
 @routes.get("/metrics")
 async def get_metrics(request: web.Request) -> web.Response:
     """All metrics of the run, its devices and the server's process."""
-    view, evaluator = request.app[VIEW], request.app[EVALUATOR]
-    rows = await feed.rows(list(view.registry.devices.values()))
+    host, evaluator = request.app[HOST], request.app[EVALUATOR]
+    rows = await feed.rows(list(host.registry.devices.values()))
     evaluation = feed.evaluations(evaluator.history[-1:])
     overview, ready = request.app[FEED].overview(), request.app[WRITER].trouble is None
-    of_all = list(of_run(view, overview, rows, evaluation[0] if evaluation else None, ready=ready))
-    few = rows[: view.config.limits.device_series]
+    of_all = list(of_run(host, overview, rows, evaluation[0] if evaluation else None, ready=ready))
+    few = rows[: host.config.limits.device_series]
     # Text of thousands of numbers takes as long as hundreds of pushes, which go on meanwhile.
     octets = await asyncio.to_thread(lambda: _text([*of_all, *of_devices(few)]))
     return web.Response(body=octets, headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -57,7 +57,7 @@ def _text(metrics: list[Metric]) -> bytes:
 
 
 def of_run(
-    view: RunView,
+    host: Host,
     overview: Overview,
     rows: tuple[DeviceRow, ...],
     evaluation: Evaluation | None,
@@ -65,9 +65,9 @@ def of_run(
     ready: bool,
 ) -> Iterator[Metric]:
     """The run as a whole."""
-    tally, relay = view.hub.tally, view.relay
+    tally, relay = host.hub.tally, host.relay
     yield InfoMetricFamily(
-        "edgeflock_run", "The run.", value={"run": view.run, "model": view.config.model.module}
+        "edgeflock_run", "The run.", value={"run": host.run, "model": host.config.model.module}
     )
     for name, text, count in (
         ("updates", "Updates that were accepted since the run began.", overview.version),
@@ -78,7 +78,7 @@ def of_run(
         ("dense_bytes", "What the updates would have cost as dense float32.", overview.dense_bytes),
         ("shared_samples", "Samples that devices shared since the server started.", relay.samples),
         ("unshared_samples", "Copies of them that reached no device.", relay.dropped),
-        ("events", "Events since the server started.", view.hub.events.count),
+        ("events", "Events since the server started.", host.hub.events.count),
     ):
         yield CounterMetricFamily(f"edgeflock_{name}", text, value=count)
     refusals = CounterMetricFamily(
@@ -88,8 +88,8 @@ def of_run(
         refusals.add_metric([code], count)
     yield refusals
     for name, text, counts in (
-        ("ingress", "Bytes of records from devices since the server started.", view.traffic.received),
-        ("egress", "Bytes of records to devices since the server started.", view.traffic.sent),
+        ("ingress", "Bytes of records from devices since the server started.", host.traffic.received),
+        ("egress", "Bytes of records to devices since the server started.", host.traffic.sent),
     ):
         family = CounterMetricFamily(f"edgeflock_record_{name}_bytes", text, labels=["record"])
         for kind, octets in list(counts.items()):
@@ -111,9 +111,9 @@ def of_run(
         states.add_metric([state], sum(row.state == state for row in rows))
     yield states
     for name, text, value in (
-        ("updates_target", "Updates after which the run is complete; 0: never.", view.config.run.updates),
-        ("parameters", "Parameters of the model.", view.layout.parameters.size),
-        ("learning_rate", "The learning rate.", view.published.learning_rate),
+        ("updates_target", "Updates after which the run is complete; 0: never.", host.config.run.updates),
+        ("parameters", "Parameters of the model.", host.layout.parameters.size),
+        ("learning_rate", "The learning rate.", host.published.learning_rate),
         ("training_loss", "Loss of the recent updates' batches, averaged.", overview.loss),
         ("evaluation_loss", "Loss on held-out data.", evaluation and evaluation.loss),
         (
@@ -126,7 +126,7 @@ def of_run(
         ("evaluation_failed", "1 if the last evaluation failed.", overview.evaluation_failed),
         ("diverged", "1 if the model's loss is no finite number.", overview.state == "diverged"),
         ("finished", "1 if the run is complete.", overview.state == "finished"),
-        ("watchers", "Monitors that follow the run.", view.hub.watched),
+        ("watchers", "Monitors that follow the run.", host.hub.watched),
         ("ready", "1 if updates can be taken.", ready),
     ):
         if value is not None:

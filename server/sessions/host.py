@@ -1,22 +1,30 @@
-"""What sessions are about."""
+"""The run, for whoever serves it: sessions, and what operators ask."""
 
 from dataclasses import dataclass
 
-from edgeflock.server.engine import Engine
+from edgeflock.server.engine import Engine, Published
 from edgeflock.server.roster import Hub, Registry, Relay, Traffic
-from edgeflock.server.sessions.writer import Writer
+from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The run, and those who take care of its devices."""
+    """The run, and what is known of its devices. The engine is only the writer's to touch."""
 
     run: str
     config: Config
     engine: Engine
-    writer: Writer
     registry: Registry
+    hub: Hub
     traffic: Traffic
     relay: Relay
-    hub: Hub
+
+    @property
+    def published(self) -> Published:
+        """What of the model is durable by now."""
+        return self.engine.published
+
+    @property
+    def layout(self) -> Layout:
+        return self.engine.layout

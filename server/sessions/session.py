@@ -14,7 +14,7 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device, Meter
 from edgeflock.server.sessions.host import Host
-from edgeflock.server.sessions.writer import Held
+from edgeflock.server.sessions.writer import Held, Writer
 from edgeflock.shared.errors import (
     Dropped,
     FrameTooLarge,
@@ -57,8 +57,9 @@ LONGEST_HELLO = 4096
 class Session:
     """One connection of one device."""
 
-    def __init__(self, host: Host, request: web.Request) -> None:
+    def __init__(self, host: Host, writer: Writer, request: web.Request) -> None:
         self._host = host
+        self._writer = writer
         self._request = request
         self._transport = request.transport
         limits = host.config.limits
@@ -93,7 +94,7 @@ class Session:
             if device is not None and device.connection.line is self:
                 device.connection.leave()
                 self._host.relay.leave(device.id)
-                self._host.writer.see(device.id, device.connection.present)
+                self._writer.see(device.id, device.connection.present)
                 self._host.hub.note("left", device, "its session has ended")
             self._ended.set()
         return self._socket
@@ -151,7 +152,7 @@ class Session:
         identity, connection = device.identity, device.connection
         async with connection.arriving:  # in the order of their coming: the newest session stays
             if not identity.id:
-                identity.id = await host.writer.call(lambda: host.engine.device_id(hello.device))
+                identity.id = await self._writer.call(lambda: host.engine.device_id(hello.device))
             if connection.line is not None:
                 await connection.line.supersede()
             host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
@@ -159,13 +160,13 @@ class Session:
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
         connection.last_seen = time.time()
-        host.writer.see(device.id, connection.present)
+        self._writer.see(device.id, connection.present)
         return device
 
     async def _greet(self, device: Device) -> None:
         """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
         host, engine, statistics = self._host, self._host.engine, device.statistics
-        version, sequence = await host.writer.call(
+        version, sequence = await self._writer.call(
             lambda: (engine.published.version, engine.last_sequence(device.id))
         )
         if statistics.sequence is None:  # later it is of what came in since, also while the device was away
@@ -207,7 +208,7 @@ class Session:
 
     async def _push(self, device: Device, push: Push) -> Accepted:
         """What comes of it. It may have to wait for others, long."""
-        answer = await self._host.writer.push(push)
+        answer = await self._writer.push(push)
         if isinstance(answer, Held):
             return await self._listening(answer.answer, device)
         return answer
@@ -223,7 +224,7 @@ class Session:
         return waits
 
     async def _model(self, base: int | None) -> Model:
-        return await self._host.writer.call(lambda: self._host.engine.model(base))
+        return await self._writer.call(lambda: self._host.engine.model(base))
 
     async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
         """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and

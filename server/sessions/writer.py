@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
-from edgeflock.server.engine.outcomes import Staged
 from edgeflock.shared.errors import Refused, Unavailable
 
 T = TypeVar("T")
@@ -56,7 +55,7 @@ class Writer:
         self._wake = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
         self._leaving = self._stopping = self._over = False
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """What the journal or the engine has failed with: the server cannot go on."""
 
     @property
@@ -101,8 +100,7 @@ class Writer:
             try:
                 return await self._in_thread(function)
             except Exception as error:
-                self.error = error
-                self._wake.set()
+                self._fail(error)
                 raise Unavailable(_BROKEN) from error
 
     async def run(self) -> None:
@@ -119,7 +117,7 @@ class Writer:
                     raise self.error
                 await self._commit_group()
         except Exception as error:
-            self.error = error
+            self._fail(error)
             raise
         finally:
             self._over = True
@@ -141,10 +139,13 @@ class Writer:
             raise
         outcomes = dict(settled)
         for push, answer in group:
-            outcome = outcomes.pop(push) if push in outcomes else self._hold(push)
-            settle(answer, outcome)
+            if push in outcomes:
+                settle(answer, outcomes.pop(push))
+            elif not answer.done():  # somebody waits for it
+                settle(answer, self._hold(push))
         for push, outcome in outcomes.items():
-            settle(self._held.pop(push), outcome)
+            if push in self._held:
+                settle(self._held.pop(push), outcome)
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit, its first half on the event loop's thread if it is quick.
@@ -164,12 +165,9 @@ class Writer:
                 staged = await self._in_thread(lambda: engine.stage(pushes, now))
             self._set_alarm(engine.due)
             settled = await self._in_thread(lambda: engine.publish(staged)) if staged.settled else []
-        self._tell(staged)
-        return settled
-
-    def _tell(self, staged: Staged) -> None:
         if staged.together:
             self._together(staged.together)
+        return settled
 
     def _set_alarm(self, due: float | None) -> None:
         if self._alarm is not None:
@@ -218,7 +216,14 @@ class Writer:
             while not running.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
+            if error := running.exception():
+                self._fail(error)
             raise
+
+    def _fail(self, error: BaseException) -> None:
+        """The first failure is the reason."""
+        self.error = self.error or error
+        self._wake.set()
 
 
 def settle(answer: asyncio.Future[T], outcome: T | Refused) -> None:

@@ -1,6 +1,7 @@
 """Tasks beside the sessions: one that dies takes the server along, and both ends learn why."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from edgeflock.server import app as server_app
 from edgeflock.server.hosting import HostedRun
+from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.roster.hub import Hub
@@ -66,6 +68,25 @@ async def test_it_is_not_ready_once_a_task_has_died(tmp_path: Path, monkeypatch:
         dying.set()
         while await ready() != 503:
             await asyncio.sleep(0)
+
+
+def test_a_last_snapshot_that_cannot_be_written_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    config, theta = settings(tmp_path), initial_theta(LAYOUT.size)
+    with (
+        pytest.raises(
+            EdgeflockError, match="last snapshot could not be written: .* full; all updates are safe"
+        ),
+        claimed(tmp_path, "run.directory", LAYOUT, theta, config),
+    ):
+        monkeypatch.setattr(Journal, "add_snapshot", full)
+    monkeypatch.undo()
+    with claimed(tmp_path, "run.directory", LAYOUT, theta, config):
+        pass
 
 
 async def test_a_run_is_one_server_s_and_then_another_s(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from edgeflock.tui.screen.dialogs import Help
 from edgeflock.tui.screen.frugal import Frugal
 from edgeflock.tui.screen.painted import Bar
 from edgeflock.tui.screen.palette import THEMES, Palette
-from edgeflock.tui.screen.run_view import RunView
+from edgeflock.tui.screen.run_view import Host
 from edgeflock.tui.screen.table import FleetPage
 from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, OverviewPage
 from edgeflock.tui.sources.source import Source
@@ -29,7 +29,7 @@ from edgeflock.tui.text.numbers import plain
 
 _OWNERS = (
     ("Everywhere", None),
-    ("This run", RunView),
+    ("This run", Host),
     ("Overview", OverviewPage),
     ("Fleet", FleetPage),
     ("Events", EventsPage),
@@ -70,8 +70,7 @@ class Top(App[None]):
         self.palette = Palette()
         self.palette.take(self.current_theme, plain=self.no_color)
         self.views = [
-            RunView(source, self.palette, self.book, id=f"run-{number}")
-            for number, source in enumerate(sources)
+            Host(source, self.palette, self.book, id=f"run-{number}") for number, source in enumerate(sources)
         ]
         self.at = 0
         self._servers = Bar(self._server_line, self.palette, id="servers")
@@ -88,7 +87,7 @@ class Top(App[None]):
         self.show_server(0)
 
     @property
-    def view(self) -> RunView:
+    def view(self) -> Host:
         """The run that is shown."""
         return self.views[self.at]
 

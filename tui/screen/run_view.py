@@ -30,13 +30,13 @@ from edgeflock.tui.sources.state import State
 from edgeflock.tui.text.lines import Line
 
 
-class RunView(Vertical):
+class Host(Vertical):
     """The pages of one run."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    RunView { height: 1fr; }
-    RunView > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
-    RunView > #menu { margin-bottom: 1; }
+    Host { height: 1fr; }
+    Host > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
+    Host > #menu { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "page('overview')", "Overview", id="overview", show=False),

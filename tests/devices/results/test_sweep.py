@@ -85,7 +85,7 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     """In another process; what waits behind it is not begun."""
     broken = job(tmp_path / "broken", "model.module=tests.devices.emulation.fleets:Missing")
     waiting = job(tmp_path / "waiting")
-    with pytest.raises(ConfigError, match=r"model\.module 'tests\.devices\.fleets:Missing': AttributeError"):
+    with pytest.raises(ConfigError, match=r"model\.module 'tests\.devices\.emulation\.fleets:Missing': Attr"):
         sweep([broken, waiting], workers=1)
     assert multiprocessing.active_children() == []
     assert outcome(broken) is None

@@ -1,5 +1,6 @@
 """Synchronous rounds: ScaDLES' weighted aggregation, and what a journal makes of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from edgeflock.server.descent.step import Step
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture
+from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture, Superseded
 from edgeflock.shared.protocol.messages import Receipt, Update
 from edgeflock.shared.settings.config import CoordinationSettings
 from tests.server.pushes import (
@@ -27,6 +28,7 @@ from tests.server.pushes import (
     copy_as_killed,
     dense_update,
     end_round,
+    journal_rows,
     open_engine,
     push,
     recovered,
@@ -96,16 +98,6 @@ class TestWhenARoundEnds:
     def test_never_without_a_contribution(self) -> None:
         rounds = Rounds(Ending(quorum=0, deadline=1), LAYOUT)
         assert (rounds.due, applied(rounds, 100)) == (None, None)
-
-    def test_an_update_sent_again_stands_where_it_stood(self) -> None:
-        rounds = Rounds(Ending(quorum=0, deadline=30), LAYOUT)
-        first, _ = offer(rounds, 1), offer(rounds, 2)
-        again = push(1, first.update)
-        assert rounds.offer_again(again) is first
-        verdict = rounds.tick(0)
-        assert verdict is not None
-        assert [one.device for one, _ in verdict.updates] == [1, 2]
-        assert verdict.updates[0][0] is again
 
 
 def test_each_mode_has_its_coordinator() -> None:
@@ -191,6 +183,31 @@ def test_what_is_sent_twice_counts_once(tmp_path: Path) -> None:
         "the line dropped before the receipt came"
     )
     np.testing.assert_allclose(engine.theta()[1], THETA - np.float32(0.1) * dense(1), rtol=1e-6)
+
+
+def test_what_was_admitted_counts_whatever_is_sent_again(tmp_path: Path) -> None:
+    """A device that started again computes another update under the same number: journal and model have the first.
+
+    The second never passed admission: it may be anything.
+    """
+    journal, engine = open_engine(tmp_path, ROUNDS)
+    admitted = push(1, dense_update(1, 0, dense(1)))
+    broken = push(1, replace(sparse_update(1, 0, {2: float("nan")}, pull=True), loss=9.0, samples=77))
+    last = push(1, dense_update(1, 0, dense(2)))
+    engine.commit([admitted, push(2, dense_update(1, 0, dense(3)))])
+    for earlier, again in ((admitted, broken), (broken, last)):
+        ((superseded, why),) = engine.commit([again])
+        assert superseded is earlier
+        assert isinstance(why, Superseded)
+    (first, _), _ = end_round(engine)
+    assert first is last, "who waits is answered"
+    rows = journal_rows(tmp_path)
+    assert [row[4:] for row in rows] == [(0.5, 10, admitted.frame), (0.5, 10, rows[1][-1])]
+    engine.close()
+    replayed = replay(Journal(tmp_path / "journal.sqlite"), LAYOUT)
+    assert replayed.theta.tobytes() == engine.parameters.theta.tobytes()
+    assert engine.held == {}
+    assert engine._again == {}
 
 
 def test_the_next_model_comes_with_the_receipt(tmp_path: Path) -> None:

@@ -113,6 +113,62 @@ async def test_a_journal_that_fails_ends_it_with_the_reason(tmp_path: Path, call
     assert again.published.version == 0
 
 
+async def test_the_first_failure_is_the_reason(tmp_path: Path) -> None:
+    """A group that waits for its turn meanwhile fails of that, and does not hide it."""
+    async with writing(tmp_path) as (engine, writer):
+        asked = threading.Event()
+
+        def fails() -> None:
+            assert asked.wait(60)
+            raise sqlite3.OperationalError("database or disk is full")
+
+        calling = asyncio.create_task(writer.call(fails))
+        await asyncio.sleep(0)
+        pushing = asyncio.create_task(writer.push(push(1, sparse_update(1, 0, {0: 1.0}))))
+        while writer._waiting:
+            await asyncio.sleep(0)
+        asked.set()
+        for one in (calling, pushing):
+            with pytest.raises(Unavailable):
+                await one
+        assert isinstance(writer.error, sqlite3.OperationalError)
+
+
+async def test_a_failure_that_nobody_waits_for_any_more_ends_it_all_the_same(tmp_path: Path) -> None:
+    """Half of it may have been written: nothing may be acknowledged on top."""
+    async with writing(tmp_path) as (engine, writer):
+        at_work, go_on = threading.Event(), threading.Event()
+
+        def fails() -> None:
+            at_work.set()
+            assert go_on.wait(60)
+            raise sqlite3.OperationalError("database or disk is full")
+
+        calling = asyncio.create_task(writer.call(fails))
+        await asyncio.to_thread(at_work.wait, 60)
+        calling.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        with pytest.raises(Unavailable):
+            await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
+        assert isinstance(writer.error, sqlite3.OperationalError)
+
+
+async def test_an_update_that_nobody_waits_for_any_more_is_held_without_an_answer(tmp_path: Path) -> None:
+    async with writing(tmp_path, ROUNDS) as (engine, writer):
+        pushing = asyncio.create_task(writer.push(push(1, sparse_update(1, 0, {0: 1.0}))))
+        await asyncio.sleep(0)
+        pushing.cancel()
+        held = await writer.push(push(2, sparse_update(1, 0, {0: 1.0})))
+        assert isinstance(held, Held)
+        assert sorted(engine.held) == [1, 2]
+        assert len(writer._held) == 1
+        again = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
+        assert isinstance(again, Held), "it comes back"
+
+
 async def test_what_is_held_is_answered_when_it_applies(tmp_path: Path) -> None:
     async with writing(tmp_path, ROUNDS) as (engine, writer):
         together: list[int] = []
