@@ -186,7 +186,7 @@ def test_what_is_sent_twice_counts_once(tmp_path: Path) -> None:
 
 
 def test_what_was_admitted_counts_whatever_is_sent_again(tmp_path: Path) -> None:
-    """A device that started again computes another update under the same number: journal and model have the first.
+    """A device that started again computes another update under the same number: the first one counts.
 
     The second never passed admission: it may be anything.
     """
