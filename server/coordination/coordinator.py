@@ -17,7 +17,7 @@ What is held is in memory only: a device whose update is held has no receipt, an
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from edgeflock.server.descent import Gathered, Step, Where
 from edgeflock.shared.protocol.messages import Update
@@ -36,8 +36,7 @@ class Push:
     frame: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(NamedTuple):
     """These updates make the next versions, one each, in this order."""
 
     updates: tuple[tuple[Push, Where], ...]

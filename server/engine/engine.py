@@ -69,13 +69,14 @@ class Engine:
         settled: list[tuple[Push, Answer]] = []
         for push in pushes:
             try:
-                settled += self._offer(push, now)
+                self._offer(push, now, settled)
             except Refused as refusal:
                 settled.append((push, refusal))
         due = self._coordinator.tick(now)
         if due is None:
-            return Staged(tuple(settled))
-        return Staged((*settled, *self._apply(due)), together=len(due.updates))
+            return Staged(settled)
+        self._apply(due, settled)
+        return Staged(settled, together=len(due.updates))
 
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
         """The second half: wait for the disk, then put the model into the receipts that asked for it."""
@@ -111,15 +112,17 @@ class Engine:
         """When `stage` has something to do although nothing came, by its clock; None: never."""
         return self._coordinator.due
 
-    def _offer(self, push: Push, now: float) -> list[tuple[Push, Answer]]:
+    def _offer(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
         """The path of one update, up to the coordinator. Raises Refused; then it has left no trace."""
         update, parameters = push.update, self.parameters
         if update.sequence <= self.last_sequence(push.device):
-            return [(push, self._receipt_again(push))]
+            settled.append((push, self._receipt_again(push)))
+            return
         if 0 < self._bounds.updates <= parameters.version:
             raise RunComplete(f"the run has its {self._bounds.updates} updates")
         if (held := self._coordinator.held.get(push.device)) is not None:
-            return [(self._sent_again(held, push), Superseded("the device sent its update again"))]
+            settled.append((self._sent_again(held, push), Superseded("the device sent its update again")))
+            return
         step = admit(
             update,
             self.layout,
@@ -129,11 +132,11 @@ class Engine:
             expansion_bytes=self._bounds.expansion_bytes,
         )
         verdict = self._coordinator.offer(push, step, now)
-        return [] if verdict is None else self._apply(verdict)
+        if verdict is not None:
+            self._apply(verdict, settled)
 
-    def _apply(self, verdict: Apply) -> list[tuple[Push, Answer]]:
-        """Into the journal and into the model."""
-        settled: list[tuple[Push, Answer]] = []
+    def _apply(self, verdict: Apply, settled: list[tuple[Push, Answer]]) -> None:
+        """Into the journal and into the model; `settled` gets the receipts."""
         before = self.parameters.version
         for version, (push, touched) in enumerate(verdict.updates, before + 1):
             update = push.update
@@ -145,7 +148,6 @@ class Engine:
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
             settled.append((self._again.pop(push, push), accepted))
         self.parameters.apply(verdict.change)
-        return settled
 
     def last_sequence(self, device: int) -> int:
         """The highest sequence number accepted from a device, 0 if none was."""

@@ -1,7 +1,6 @@
 """What an engine needs of whatever makes it durable (journal.py)."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +9,7 @@ from edgeflock.server.descent import Regime
 from edgeflock.shared.protocol.frames import Evaluation
 
 
-@dataclass(frozen=True, slots=True)
-class LastReceipt:
+class LastReceipt(NamedTuple):
     """A device's highest journaled sequence number, and the version that update made."""
 
     sequence: int

@@ -1,14 +1,14 @@
 """What an engine hands out: what came of updates, and what everybody may see of the run."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from edgeflock.server.coordination import Push
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol.messages import Receipt
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """An update that is in the model."""
 
     receipt: Receipt
@@ -19,11 +19,10 @@ class Accepted:
 Answer = Accepted | Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """What came of a group, in memory only: nothing of it may leave before `Engine.publish`."""
 
-    settled: tuple[tuple[Push, Answer], ...]
+    settled: list[tuple[Push, Answer]]
     """Updates of this group, and earlier ones that were held until now. What is not in it is held."""
     together: int = 0
     """How many of them had waited for each other."""

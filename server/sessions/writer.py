@@ -112,7 +112,7 @@ class Writer:
             while self._waiting or not self._stopping:
                 if not self._waiting:
                     await self._wake.wait()
-                    self._wake.clear()
+                self._wake.clear()
                 if self.error is not None:  # memory may be ahead of the disk: nothing may be acknowledged
                     raise self.error
                 await self._commit_group()
@@ -139,13 +139,13 @@ class Writer:
             raise
         outcomes = dict(settled)
         for push, answer in group:
-            if push in outcomes:
-                settle(answer, outcomes.pop(push))
+            if (outcome := outcomes.pop(push, None)) is not None:
+                settle(answer, outcome)
             elif not answer.done():  # somebody waits for it
                 settle(answer, self._hold(push))
-        for push, outcome in outcomes.items():
+        for push, late in outcomes.items():
             if push in self._held:
-                settle(self._held.pop(push), outcome)
+                settle(self._held.pop(push), late)
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit, its first half on the event loop's thread if it is quick.
@@ -209,14 +209,14 @@ class Writer:
         """The result of `function`. Whoever is cancelled meanwhile waits until it is over: nobody may touch
         the engine before.
         """
-        running = asyncio.get_running_loop().run_in_executor(self._thread, function)
+        job = self._thread.submit(function)
         try:
-            return await asyncio.shield(running)
+            return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
-            while not running.done():
+            while not job.done():  # if it had not begun, it is cancelled
                 with suppress(asyncio.CancelledError):
-                    await asyncio.wait([running])
-            if error := running.exception():
+                    await asyncio.wait([asyncio.wrap_future(job)])
+            if not job.cancelled() and (error := job.exception()):
                 self._fail(error)
             raise
 

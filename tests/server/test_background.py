@@ -78,9 +78,7 @@ def test_a_last_snapshot_that_cannot_be_written_is_told_in_a_line(
 
     config, theta = settings(tmp_path), initial_theta(LAYOUT.size)
     with (
-        pytest.raises(
-            EdgeflockError, match="last snapshot could not be written: .* full; all up"
-        ),
+        pytest.raises(EdgeflockError, match="last snapshot could not be written: .* full; all up"),
         claimed(tmp_path, "run.directory", LAYOUT, theta, config),
     ):
         monkeypatch.setattr(Journal, "add_snapshot", full)
