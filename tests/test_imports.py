@@ -90,7 +90,7 @@ def test_a_grid_is_coded_without_numba() -> None:
     assert "numba" not in modules_after(
         "import sys; sys.modules['numba'] = None\n"
         "import numpy as np\n"
-        "from edgeflock.shared import grid\n"
+        "from edgeflock.shared.codecs import grid\n"
         "from edgeflock.shared.model.layout import Layout\n"
         "layout = Layout.of([('w', (9, 4)), ('b', (4,))])\n"
         "signs = np.array([0, 1, 0, 1, 1], bool)\n"
@@ -99,7 +99,7 @@ def test_a_grid_is_coded_without_numba() -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["worker", "trainer", "broker_sources"])
+@pytest.mark.parametrize("module", ["training.worker", "training.trainer", "data.brokers"])
 def test_training_loads_no_network(module: str) -> None:
     """A worker talks to whatever it is given: only the transport needs aiohttp."""
     loaded = modules_after(f"import edgeflock.client.{module}")
@@ -128,18 +128,18 @@ def test_version_loads_no_numpy() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "layout",
-        "messages",
-        "wire",
-        "backoff",
-        "bits",
-        "sparse",
-        "grid",
-        "values",
-        "compression",
+        "model.layout",
+        "protocol.messages",
+        "protocol.wire",
+        "protocol.backoff",
+        "codecs.bits",
+        "codecs.sparse",
+        "codecs.grid",
+        "codecs.values",
+        "selection.largest",
         "errors",
-        "config",
-        "datasets",
+        "settings.config",
+        "data.datasets",
     ],
 )
 def test_shared_loads_no_network(module: str) -> None:
