@@ -8,6 +8,6 @@ Four rooms, each of which knows those after it and none before it:
     text      lines, numbers and charts, whatever they are of
 
 Whoever is not the monitor imports from the doors of the rooms; this one hands out nothing, so that it costs
-nothing. A new page is a file in `pages` and a widget in `screen/widgets.py`; a new way to watch a run is a
-file in `sources` that is a `Source`.
+nothing. A new page is a file in `pages`, a name in `pages/header.py`, a widget in `screen/widgets.py` and a
+key in `screen/run_view.py`; a new way to watch a run is a file in `sources` that is a `Source`.
 """

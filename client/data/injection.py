@@ -225,8 +225,8 @@ class _Newest:
 def encode(x: NDArray[np.float32], y: NDArray[np.generic], frame_bytes: int) -> Samples:
     """x float32 [n, ...] and y [n, ...] as a record of at most `frame_bytes`; what does not fit is left out.
 
-    Values that are all k / 255, as datasets.py scales images, take a byte each. Raises Broken if a label is
-    beyond int32 or not one sample fits.
+    Values that are all k / 255, as shared/data/datasets.py scales images, take a byte each. Raises Broken if
+    a label is beyond int32 or not one sample fits.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         pixels = np.rint(x * np.float32(255))

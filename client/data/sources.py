@@ -3,7 +3,7 @@
     npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk, and over
     digits:[?part=I/N]
     dir:PATH                         a folder in which files appear (folder.py)
-    mqtt://host:port/topic           a broker's messages (broker_sources.py, records.py)
+    mqtt://host:port/topic           a broker's messages (brokers.py, records.py)
     kafka://host:port/topic
     synthetic:URI?rate=64            stored data at a rate (synthetic.py)
 

@@ -1,6 +1,6 @@
 """Emulated devices: the real worker and the real engine; only sockets and seconds are made up.
 
-A step takes its class's time; messages take theirs (emulated_server.py).
+A step takes its class's time; messages take theirs (link.py).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A fleet on one machine: N emulated devices and the engine, in virtual time, for one seed.
 
-    result = run_fleet(prepare(file), seed, directory, on_evaluation)
+    result = run_fleet(prepare(file), seed, directory, progress)
 
 The same file and seed give the same result, bit for bit. A run that was cut short goes on from its journal:
 the updates that had been computed are taken from there instead of being computed again (interrupted.py says

@@ -1,7 +1,8 @@
 """When updates apply: a file a mode, all of them a `Coordinator`: `offer`, `arrived`, `left`, `tick`.
 
-A new one is a file here and its name in modes.py; sessions, fleets and Flower strategies need not know.
-Pure: time is an argument. Imports descent.
+A new one is a file here and its name in modes.py; sessions, fleets and Flower strategies need not know. Of
+one that gathers updates the journal must, too (`Regime.rounds`), so that a replay groups them alike. Pure:
+time is an argument. Imports descent.
 """
 
 from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push

@@ -232,8 +232,8 @@ class Engine:
         """Descend by `learning_rate` from the returned version on, in the open round too, while the settings
         say `configured`.
 
-        A regime of its own begins with a snapshot: see recovery.py. Of the past nothing needs to be known
-        anew, since only the rate changes.
+        A regime of its own begins with a snapshot: see ledger/recovery.py. Of the past nothing needs to be
+        known anew, since only the rate changes.
         """
         version, regime = self.parameters.version, self.parameters.regime
         regime = replace(regime, learning_rate=learning_rate)

@@ -1,4 +1,4 @@
-"""What an engine needs of whatever makes it durable (journal.py)."""
+"""What an engine needs of whatever makes it durable (ledger/journal.py)."""
 
 from typing import NamedTuple, Protocol
 

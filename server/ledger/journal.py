@@ -9,7 +9,7 @@
     adjustments  the learning rates that operators chose while the run went on
 
 (device, sequence) is unique for ever. Writes gather in one transaction until `commit`, which returns only
-when they are on disk (WAL, synchronous = FULL). One caller at a time: see writer.py.
+when they are on disk (WAL, synchronous = FULL). One caller at a time: see sessions/writer.py.
 """
 
 import sqlite3

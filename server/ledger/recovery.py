@@ -94,7 +94,7 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
         if not parameters.regime.rounds:
             try:
                 parameters.apply(step)
-            except ValueError as error:  # a base that admission would have refused: see staleness.py
+            except ValueError as error:  # a base that admission would have refused: see descent/staleness.py
                 raise _damaged(journal, parameters.version + 1, error) from error
             continue
         if gathered is not None and step.base != parameters.version:

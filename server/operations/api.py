@@ -118,9 +118,9 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
 
 @routes.get("/v1/graphs/{kind:step|evaluation}")
 async def get_graph(request: web.Request) -> web.StreamResponse:
-    """The model's training step or evaluation as ONNX (export.py). ETag and If-None-Match are honoured.
+    """The model's training step or evaluation as ONNX (training_graph/export.py).
 
-    The first request waits until the graphs are made.
+    ETag and If-None-Match are honoured. The first request waits until the graphs are made.
     """
     try:
         graph = await request.app[GRAPHS].get(request.match_info["kind"])

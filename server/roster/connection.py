@@ -1,7 +1,7 @@
 """A device's line to the server: whether it is there, and what an operator wants of it.
 
-One table says all that can happen. What the device learns of it is up to its session (session.py), which the
-roster knows as a `Line` only.
+One table says all that can happen. What the device learns of it is up to its session
+(sessions/session.py), which the roster knows as a `Line` only.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """What changes in a run, for whoever watches: which devices, what happened, and the run's own counts.
 
 A push marks its device, whether nobody watches or many: a number, and a place at the end of one list for all.
-A watcher keeps no more than the numbers it has seen (feed.py), so that one that does not read costs nothing.
+A watcher keeps no more than the numbers it has seen (operations/feed.py), so that one that does not read
+costs nothing.
 """
 
 import asyncio

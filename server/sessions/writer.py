@@ -3,7 +3,8 @@
 While one group of updates is written to disk, the next one gathers: the more devices push at once, the more
 updates share a flush. The event loop never waits for the disk nor for a large update: both have a thread.
 
-An update that waits for others (rounds.py) is answered twice: that it is held, and once it has applied.
+An update that waits for others (coordination/rounds.py) is answered twice: that it is held, and once it has
+applied.
 """
 
 import asyncio

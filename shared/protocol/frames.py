@@ -1,4 +1,4 @@
-"""What a server tells whoever watches its run: first a Snapshot, then Deltas. docs/top.md, `GET /v1/feed`.
+"""What a server tells whoever watches its run: first a Snapshot, then Deltas (docs/operations.md).
 
 Records only: feed.py says how they travel. Devices, evaluations and events are positional rows, of which
 thousands may be in a frame.

@@ -1,6 +1,6 @@
 """Screens as data: a line is a list of (text, ink) spans. Pages are pure functions to lines.
 
-An ink is a name that palette.py gives a colour: what a span means, not how it looks.
+An ink is a name that screen/palette.py gives a colour: what a span means, not how it looks.
 """
 
 from textwrap import wrap
