@@ -146,7 +146,7 @@ class Engine:
             self._last[push.device] = LastReceipt(update.sequence, version)
             self._differences.add(touched)
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
-            settled.append((self._again.pop(push, push), accepted))
+            settled.append((self._again.pop(push, push) if self._again else push, accepted))
         self.parameters.apply(verdict.change)
 
     def last_sequence(self, device: int) -> int:

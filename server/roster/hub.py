@@ -88,8 +88,9 @@ class Hub:
         """There is something new to tell about it."""
         self.changes += 1
         device.changed = self.changes
-        self._devices[device.id] = device
-        self._devices.move_to_end(device.id)
+        number = device.id
+        self._devices[number] = device
+        self._devices.move_to_end(number)
 
     def changed_since(self, change: int) -> Iterator[Device]:
         """The devices that changed after that change, the last one first."""
