@@ -1,8 +1,12 @@
 """What a device that holds version `base` must be told to hold the current one.
 
-The union of the parameters touched since `base`, and all running statistics, which every update moves, with
-their new values: for small fleets a fraction of the whole model. New values rather than changes, so that the
-device's copy stays equal to the server's, bit for bit.
+The parameters touched since `base`, and all running statistics, which every update moves, with their new
+values, unless they are most of the model. New values rather than changes, so that the device's copy stays
+equal to the server's, bit for bit.
+
+When each parameter was touched last is all that need be known for it, however long ago `base` was: 4 bytes a
+parameter, and a look at all of them. Of the latest versions the touches are kept as well: a few are found
+faster by themselves.
 """
 
 from collections import deque
@@ -15,8 +19,12 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model
 
-_WORTHWHILE = 8
-"""Remember touches up to an eighth of the model: beyond it a difference saves little and costs time."""
+_PAYS = 2
+"""A difference is sent if its values are at most half of the whole model: beyond it its indices, which the
+whole model does without, take milliseconds to encode and save less and less."""
+
+_FEW = 64
+"""Up to a 64th of the model touches are sorted; beyond it a look at every parameter is faster."""
 
 
 class Differences:
@@ -26,59 +34,67 @@ class Differences:
         """`dense` is the coding of whole models: f32, or f16 for half the bytes."""
         self._layout = layout
         self._statistics = np.arange(layout.parameters.size, layout.size)
-        self._version = version
+        self._start = self._version = version
         self._dense = dense
         self._whole: Model | None = None
         self._latest: Model | None = None
-        """The difference that was asked for last: all devices of a round ask for the same."""
-        self._touches: deque[NDArray[np.int64]] = deque()
+        """What was asked for last with a base: all devices of a round ask for the same."""
+        self._touched = np.zeros(layout.parameters.size, np.int32)
+        """Version - start, of the last one that touched each parameter; 0: none since."""
+        self._recent: deque[NDArray[np.int64]] = deque()
+        """The touches of the latest versions, the newest last."""
         self._remembered = 0
 
     def add(self, touched: Where) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
         self._version += 1
         self._whole = self._latest = None
+        self._touched[touched] = self._version - self._start
         if isinstance(touched, slice):
-            self._touches.clear()
+            self._recent.clear()
             self._remembered = 0
             return
-        self._touches.append(touched)
+        self._recent.append(touched)
         self._remembered += touched.size
-        while self._remembered > self._layout.size // _WORTHWHILE:
-            self._remembered -= self._touches.popleft().size
+        while self._remembered > self._layout.size // _FEW:
+            self._remembered -= self._recent.popleft().size
 
     def model(self, theta: NDArray[np.float32], base: int | None) -> Model:
         """theta at the current version, for a device that holds `base` (None: nothing)."""
-        if base is None or not 0 <= self._version - base <= len(self._touches):
+        if base is None or not self._start <= base <= self._version:
             return self._entire(theta)
         if self._latest is None or self._latest.base != base:
-            self._latest = self._difference(theta, base)
+            self._latest = self._difference(theta, base) or self._entire(theta)
         return self._latest
 
-    def _difference(self, theta: NDArray[np.float32], base: int) -> Model:
-        behind = self._version - base
-        changed = self._union([self._touches[-i] for i in range(behind, 0, -1)])
-        if behind and self._statistics.size:
+    def _difference(self, theta: NDArray[np.float32], base: int) -> Model | None:
+        """None if the whole model is hardly longer."""
+        changed = self._changed_since(base)
+        if base < self._version and self._statistics.size:
             changed = np.concatenate((changed, self._statistics))
+        whole = values.CODINGS[self._dense].size(theta.size, len(self._layout.tensors))
+        if _PAYS * 4 * changed.size > whole:
+            return None
+        indices = sparse.encode(changed, self._layout.size)
         return Model(
             self._version,
             base,
             sparse.GOLOMB,
             values.CODINGS["f32"].mode,
             changed.size,
-            sparse.encode(changed, self._layout.size),
+            indices,
             theta[changed].astype("<f4").tobytes(),
         )
 
-    def _union(self, recent: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The parameters in any of these, in order."""
+    def _changed_since(self, base: int) -> NDArray[np.int64]:
+        """The parameters that were touched since, in order."""
+        behind = self._version - base
+        if behind > len(self._recent):
+            return np.flatnonzero(self._touched > base - self._start)
+        recent = [self._recent[-i] for i in range(behind, 0, -1)]
         if len(recent) < 2:
             return recent[0] if recent else np.zeros(0, np.int64)
         together = np.concatenate(recent)
-        if 64 * together.size > self._layout.size:  # then a mark for every parameter is cheaper than a sort
-            marks = np.zeros(self._layout.size, np.bool_)
-            marks[together] = True
-            return np.flatnonzero(marks)
         together.sort()
         return together[np.diff(together, prepend=-1) > 0]
 

@@ -104,16 +104,25 @@ def test_a_difference_is_the_union_of_what_was_touched_since() -> None:
         assert model.values == THETA[touched].tobytes()
 
 
-def test_it_remembers_an_eighth_of_the_model_and_no_more() -> None:
-    """80 parameters: ten touches are remembered; with the eleventh the oldest version is forgotten."""
-    differences = differences_after(np.arange(4), np.arange(6))
-    assert differences.model(THETA, 100).base == 100
-    differences.add(np.array([5]))
+def test_however_long_ago_a_base_was_only_what_was_touched_since_is_sent() -> None:
+    """A thousand versions, each of which touches one of five parameters."""
+    differences = differences_after(np.arange(40, 60), *(np.array([7 * (i % 5)]) for i in range(1000)))
+    for base, touched in ((101, [0, 7, 14, 21, 28]), (1097, [7, 14, 21, 28]), (1100, [28]), (1101, [])):
+        model = differences.model(THETA, base)
+        assert (model.version, model.base, model.count) == (1101, base, len(touched))
+        assert sparse.decode(model.indices, model.count, LAYOUT.size, model.index_mode).tolist() == touched
+    assert differences.model(THETA, 100).count == 25
+    assert differences.model(THETA, 99).base is None, "from before the server started"
+
+
+def test_the_whole_model_is_sent_where_a_difference_is_most_of_it() -> None:
+    """80 values of 4 bytes: 40 and their indices are shorter, and the last that are sent."""
+    differences = differences_after(np.arange(2), np.arange(2, 42))
     assert differences.model(THETA, 100).base is None
-    assert differences.model(THETA, 101).base == 101
-    differences.add(np.arange(11))
-    assert differences.model(THETA, 103).base is None
-    assert differences.model(THETA, 104).base == 104
+    assert len(differences.model(THETA, 100).values) == 4 * LAYOUT.size
+    few = differences.model(THETA, 101)
+    assert (few.base, few.count) == (101, 40)
+    assert len(few.indices) + len(few.values) < 4 * LAYOUT.size
 
 
 def test_a_dense_update_ends_all_differences() -> None:
