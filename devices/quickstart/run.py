@@ -72,8 +72,10 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
         updates=status["version"],
         clients=plan.clients,
         ingress_bytes=status["device_ingress"],
+        egress_bytes=status["device_egress"],
         dense_bytes=status["dense_bytes"],
         reduction=status["reduction"],
+        reduction_both_ways=status["reduction_both_ways"],
         seconds=round(seconds, 1),
         model_path=str(model),
     )

@@ -21,8 +21,13 @@ class Result:
     updates: int
     clients: int
     ingress_bytes: int
+    egress_bytes: int
     dense_bytes: int
+    """What as many updates take in one direction as float32, without framing."""
     reduction: float | None
+    """dense_bytes over ingress_bytes; and"""
+    reduction_both_ways: float | None
+    """twice as many over the sum of both directions: a dense update is answered with a dense model."""
     seconds: float
     model_path: str
 
@@ -61,13 +66,18 @@ def show_result(result: Result) -> None:
         ("accuracy", percent(result.accuracy)),
         ("updates", f"{result.updates:,} from {result.clients} client processes"),
         ("ingress", f"{size(result.ingress_bytes)}, framing included"),
-        ("dense float32", size(result.dense_bytes)),
-        ("reduction", "-" if result.reduction is None else f"{result.reduction:,.0f}x"),
+        ("egress", f"{size(result.egress_bytes)}, first models included"),
+        ("dense float32", f"{size(result.dense_bytes)} in each direction"),
+        ("reduction", f"{_times(result.reduction)} up, {_times(result.reduction_both_ways)} both ways"),
         ("seconds", f"{result.seconds:.1f}"),
         ("model", result.model_path),
     ):
         table.add_row(name, value)
     Console().print(table)
+
+
+def _times(reduction: float | None) -> str:
+    return "-" if reduction is None else f"{reduction:,.0f}x"
 
 
 def accuracy_of(status: Any) -> float | None:

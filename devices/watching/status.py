@@ -67,7 +67,11 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         console.print(f"Loss {loss(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
     console.print(
         f"Ingress {size(status['ingress'])}, egress {size(status['egress'])}"
-        + (f", {status['reduction']}x less than dense float32" if status["reduction"] else "")
+        + (
+            f", {status['reduction']}x less than dense float32 up, {status['reduction_both_ways']}x both ways"
+            if status["reduction"]
+            else ""
+        )
     )
     devices = sorted(status["devices"], key=lambda device: device["name"])
     columns = dict(_COLUMNS)

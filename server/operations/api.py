@@ -142,7 +142,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, layout, traffic = host.config, host.layout, host.traffic
     devices = [_device(device, now) for device in host.registry.devices.values()]
-    ingress = sum(device["ingress"] for device in devices)
+    ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
     )
@@ -174,9 +174,11 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
             "egress": traffic.sent[Samples],
         },
         "device_ingress": ingress,
+        "device_egress": egress,
         "cnc": _cnc(compressed, uncompressed),
         "dense_bytes": dense,
         "reduction": round(dense / ingress, 1) if ingress else None,
+        "reduction_both_ways": round(2 * dense / (ingress + egress), 1) if ingress else None,
         "devices": devices,
     }
 

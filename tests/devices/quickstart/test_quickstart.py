@@ -37,14 +37,16 @@ def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
     done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    keys = "accuracy updates clients ingress_bytes dense_bytes reduction seconds model_path"
-    assert set(result) == set(keys.split())
+    keys = "accuracy updates clients ingress_bytes egress_bytes dense_bytes reduction reduction_both_ways"
+    assert set(result) == {*keys.split(), "seconds", "model_path"}
     assert result["updates"] == 900
     assert result["clients"] == 2
     assert result["accuracy"] > 0.8
     assert result["dense_bytes"] == 900 * 4 * 38_282
     assert result["reduction"] == pytest.approx(result["dense_bytes"] / result["ingress_bytes"], abs=0.1)
     assert result["reduction"] > 100
+    both = 2 * result["dense_bytes"] / (result["ingress_bytes"] + result["egress_bytes"])
+    assert result["reduction_both_ways"] == pytest.approx(both, abs=0.1)
 
     from safetensors.numpy import load_file
 
