@@ -1,7 +1,8 @@
 """Makes one of the journals beside this file, with the code of an old commit; see README.md.
 
 What that code recovers and replays from the journal goes to stdout, as its entry in expected.json.
-Everything of Edgeflock is looked up by its name in those commits, which today's code need not have.
+Everything of Edgeflock is looked up by its name in those commits, which today's code need not have; `MOVED`
+says where it is since there are rooms.
 """
 
 import gzip
@@ -13,14 +14,36 @@ import sys
 import tempfile
 from hashlib import sha256
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+ROOMS = find_spec("edgeflock.server.descent") is not None
+"""Whether the commit has them."""
+
+MOVED = {
+    "server.parameters Regime": "server.descent.regime",
+    "server.journal Journal": "server.ledger.journal",
+    "server.journal Evaluation": "shared.protocol.frames",
+    "server.recovery recover": "server.ledger.recovery",
+    "server.recovery replay": "server.ledger.recovery",
+    "server.engine Bounds": "server.engine.limits",
+    "server.engine Engine": "server.engine.engine",
+    "server.engine Push": "server.coordination.coordinator",
+    "shared.layout Layout": "shared.model.layout",
+    "shared.messages Update": "shared.protocol.messages",
+    "shared.sparse": "shared.codecs.sparse",
+    "shared.values": "shared.codecs.values",
+    "shared.grid": "shared.codecs.grid",
+    "shared.wire": "shared.protocol.wire",
+}
+
 
 def named(module: str, name: str = "") -> Any:
-    found = import_module(f"edgeflock.{module}")
+    place = MOVED[f"{module} {name}".strip()] if ROOMS else module
+    found = import_module(f"edgeflock.{place}")
     return getattr(found, name) if name else found
 
 
@@ -48,8 +71,27 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
             ({"window": 300}, 50),
         ],
     ),
+    "schema-5": (
+        True,
+        [
+            ({}, 40),
+            ({"average": 3.0, "base_batch": 16}, 50),
+            ({"rule": "tau", "window": 4096, "average": 3.0}, 40),
+            ({"rule": "none", **ROUNDS}, 60),
+            ({"window": 300}, 50),
+        ],
+    ),
 }
-SINCE = ["schema-1-first", "schema-1", "schema-2-first", "schema-2", "schema-3", "schema-4", "schema-4-last"]
+SINCE = [
+    "schema-1-first",
+    "schema-1",
+    "schema-2-first",
+    "schema-2",
+    "schema-3",
+    "schema-4",
+    "schema-4-last",
+    "schema-5",
+]
 WITHOUT_A_LOSS = SINCE[1:]
 """Made by commits that take a loss that is no number."""
 OF_NO_SAMPLES = SINCE[:5]
@@ -79,8 +121,34 @@ class Run:
         recover = named("server.recovery", "recover")
         self.recovered = recover(self.journal, self.layout, self.regime)
         bounds = named("server.engine", "Bounds")(snapshot_every=13)
-        self.engine = named("server.engine", "Engine")(self.journal, self.layout, self.recovered, bounds)
+        made = (self.journal, self.layout, self.recovered)
+        more = (self.coordinator(), bounds) if ROOMS else (bounds,)
+        self.engine = named("server.engine", "Engine")(*made, *more)
         self.devices = [self.engine.device_id(f"device-{i}") for i in range(3)]
+
+    def coordinator(self) -> Any:
+        """One whose rounds end at second 30 and not before."""
+        coordination = import_module("edgeflock.server.coordination.rounds")
+        if self.regime.rounds:
+            return coordination.Rounds(coordination.Ending(1 << 30, 30.0), self.layout)
+        return import_module("edgeflock.server.coordination.asynchronous").Asynchronous()
+
+    @property
+    def version(self) -> int:
+        return int(self.engine.published.version if ROOMS else self.engine.version)
+
+    def take_round(self, pushes: list[Any]) -> None:
+        held = self.engine.commit(pushes)
+        assert held == ([] if ROOMS else [None] * len(pushes)), held
+        if ROOMS:
+            self.engine.commit([], 30.0)
+        else:
+            self.engine.end_round()
+
+    def take(self, push: Any) -> None:
+        (answer,) = self.engine.commit([push])
+        receipt = answer[1].receipt if ROOMS else answer
+        assert receipt.version == self.version, receipt
 
     def push(self, device: int, base: int) -> Any:
         sparse, values, wire = named("shared.sparse"), named("shared.values"), named("shared.wire")
@@ -127,27 +195,23 @@ class Run:
     def phase(self, settings: dict[str, Any], updates: int) -> None:
         """Open, push, and end as if killed: no snapshot of the last version."""
         self.open(settings)
-        end = self.engine.version + updates
-        while self.engine.version < end:
+        end = self.version + updates
+        while self.version < end:
             if getattr(self.regime, "rounds", False):
-                members = [0, 1, 2][: min(1 + self.engine.version % 3, end - self.engine.version)]
-                answers = self.engine.commit([self.push(i, self.engine.version) for i in members])
-                assert answers == [None] * len(members), answers
-                self.engine.end_round()
+                members = [0, 1, 2][: min(1 + self.version % 3, end - self.version)]
+                self.take_round([self.push(i, self.version) for i in members])
             else:
-                oldest = self.engine.parameters.oldest
-                base = int(self.random.integers(oldest, self.engine.version + 1))
-                (answer,) = self.engine.commit([self.push(int(self.random.integers(0, 3)), base)])
-                assert answer.version == self.engine.version, answer
-            if self.engine.version % 10 == 0:
+                base = int(self.random.integers(self.engine.parameters.oldest, self.version + 1))
+                self.take(self.push(int(self.random.integers(0, 3)), base))
+            if self.version % 10 == 0:
                 self.evaluate()
-            if self.name in ADJUSTED and end - self.engine.version == 20:
+            if self.name in ADJUSTED and end - self.version == 20:
                 self.engine.adjust(self.regime.learning_rate / 4, self.regime.learning_rate)
         self.sum_up()
         self.journal.close()
 
     def evaluate(self) -> None:
-        version = self.engine.version
+        version = self.version
         evaluation = named("server.journal", "Evaluation")(
             version,
             self.now,
