@@ -64,15 +64,18 @@ class Engine:
         """
         return self.publish(self.stage(pushes, now))
 
-    def stage(self, pushes: Sequence[Push], now: float = 0.0) -> Staged:
-        """The first half of `commit`, in memory. Without any push it only looks what time it is."""
+    def stage(self, pushes: Sequence[Push], now: float = 0.0, *, hold: bool = False) -> Staged:
+        """The first half of `commit`, in memory. Without any push it only looks what time it is.
+
+        With `hold` whatever is held stays so.
+        """
         settled: list[tuple[Push, Answer]] = []
         for push in pushes:
             try:
                 self._offer(push, now, settled)
             except Refused as refusal:
                 settled.append((push, refusal))
-        due = self._coordinator.tick(now)
+        due = None if hold else self._coordinator.tick(now)
         if due is None:
             return Staged(settled)
         self._apply(due, settled)

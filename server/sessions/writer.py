@@ -161,9 +161,9 @@ class Writer:
                 (engine.arrived if present else engine.left)(device)
             now = asyncio.get_running_loop().time()
             if engine.is_quick(pushes):
-                staged = engine.stage(pushes, now)
+                staged = engine.stage(pushes, now, hold=self._leaving)
             else:
-                staged = await self._in_thread(lambda: engine.stage(pushes, now))
+                staged = await self._in_thread(lambda: engine.stage(pushes, now, hold=self._leaving))
             self._set_alarm(engine.due)
             settled = await self._in_thread(lambda: engine.publish(staged)) if staged.settled else []
         if staged.together:
@@ -179,6 +179,9 @@ class Writer:
 
     def _hold(self, push: Push) -> Held:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(
+            lambda answer: answer.cancelled() or answer.exception()
+        )  # seen, whoever waits
         self._held[push] = answer
         return Held(answer)
 

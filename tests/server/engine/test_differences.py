@@ -106,23 +106,37 @@ def test_a_difference_is_the_union_of_what_was_touched_since() -> None:
 
 def test_however_long_ago_a_base_was_only_what_was_touched_since_is_sent() -> None:
     """A thousand versions, each of which touches one of five parameters."""
-    differences = differences_after(np.arange(40, 60), *(np.array([7 * (i % 5)]) for i in range(1000)))
+    differences = differences_after(np.arange(40, 50), *(np.array([7 * (i % 5)]) for i in range(1000)))
     for base, touched in ((101, [0, 7, 14, 21, 28]), (1097, [7, 14, 21, 28]), (1100, [28]), (1101, [])):
         model = differences.model(THETA, base)
         assert (model.version, model.base, model.count) == (1101, base, len(touched))
         assert sparse.decode(model.indices, model.count, LAYOUT.size, model.index_mode).tolist() == touched
-    assert differences.model(THETA, 100).count == 25
+    assert differences.model(THETA, 100).count == 15
     assert differences.model(THETA, 99).base is None, "from before the server started"
 
 
-def test_the_whole_model_is_sent_where_a_difference_is_most_of_it() -> None:
-    """80 values of 4 bytes: 40 and their indices are shorter, and the last that are sent."""
-    differences = differences_after(np.arange(2), np.arange(2, 42))
-    assert differences.model(THETA, 100).base is None
-    assert len(differences.model(THETA, 100).values) == 4 * LAYOUT.size
+def test_the_whole_model_is_sent_where_a_difference_is_much_of_it() -> None:
+    """80 values: a difference has 20 at most."""
+    differences = differences_after(np.arange(2), np.arange(2, 22))
+    whole = differences.model(THETA, 100)
+    assert (whole.base, len(whole.values)) == (None, 4 * LAYOUT.size)
     few = differences.model(THETA, 101)
-    assert (few.base, few.count) == (101, 40)
-    assert len(few.indices) + len(few.values) < 4 * LAYOUT.size
+    assert (few.base, few.count) == (101, 20)
+
+
+def test_devices_that_ask_for_the_same_get_the_same() -> None:
+    differences = differences_after(np.arange(2), np.arange(2, 22))
+    for base in (100, 101):
+        first = differences.model(THETA, base)
+        assert differences.model(THETA, base) is first
+    differences.add(np.array([3]))
+    assert differences.model(THETA, 101).version == 103
+
+
+def test_versions_that_touched_nothing_cost_nothing() -> None:
+    differences = differences_after(np.array([7]), *(np.zeros(0, np.int64) for _ in range(1000)))
+    assert len(differences._recent) == 256
+    assert (differences.model(THETA, 100).count, differences.model(THETA, 101).count) == (1, 0)
 
 
 def test_a_dense_update_ends_all_differences() -> None:

@@ -188,6 +188,8 @@ async def test_what_is_held_at_a_stop_is_sent_again(tmp_path: Path) -> None:
         assert isinstance(held, Held)
         writer.leave()
         writer.see(1, False)
+        engine.stage([], now=1e9, hold=True)  # a deadline that passes meanwhile changes nothing
+        assert list(engine.held) == [1]
         writer.stop()
         with pytest.raises(Unavailable, match="send it again"):
             await held.answer
