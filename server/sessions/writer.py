@@ -179,9 +179,8 @@ class Writer:
 
     def _hold(self, push: Push) -> Held:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(
-            lambda answer: answer.cancelled() or answer.exception()
-        )  # seen, whoever waits
+        # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
+        answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self._held[push] = answer
         return Held(answer)
 
