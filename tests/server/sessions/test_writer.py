@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.server.coordination.rounds import Ending, Rounds
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.outcomes import Accepted
+from edgeflock.server.ledger.recovery import recover
 from edgeflock.server.sessions.writer import Held, Writer
 from edgeflock.shared.errors import NonFinite, Superseded, Unavailable
 from edgeflock.shared.protocol.messages import Receipt
-from tests.server.pushes import REGIME, open_engine, push, sparse_update
+from tests.server.pushes import LAYOUT, REGIME, open_engine, push, sparse_update
 
 ROUNDS = Regime("none", 0.1, 6, rounds=True)
 
@@ -188,9 +190,25 @@ async def test_what_is_held_at_a_stop_is_sent_again(tmp_path: Path) -> None:
         assert isinstance(held, Held)
         writer.leave()
         writer.see(1, False)
-        engine.stage([], now=1e9, hold=True)  # a deadline that passes meanwhile changes nothing
-        assert list(engine.held) == [1]
         writer.stop()
         with pytest.raises(Unavailable, match="send it again"):
             await held.answer
         assert engine.published.version == 0, "the round has not ended because its devices were sent away"
+
+
+async def test_a_round_does_not_end_while_its_devices_are_sent_away(tmp_path: Path) -> None:
+    """Not by its quorum either: who has left already would not learn of it."""
+    journal, _ = open_engine(tmp_path, ROUNDS)
+    rounds = Rounds(Ending(quorum=2, deadline=30), LAYOUT)
+    engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, ROUNDS), rounds)
+    writer = Writer(engine)
+    running = asyncio.create_task(writer.run())
+    first = await writer.push(push(1, sparse_update(1, 0, {0: 1.0})))
+    writer.leave()
+    second = await writer.push(push(2, sparse_update(1, 0, {0: 1.0})))
+    assert isinstance(first, Held)
+    assert isinstance(second, Held)
+    assert engine.published.version == 0
+    writer.stop()
+    await running
+    engine.close()
