@@ -3,9 +3,10 @@
     python -m benchmarks.both_ways [--only NAME] [--seeds N] [--updates N] [--processes N] [--finished]
 
 The paper's CNN (211,690 parameters), batches of 10, MNIST dealt out evenly. Edgeflock's methods run as
-emulated fleets of real workers, codecs and engine; FedAvg and FedBuff as benchmarks/federated.py has them.
+emulated fleets of real workers, codecs and engine; FedAvg, FedBuff and momentum, which the server does not
+have, as benchmarks/federated.py has them.
 Every row computes as many gradients (--updates). Of a method with several settings the best one counts: the
-fewest bytes both ways to 97%, or else the highest accuracy. Dense ASGD has no momentum: the server has none.
+fewest bytes both ways to 97%, or else the highest accuracy.
 
 Runs are kept in --output, one file a setting and seed: what has ended is not run again, several processes may
 run different rows (--only) at a time, and --finished reports what there is. Leaves both-ways.json and
@@ -92,6 +93,8 @@ def fleets() -> Iterator[tuple[Method, tuple[float, ...]]]:
     """Methods of Edgeflock's own engine with their learning rates; ours comes last."""
     yield replace(ASGD, name="dense ASGD"), RATES
     yield replace(AVERAGED, name="dense ASGD, averaged model"), RATES
+    constant = {**ASGD.settings, "coordination.rule": "none"}
+    yield replace(ASGD, name="dense ASGD, constant rate", settings=constant), (0.00025, 0.0005, 0.001)
     for method in FIGURE_3:
         if method is not ASGD:
             yield method, tuple(rate for rate in RATES if method.rate <= rate <= 2 * method.rate)
@@ -100,7 +103,11 @@ def fleets() -> Iterator[tuple[Method, tuple[float, ...]]]:
 
 
 def federated() -> Iterator[tuple[str, Federated]]:
-    """FedAvg with 10 of the devices a round; FedBuff with K = 10 and one epoch, as in its paper."""
+    """FedAvg with 10 of the devices a round; FedBuff with K = 10 and one epoch, as in its paper; dense ASGD
+    with a momentum of 0.9, which multiplies what comes of a rate by ten.
+    """
+    for rate in RATES:
+        yield "dense ASGD, momentum 0.9", Federated(rate / 10, epochs=0, momentum=0.9)
     for values, bits in (("f32", ""), ("int8", ", 8 bits")):
         for epochs in (1, 5):
             for rate in (0.05, 0.1, 0.2):

@@ -1,10 +1,12 @@
-"""FedAvg (McMahan et al., 2017) and FedBuff (Nguyen et al., 2022) on the shares of an emulated fleet.
+"""FedAvg (McMahan et al., 2017), FedBuff (Nguyen et al., 2022) and ASGD with momentum on a fleet's shares.
 
     FedAvg     in each round K clients drawn at random take E epochs of SGD from the model; the server adds
                the mean of their changes to it
     FedBuff    a number of clients train at any time, each from the model that there was when it began. The
                server adds up what they come to, each weighted with 1 / sqrt(1 + staleness), and adds a K-th
                of the sum to the model whenever there are K. One that has ended makes room for another
+    momentum   every client computes a gradient at any time; each, divided by its staleness, goes into a
+               velocity, which the server adds to the model (heavy ball; Polyak, 1964)
 
 Training is torch's, the coding is Edgeflock's: every model and every change is a record of the protocol, of
 which the values are really encoded and decoded, counted as a framed WebSocket message. Nothing else is
@@ -39,17 +41,20 @@ class Federated:
 
     rate: float
     epochs: int = 1
+    """E; 0: one gradient."""
     together: int = 10
     """K: changes that are applied at a time; of FedAvg, the clients of a round."""
     training: int = 0
     """Clients that train at any time, of FedBuff; 0: rounds, as FedAvg has them."""
     server_rate: float = 1.0
+    momentum: float = 0.0
+    """Part of the velocity that each gradient leaves; 0: no velocity."""
     values: str = "f32"
     """Coding of what travels, both ways."""
 
     def steps(self, samples: int, batch: int) -> int:
         """Gradients that a client of so many samples computes for one message."""
-        return self.epochs * max(1, samples // batch)
+        return max(1, self.epochs * (samples // batch))
 
 
 class Channel:
@@ -115,7 +120,7 @@ def simulate(
         )
         for number, share in enumerate(prepared.shares)
     ]
-    models = (_buffered if how.training else _rounds)(
+    models = (_velocity if how.momentum else _buffered if how.training else _rounds)(
         how, clients, channel, flat.theta(), np.random.default_rng([seed, 0])
     )
     seen, ended = 0, ""
@@ -197,9 +202,27 @@ def _buffered(
         yield theta
 
 
+def _velocity(
+    how: Federated, clients: list[Client], channel: Channel, theta: Vector, random: np.random.Generator
+) -> Iterator[Vector]:
+    """The model after each gradient of ASGD with momentum. Times are exponential: any client may be next."""
+    version, velocity = 0, np.zeros_like(theta)
+    holds = [(0, channel.down(number, 0, theta)) for number in range(len(clients))]
+    while True:
+        number = int(random.integers(len(clients)))
+        base, start = holds[number]
+        change, loss = clients[number].train(start)
+        arrived = channel.up(base, change, loss, clients[number].samples)
+        velocity = np.float32(how.momentum) * velocity + np.float32(1 / max(1, version - base)) * arrived
+        theta = theta + velocity
+        version += 1
+        yield theta
+        holds[number] = version, channel.down(number, version, theta)
+
+
 @dataclass(frozen=True, slots=True)
 class Simulation(Job):
-    """A run of FedAvg or FedBuff, to be kept and swept as those of fleets are.
+    """A run of one of them, to be kept and swept as those of fleets are.
 
     Of its fleet file count the data, the model, the batch, and as run.updates the gradients.
     """

@@ -1,4 +1,4 @@
-"""FedAvg and FedBuff against what their papers say, bytes against what the protocol says, on small data."""
+"""FedAvg, FedBuff, momentum against what their papers say, bytes against the protocol, on small data."""
 
 import math
 from dataclasses import replace
@@ -37,7 +37,7 @@ def run(how: Federated, gradients: int, prepared: Prepared | None = None) -> lis
     evaluations: list[Evaluation] = []
     end = simulate(how, prepared or fleet(), 0, gradients, 1, evaluations.append)
     assert (end["ended"], end["updates"]) == ("complete", evaluations[-1].version)
-    assert end["gradients_per_update"] == how.epochs * SAMPLES // BATCH
+    assert end["gradients_per_update"] == max(1, how.epochs * SAMPLES // BATCH)
     return evaluations
 
 
@@ -108,6 +108,35 @@ def test_fedbuff_takes_stale_changes_for_less() -> None:
     assert gained[1] / gained[0] == pytest.approx(weight, abs=0.08)
 
 
+def test_momentum_of_one_client_is_the_heavy_ball() -> None:
+    alone = replace(fleet(batch=SAMPLES), shares=fleet().shares[:1])
+    evaluations: list[Evaluation] = []
+    simulate(Federated(0.1, epochs=0, momentum=0.9), alone, 0, 5, 1, evaluations.append)
+    model, share = flat(), alone.shares[0]
+    theta = model.theta()
+    velocity = np.zeros_like(theta)
+    for one in evaluations:
+        _, gradient, _ = model.gradient(theta, share.x, share.y)
+        velocity = 0.9 * velocity - 0.1 * gradient
+        theta = (theta + velocity).astype(np.float32)
+        assert one.loss == pytest.approx(model.evaluate(theta, alone.test.x, alone.test.y)[0], rel=1e-4)
+    assert len(evaluations) == 5
+
+
+def test_momentum_divides_by_staleness_and_sends_the_whole_model_each_time() -> None:
+    size = flat().layout.size
+    plain = Federated(0.1, epochs=0, momentum=1e-9)
+    several = replace(fleet(), shares=[fleet().shares[0]] * DEVICES)
+    evaluations = run(plain, 60, several)
+    assert [(one.version, one.ingress) for one in evaluations[:2]] == [
+        (1, up(size, 0, 4 * size)),
+        (2, 2 * up(size, 0, 4 * size)),
+    ]
+    assert evaluations[0].egress == DEVICES * down(size, 0, 4 * size)
+    alone = replace(fleet(), shares=fleet().shares[:1])
+    assert (run(plain, 60, alone)[-1].loss or 0) < (evaluations[-1].loss or 0)  # of twelve, most is stale
+
+
 def test_in_eight_bits_the_client_comes_nearer_to_the_model_with_each_message() -> None:
     layout = Layout.of([("a", (40,)), ("b", (3, 20))])
     theta = np.random.default_rng(0).normal(size=layout.size).astype(np.float32)
@@ -123,7 +152,15 @@ def test_in_eight_bits_the_client_comes_nearer_to_the_model_with_each_message() 
     assert 0 < np.abs(change - theta).max() < np.abs(theta).max() / 200
 
 
-@pytest.mark.parametrize("how", [Federated(0.2), Federated(0.2, values="int8"), Federated(0.2, training=11)])
+@pytest.mark.parametrize(
+    "how",
+    [
+        Federated(0.2),
+        Federated(0.2, values="int8"),
+        Federated(0.2, training=11),
+        Federated(0.1, epochs=0, momentum=0.9),
+    ],
+)
 def test_it_learns_and_a_seed_tells_all(how: Federated) -> None:
     evaluations = run(how, 400)
     assert evaluations == run(how, 400)
