@@ -1,0 +1,154 @@
+"""Server and device processes of a scenario, and what their journal and their receipts say in the end."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from benchmarks.audit import LAYOUT, REGIME, Audit
+from benchmarks.faults.device import Noted, noted
+from edgeflock.server.descent import Parameters
+from edgeflock.server.ledger import Journal
+from edgeflock.server.ledger.recovery import recover, replay
+
+READY_SECONDS = 60
+
+
+@dataclass(slots=True)
+class Crew:
+    """All processes of one scenario. `folder` gets the run, the receipts and a log a process."""
+
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    settings: tuple[str, ...] = ()
+    """Of the server."""
+    server_prefix: Sequence[str] = ()
+    device_prefix: Sequence[str] = ()
+    _server: subprocess.Popen[str] | None = None
+    _devices: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def receipts(self) -> list[Noted]:
+        """All so far, by time."""
+        return noted(self.folder / "receipts")
+
+    @property
+    def server(self) -> psutil.Process:
+        """The server's process, which may run below a prefix command."""
+        assert self._server is not None, "start_server comes first"
+        outer = psutil.Process(self._server.pid)
+        return next(iter(outer.children()), outer)
+
+    async def start_server(self) -> None:
+        """Start it, on the port that it had before; return when it listens."""
+        self._server = self._spawn_server()
+        assert self._server.stdout is not None
+        async with asyncio.timeout(READY_SECONDS):
+            line = await asyncio.to_thread(self._server.stdout.readline)
+        if line != "listening\n":
+            raise RuntimeError(f"the server did not come up: {(self.folder / 'server.log').read_text()}")
+
+    def _spawn_server(self) -> subprocess.Popen[str]:
+        command = [
+            *self.server_prefix,
+            *(sys.executable, "-m", "benchmarks.faults.server"),
+            *(str(self.folder / "run"), self.host, str(self.port), *self.settings),
+        ]
+        with (self.folder / "server.log").open("a") as log:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def kill_server(self) -> None:
+        """kill -9."""
+        if self._server is not None:
+            self.server.kill()
+            self._server.wait()
+            assert self._server.stdout is not None
+            self._server.stdout.close()
+            self._server = None
+
+    def start_devices(self, names: Sequence[str], pause: float = 0.02, seed: int = 0) -> None:
+        """A process of these devices, to be ended by the name of the first."""
+        command = [
+            *self.device_prefix,
+            *(sys.executable, "-m", "benchmarks.faults.device", f"http://{self.host}:{self.port}"),
+            *(str(self.folder / "receipts"), str(seed), str(pause), *names),
+        ]
+        with (self.folder / "devices.log").open("a") as log:
+            self._devices[names[0]] = subprocess.Popen(command, stderr=log)
+
+    def kill_devices(self, name: str) -> None:
+        """kill -9 of the process whose first device is `name`."""
+        process = self._devices.pop(name)
+        for one in (*psutil.Process(process.pid).children(), process):
+            one.kill()
+        process.wait()
+
+    def everything_ends(self) -> None:
+        for name in list(self._devices):
+            self.kill_devices(name)
+        self.kill_server()
+
+    def verdict(self) -> dict[str, int | bool]:
+        """Ends everything, then holds the journal against the receipts, and what the next start would make of
+        it against a replay from version 0. All but `acknowledged` and `unacknowledged` should be 0 or true: a
+        killed device may not have noted its last.
+        """
+        self.everything_ends()
+        receipts = {(one.name, one.sequence): one.version for one in self.receipts}
+        audit, journal = Audit(), self.folder / "run" / "journal.sqlite"
+        audit.journal(journal, receipts)
+        with closing(Journal(journal)) as opened:
+            both = [make(opened).theta.tobytes() for make in (_recovered, _replayed)]
+        return {
+            "acknowledged": len(receipts),
+            "lost": len(audit.lost),
+            "doubled": len(audit.doubled),
+            "gaps": audit.gaps,
+            "unacknowledged": audit.unacknowledged,
+            "bit_identical": both[0] == both[1],
+        }
+
+
+def _recovered(journal: Journal) -> Parameters:
+    return recover(journal, LAYOUT, REGIME)
+
+
+def _replayed(journal: Journal) -> Parameters:
+    return replay(journal, LAYOUT)
+
+
+@contextmanager
+def crew(
+    folder: Path,
+    *settings: str,
+    host: str = "127.0.0.1",
+    server_prefix: Sequence[str] = (),
+    device_prefix: Sequence[str] = (),
+) -> Iterator[Crew]:
+    """A crew without processes yet; ends what there is in the end."""
+    (folder / "receipts").mkdir(parents=True)
+    found = Crew(folder, host, _free_port(), settings, server_prefix, device_prefix)
+    try:
+        yield found
+    finally:
+        found.everything_ends()
+
+
+def _free_port() -> int:
+    """Below the ports that the kernel gives to outgoing connections: those might connect to themselves."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in range(lowest - 1, lowest - 8192, -1):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no port is free")

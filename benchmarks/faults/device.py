@@ -1,0 +1,77 @@
+"""Device processes that push ready-made updates and note every receipt, whatever becomes of them.
+
+    python -m benchmarks.faults.device URL FOLDER SEED PAUSE NAME ...
+
+Each device adds a line to FOLDER/NAME for each receipt: sequence, version, seconds of the monotonic clock.
+"""
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from benchmarks import load
+from benchmarks.audit import LAYOUT
+from edgeflock.client.transport import Link
+from edgeflock.shared.errors import BaseExpired, BaseInFuture
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A receipt, as its device noted it."""
+
+    name: str
+    sequence: int
+    version: int
+    at: float
+    """By the monotonic clock, which all processes share."""
+
+
+def noted(folder: Path) -> list[Noted]:
+    """All receipts of all devices so far, by time. A line that a killed device did not end does not count."""
+    found = []
+    for file in folder.iterdir():
+        for line in file.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                sequence, version, at = line.split()
+                found.append(Noted(file.name, int(sequence), int(version), float(at)))
+    return sorted(found, key=lambda one: one.at)
+
+
+async def device(url: str, folder: Path, name: str, seed: int, pause: float) -> None:
+    """Push for ever, `pause` seconds after each receipt."""
+    random = Random(f"{name} {seed}")
+    update = load.random_update(LAYOUT, 0.01, "codebook4", np.random.default_rng(seed))
+    with (folder / name).open("a") as notes:
+        async with Link(url, "", Hello(PROTOCOL, name, LAYOUT.digest, {}), random) as link:
+            welcome = await link.join()
+            version, sequence = welcome.version, welcome.sequence
+            while True:
+                sequence += 1
+                try:
+                    receipt = await link.push(replace(update, sequence=sequence, base=version))
+                except (BaseExpired, BaseInFuture):
+                    sequence -= 1
+                    version = (await link.pull(None)).version
+                    continue
+                version = receipt.version
+                notes.write(f"{sequence} {version} {time.monotonic()}\n")
+                notes.flush()
+                await asyncio.sleep(random.uniform(0, 2 * pause))
+
+
+async def devices(url: str, folder: Path, seed: int, pause: float, names: list[str]) -> None:
+    """Several in one process."""
+    async with asyncio.TaskGroup() as group:
+        for number, name in enumerate(names):
+            group.create_task(device(url, folder, name, seed + number, pause))
+
+
+if __name__ == "__main__":
+    url, folder, seed, pause, *names = sys.argv[1:]
+    asyncio.run(devices(url, Path(folder), int(seed), float(pause), names))

@@ -1,0 +1,38 @@
+"""A server process without a model: python -m benchmarks.faults.server DIRECTORY HOST PORT [SETTING ...]"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from benchmarks.audit import LAYOUT, REGIME, initial_theta
+from benchmarks.plain import EXACT
+from edgeflock.server.app import create_app, listening
+from edgeflock.server.hosting import HostedRun
+from edgeflock.server.ledger import claimed
+from edgeflock.shared.settings.config import parse
+
+SETTINGS = (
+    *EXACT,
+    "run.open=true",
+    "model.data=",
+    f"coordination.window={REGIME.window}",
+    f"coordination.learning_rate={REGIME.learning_rate}",
+    f"coordination.rule={REGIME.rule}",
+)
+"""A server that benchmarks.audit can follow."""
+
+
+async def serve(directory: Path, host: str, port: int, settings: tuple[str, ...]) -> None:
+    """Until it is ended. Prints a line once it listens."""
+    config = parse(overrides=[*SETTINGS, *settings])
+    with claimed(directory, "directory", LAYOUT, initial_theta(), config) as claim:
+        journal = claim.journal
+        hosted = HostedRun("faults", "", claim.engine, None, journal.evaluations(), journal.accounts())
+        async with listening(create_app(config, hosted), host, port):
+            print("listening", flush=True)
+            await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    directory, host, port, *more = sys.argv[1:]
+    asyncio.run(serve(Path(directory), host, int(port), tuple(more)))
