@@ -1,6 +1,7 @@
 """A stream's samples on disk (ScaDLES, section IV: stream persistence)."""
 
 import json
+import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.records import Chunk
 from edgeflock.client.data.stream_buffer import joined, octets, slice_of
 from edgeflock.shared.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 _ROW_BYTES = 1 << 17
 """Samples go into rows of about this size: small enough to be dropped or read in part without much waste."""
@@ -36,6 +39,9 @@ class Persistence:
     that were taken and not settled are there again after a restart. Beside the quota there are the file's
     free pages and a few MiB of journal.
 
+    A disk that is full before the quota is drops what arrives, counts it, and says so once. What is settled
+    meanwhile is deleted when there is room again; after a restart before that it comes once more.
+
     Arrival times must mean the same after a restart: give it the time of day.
     """
 
@@ -56,20 +62,25 @@ class Persistence:
             raise ConfigError(f"{path} cannot hold a stream: {error}; delete it or name another") from error
         self._next, self._skip = 0, 0
         """Samples before the `_skip`-th of row `_next` were taken. Row 0 is before all."""
+        self._is_full = False
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, chunk: Chunk, now: float) -> None:
-        """Raises ConfigError if the file holds samples of another kind, or the disk fails."""
+        """Raises ConfigError if the file holds samples of another kind, or the disk fails but is not full."""
         if len(chunk) == 0:
             return
         rows = max(1, _ROW_BYTES // max(1, octets(chunk) // len(chunk)))
         pieces = [slice_of(chunk, at, at + rows) for at in range(0, len(chunk), rows)]
+        before = self._octets, self._count, self.drops, self._kind
         with self._transaction():
             self._settle_kind(chunk)
             for piece in pieces:
                 self._insert(piece, now)
+        if self._is_full:
+            self._octets, self._count, self.drops, self._kind = before
+            self.drops += len(chunk)
 
     def _insert(self, piece: Chunk, now: float) -> None:
         size = octets(piece) + _ROW_COST
@@ -102,9 +113,12 @@ class Persistence:
         return joined(taken)
 
     def settle(self) -> None:
+        octets = self._octets
         with self._transaction():
             self._delete("id < ? OR (id = ? AND count <= ?)", self._next, self._next, self._skip)
             self._db.execute("UPDATE samples SET used = ? WHERE id = ?", (self._skip, self._next))
+        if self._is_full:
+            self._octets = octets
 
     def take_back(self) -> None:
         self._next, self._skip = 0, 0
@@ -143,11 +157,18 @@ class Persistence:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        """All of it or nothing: nothing if `_is_full` afterwards."""
+        was_full, self._is_full = self._is_full, False
         try:
             self._db.execute("BEGIN")
             yield
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                self._is_full = True
+                if not was_full:
+                    log.warning("%s: the disk is full; samples are dropped until there is room", self._path)
+                return
             raise ConfigError(f"{self._path} cannot be written: {error}") from error
         finally:
             if self._db.in_transaction:

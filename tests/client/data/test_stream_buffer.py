@@ -150,6 +150,32 @@ def test_a_full_disk_quota_drops_the_oldest_and_counts_them(tmp_path: Path) -> N
     buffer.close()
 
 
+def test_a_full_disk_drops_what_arrives_until_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    buffer = Persistence(tmp_path / "stream.db", MUCH)
+    buffer.add(numbered(0, 10), 0)
+    (pages,) = buffer._db.execute("PRAGMA page_count").fetchone()
+    buffer._db.execute(f"PRAGMA max_page_count = {pages}")
+    wide = numbered(10, 10_000)
+    for _ in range(3):
+        buffer.add(wide, 1)
+    assert (len(buffer), buffer.drops) == (10, 30_000)
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path / 'stream.db'}: the disk is full; samples are dropped until there is room"
+    ]
+    assert taken(buffer, 4) == [0, 1, 2, 3]
+    buffer.settle()
+    buffer._db.execute(f"PRAGMA max_page_count = {MUCH}")
+    buffer.add(numbered(10, 10), 2)
+    assert taken(buffer, MUCH) == list(range(4, 20))
+    buffer.settle()
+    buffer.close()
+    again = Persistence(tmp_path / "stream.db", MUCH)
+    assert (len(again), again.drops) == (0, 0)
+    again.close()
+
+
 def test_the_file_stays_near_its_quota(tmp_path: Path) -> None:
     quota = 1 << 20
     buffer = Persistence(tmp_path / "stream.db", quota)
