@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,12 +18,14 @@ import numpy as np
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.data.open import batches_of, own_seed
+from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Welcome
+from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Model, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.data.injection import Injected
@@ -61,16 +64,27 @@ async def run_client(settings: "ClientSettings") -> Progress:
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
             return Trainer(backend, injected or batches, welcome)
 
+        async def load(weights: Weights, layout: Layout) -> Model | None:
+            kept = Kept(_directory(settings), weights, settings.name)
+            return await first_model(link.load, kept, weights, layout, compute)
+
         async with (
             batches_of(settings) as batches,
             Link(settings.server, settings.token, hello, Random()) as link,
         ):
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
-            progress = await Worker(link, build, injected or batches, compute, health).run()
+            progress = await Worker(link, build, injected or batches, compute, health, load).run()
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
+
+
+def _directory(settings: "ClientSettings") -> Path:
+    """Where the device keeps what is to outlast it and can be had again."""
+    if settings.directory:
+        return Path(settings.directory)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
 
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":

@@ -15,6 +15,7 @@ from typing import TypeVar
 import aiohttp
 from yarl import URL
 
+from edgeflock.client.first_model import Kept
 from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
@@ -50,6 +51,9 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 300.0
 """The longest wait for an answer, a large model over a slow line included. Dead lines show by heartbeat."""
+
+SILENT_SECONDS = 60.0
+"""The longest wait for the next bytes of a first model."""
 
 HEARTBEAT = 20.0
 """Seconds of silence after which the device pings."""
@@ -139,9 +143,28 @@ class Link:
 
         began = asyncio.get_running_loop().time()
         graph = await self._retry(attempt)
-        if asyncio.get_running_loop().time() - began > HEARTBEAT:
-            await self._hang_up()  # nobody answered pings meanwhile; a new session is better than a lost one
+        await self._hang_up_after(began)
         return graph
+
+    async def load(self, kept: Kept) -> bool:
+        """Bring what is missing of a first model; False if the server has it no longer, or has another.
+
+        After a line that dropped it goes on where that broke off. Raises Malformed if something else comes
+        than was announced, ConfigError if `kept` cannot keep it.
+        """
+
+        async def attempt() -> bool:
+            return await self._load(kept)
+
+        found, began = True, asyncio.get_running_loop().time()
+        while found and kept.missing:
+            before = kept.size
+            found = await self._retry(attempt)
+            if found and kept.missing:
+                log.warning("the line dropped after %d bytes of the first model", kept.size - before)
+                await self._sleep(next(back_off(self._random)))
+        await self._hang_up_after(began)
+        return found
 
     def speak_as(self, layout: bytes) -> None:
         """Name the layout in every Hello from now on, so that a server with another model refuses it."""
@@ -200,6 +223,29 @@ class Link:
             self._graphs[kind] = response.headers.get("ETag", ""), graph
             return graph
 
+    async def _load(self, kept: Kept) -> bool:
+        """As much as comes before the line drops. Raises what a line raises only if that is nothing."""
+        assert self._http is not None, "use Link as an async context manager"
+        url, before = self._server / "v1/start" % {"device": self._hello.device}, kept.size
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
+        try:
+            async with self._http.get(
+                url, headers={**self._headers, **kept.asking}, timeout=timeout
+            ) as response:
+                if response.status == Unauthorized.status:
+                    raise Unauthorized("the server does not know this token (client.token)")
+                if response.status == 404:
+                    return False
+                response.raise_for_status()
+                if not kept.begin(response.headers):
+                    return False
+                async for octets in response.content.iter_any():
+                    kept.add(octets)
+        except (OSError, aiohttp.ClientError, TimeoutError):
+            if kept.size <= before:
+                raise
+        return True
+
     async def _connected(self) -> aiohttp.ClientWebSocketResponse:
         if self._socket is None:
             welcome = await self._dial()
@@ -251,6 +297,11 @@ class Link:
         if isinstance(record, Stop):
             raise RunOver(record.reason)
         return record
+
+    async def _hang_up_after(self, began: float) -> None:
+        """If it is long since: nobody answered pings meanwhile; a new session is better than a lost one."""
+        if asyncio.get_running_loop().time() - began > HEARTBEAT:
+            await self._hang_up()
 
     async def _hang_up(self) -> None:
         socket, self._socket = self._socket, None

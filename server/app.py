@@ -11,7 +11,7 @@ from aiohttp import web
 
 from edgeflock.server.background import Background
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.operations import actions, api, metrics
+from edgeflock.server.operations import actions, api, first_model, metrics
 from edgeflock.server.operations.access import authenticate
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
@@ -20,6 +20,7 @@ from edgeflock.server.operations.keys import (
     FEED,
     GRAPHS,
     HOST,
+    OFFERED,
     ROLES,
     WATCHERS,
     WRITER,
@@ -45,9 +46,12 @@ def create_app(
     `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
     """
     app = web.Application(middlewares=[authenticate])
-    app.add_routes([*api.routes, *actions.routes, *metrics.routes])
+    app.add_routes([*api.routes, *actions.routes, *metrics.routes, *first_model.routes])
     app.router.add_get("/v1/session", _session)
     app[ROLES] = Roles(hosted.token, hosted.admin_token)
+
+    if hosted.offered is not None:
+        app[OFFERED] = hosted.offered
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine

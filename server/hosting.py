@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine, check_limits
-from edgeflock.server.ledger import Account, claimed
+from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
@@ -33,6 +33,8 @@ class HostedRun:
     accounts: list[Account]
     admin_token: str = ""
     """Empty: nobody may act."""
+    offered: Path | None = None
+    """The file that devices load the first model from, if they cannot make it."""
 
 
 @contextmanager
@@ -45,16 +47,24 @@ def open_run(config: Config) -> Iterator[HostedRun]:
     # torch takes seconds to import and only hosting needs it.
     import torch
 
+    from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
     torch.set_num_threads(1)
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed)
     check_limits(config, flat.layout)
     trackers.check(config.run.trackers)
-    theta, start = flat.first_model(config.run.seed)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
     evaluate = _evaluation(config, flat.evaluate, theta)
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
+        first = claim.journal.snapshot(first=True).theta
+        if config.model.weights and first.tobytes() != theta.tobytes():
+            raise ConfigError(
+                f"run.directory = {str(directory)!r} holds a run that began with other weights than "
+                f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
+            )
+        offered = _offer(claim, directory, first) if claim.engine.start is None else None
         token = "" if config.run.open else config.run.token or _kept(directory, "token")
         admin_token = config.run.admin_token or _kept(directory, "admin-token")
         if admin_token == token:
@@ -62,7 +72,18 @@ def open_run(config: Config) -> Iterator[HostedRun]:
                 "run.admin_token is run.token, so that every device could act; choose another one"
             )
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
-        yield HostedRun(claim.run, token, claim.engine, evaluate, history, accounts, admin_token)
+        yield HostedRun(claim.run, token, claim.engine, evaluate, history, accounts, admin_token, offered)
+
+
+def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
+    """The file that devices may load `first` from, the model at version 0."""
+    try:
+        claim.engine.offer(first, partial(keep_offered, directory))
+    except OSError as error:
+        raise ConfigError(
+            f"run.directory = {str(directory)!r} has no room for the first model: {error}"
+        ) from error
+    return directory / OFFERED
 
 
 def _evaluation(

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from edgeflock.server.engine.engine import Engine
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.operations.keys import HOST, WRITER
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
@@ -70,11 +72,12 @@ async def hosting(
     admin_token: str = "",
     run: str = RUN,
     start: Start | None = None,
+    offered: bool = False,
 ) -> AsyncIterator[Hosted]:
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set
     beside EXACTLY.
 
-    An empty token lets everybody in, an empty admin_token nobody act. It begins with initial_theta, or as
+    With `offered` devices may load the model that it begins with. An empty token lets everybody in, an empty admin_token nobody act. It begins with initial_theta, or as
     `start` says.
     """
     # Nothing is to happen by the clock while a test looks.
@@ -85,6 +88,9 @@ async def hosting(
         claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         hosted = HostedRun(claim.run, token, claim.engine, None, history, accounts, admin_token=admin_token)
+        if offered:
+            claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))
+            hosted = replace(hosted, offered=directory / OFFERED)
         app = create_app(config, hosted)
         async with listening(app, "127.0.0.1", 0) as port:
             view = app[HOST]

@@ -14,6 +14,7 @@ from edgeflock.client.data import Batches, StreamOver
 from edgeflock.client.training.replica import Replica
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, LayoutMismatch, RunOver, RunReplaced
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,14 @@ class Progress:
     loss: float = 0.0
 
 
+Load = Callable[[Weights, Layout], Awaitable[Model | None]]
+"""load(weights, layout): the first model; None: the current one is to be pulled."""
+
+
+async def pull_instead(weights: Weights, layout: Layout) -> None:
+    """Where nothing can be loaded."""
+
+
 class Worker:
     """Asks, has an update made, pushes and settles it, until the server says stop."""
 
@@ -69,15 +78,17 @@ class Worker:
         batches: Batches,
         compute: Compute = asyncio.to_thread,
         health: Callable[[], Facts] = dict,
+        load: Load = pull_instead,
     ) -> None:
         """`trainer` makes what trains, on these `batches`, for the run that a Welcome describes. `health`
-        tells how the device does.
+        tells how the device does. `load` loads the first model of a run that begins with weights of its own.
         """
         self._server = server
         self._make_trainer = trainer
         self._batches = batches
         self._compute = compute
         self._health = health
+        self._load = load
         self._telemetry_due = -math.inf
         """When the next update is to carry some, by the event loop's clock."""
         self.progress = Progress()
@@ -106,6 +117,10 @@ class Worker:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
         self._server.speak_as(layout.digest)
         replica = Replica(layout, welcome.start)
+        if welcome.weights is not None:
+            first = await self._load(welcome.weights, layout)
+            if first is not None:
+                replica.take(first)
         self._telemetry_due = -math.inf
         replica.take(await self._server.pull(replica.version, replica.held))
         sequence = welcome.sequence

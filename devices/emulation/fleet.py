@@ -32,6 +32,7 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.engine import check_limits
 from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.data.rates import draw
@@ -187,7 +188,7 @@ class _FleetRun:
         self._earlier, self._progress = earlier, progress
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
-        theta, start = flat.first_model(seed)
+        theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
         self._engine = open_engine(journal, flat.layout, file)
         self._server = EmulatedServer(file, self._engine, self._committed, keep_frames=earlier is not None)

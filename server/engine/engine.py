@@ -7,7 +7,7 @@ Nothing an Engine hands out is ahead of the disk: a group of updates is answered
 and a model is published only between groups.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +23,12 @@ from edgeflock.server.publication import Exact, Publication
 from edgeflock.shared.errors import BadSequence, Refused, RunComplete, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Model, Receipt
+
+_WORTH = 65 / 64
+"""A load that goes on where it broke off may cost this much more than a model that comes in one piece."""
 
 _QUICK = 100_000
 """Entries that are decoded and applied in about two milliseconds."""
@@ -53,6 +57,10 @@ class Engine:
         self._log = log
         self._bounds = bounds or Bounds()
         self._publication = publication or Exact(layout, parameters.version)
+        self.offered: Weights | None = None
+        """What devices may load the model at version 0 from."""
+        self._whole = 0
+        """The bytes of a whole model, if there is that."""
         self._last = log.last_receipts()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
         self._again: dict[Push, Push] = {}
@@ -195,6 +203,21 @@ class Engine:
     def model(self, base: int | None, held: int = 0, device: int = 0) -> Model:
         """The current model, as little of it as `device` needs, which holds `base` and says `held` of it."""
         return self._publication.model(self.parameters.theta, base, held, device)
+
+    def offer(self, theta: NDArray[np.float32], keep: Callable[[Model], Weights]) -> None:
+        """Devices may load `theta`, the model at version 0, from what `keep` puts the record of it into."""
+        model = self._publication.offer(theta)
+        self.offered, self._whole = keep(model), len(model.values)
+
+    def weights(self) -> Weights | None:
+        """What a device that joins may load, and whether that is shorter than the current model, whole."""
+        if self.offered is None:
+            return None
+        model = self._publication.since_offered(self.parameters.theta)
+        if model is None:
+            return self.offered._replace(load=False)
+        size = self.offered.size + len(model.indices) + len(model.values)
+        return self.offered._replace(load=size <= _WORTH * self._whole)
 
     def theta(self) -> tuple[int, NDArray[np.float32]]:
         """(version, a copy of theta), durable."""

@@ -3,13 +3,20 @@
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 from edgeflock.shared.selection.largest import fraction_of
 from edgeflock.shared.settings.config import Config
 
 
 def welcome(
-    run: str, config: Config, layout: Layout, version: int, sequence: int, start: Start | None = None
+    run: str,
+    config: Config,
+    layout: Layout,
+    version: int,
+    sequence: int,
+    start: Start | None = None,
+    weights: Weights | None = None,
 ) -> Welcome:
     """The Welcome for a device whose highest accepted sequence number is `sequence`."""
     return Welcome(
@@ -33,4 +40,5 @@ def welcome(
         frame_bytes=config.limits.frame_bytes,
         alpha=config.injection.alpha,
         beta=config.injection.beta,
+        weights=weights,
     )

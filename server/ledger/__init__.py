@@ -8,7 +8,8 @@ below.
 
 from edgeflock.server.ledger.claim import Claim, claimed
 from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.ledger.records import Account
 from edgeflock.server.ledger.recovery import open_engine
 
-__all__ = ["Account", "Claim", "Journal", "claimed", "open_engine"]
+__all__ = ["OFFERED", "Account", "Claim", "Journal", "claimed", "keep_offered", "open_engine"]

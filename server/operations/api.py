@@ -11,6 +11,7 @@ import safetensors.numpy
 from aiohttp import web
 from numpy.typing import NDArray
 
+from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import problem, role_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import document, settings
@@ -89,22 +90,9 @@ async def get_model(request: web.Request) -> web.StreamResponse:
     version, theta = await _result(request)
     octets = theta.astype("<f4").tobytes()
     digest = hashlib.sha256(octets).hexdigest()
-    headers = {"ETag": f'"{digest}"', "Accept-Ranges": "bytes", "X-Edgeflock-Version": str(version)}
-    if _has(request, digest):
-        return web.Response(status=304, headers=headers)
-    try:
-        asked = request.http_range
-    except ValueError as error:
-        raise web.HTTPRequestRangeNotSatisfiable(
-            headers={"Content-Range": f"bytes */{len(octets)}"}
-        ) from error
-    start, stop, _ = asked.indices(len(octets))
-    if asked == slice(None, None, 1):
-        return _octets(octets, 200, headers)
-    if start >= stop:
-        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{len(octets)}"})
-    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(octets)}"
-    return _octets(octets[start:stop], 206, headers)
+    headers = {"X-Edgeflock-Version": str(version)}
+    start, stop, status = ranges.asked(request, digest, len(octets), headers)
+    return _octets(octets[start:stop], status, headers)
 
 
 @routes.get("/v1/model.safetensors")
@@ -126,7 +114,7 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
         graph = await request.app[GRAPHS].get(request.match_info["kind"])
     except NotExportable as error:
         return problem(422, "not-exportable", str(error))
-    if _has(request, graph.digest):
+    if ranges.has(request, graph.digest):
         return web.Response(status=304, headers={"ETag": f'"{graph.digest}"'})
     response = _octets(graph.octets, 200, {"ETag": f'"{graph.digest}"'})
     response.enable_compression()
@@ -214,11 +202,6 @@ def _cnc(compressed: int, uncompressed: int) -> float | None:
     """The compression-to-no-compression ratio of a run's updates (ScaDLES, section V G); None without any."""
     total = compressed + uncompressed
     return compressed / total if total else None
-
-
-def _has(request: web.Request, digest: str) -> bool:
-    """Whether whoever asks has it already."""
-    return any(tag.value in (digest, "*") for tag in request.if_none_match or ())
 
 
 def _octets(octets: bytes, code: int, headers: dict[str, str]) -> web.Response:

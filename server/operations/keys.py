@@ -1,5 +1,7 @@
 """What the handlers of HTTP requests find in the application."""
 
+from pathlib import Path
+
 from aiohttp import web
 
 from edgeflock.server.operations.evaluation import Evaluator
@@ -13,6 +15,8 @@ EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
 GRAPHS = web.AppKey("graphs", GraphStore)
 ROLES = web.AppKey("roles", Roles)
+OFFERED = web.AppKey("offered", Path)
+"""There only if devices load the first model."""
 HOST = web.AppKey("host", Host)
 WATCHERS = web.AppKey("watchers", Watchers)
 WRITER = web.AppKey("writer", Writer)

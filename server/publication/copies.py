@@ -78,7 +78,8 @@ class Copies:
         to nowhere.
         """
         self._layout = layout
-        self._first = None if first is None else Copy(first, chain.FIRST, holders=1)
+        self.first = None if first is None else Copy(first, chain.FIRST, holders=1)
+        """What everybody may hold at version 0."""
         self._most = max(3, most)
         self._spill = spill
         self._devices: dict[int, _Device] = {}
@@ -92,6 +93,10 @@ class Copies:
         """device -> the step that is on its way to it, the last sent last."""
         self._bytes_under_way = 0
 
+    def offer(self, first: Vector, held: int) -> None:
+        """From now on everybody may hold `first` (float32 [P]) at version 0; `held` is its chain."""
+        self.first = Copy(first, held, holders=1)
+
     def of(self, device: int, base: int | None, held: int) -> Copy | None:
         """What `device` holds, in memory, if that is known: version `base`, of which it says `held`."""
         known, sent = self._devices.get(device), self._settle(device)
@@ -101,9 +106,10 @@ class Copies:
             if (known.version, chain.said(known.copy.chain)) == (base, held):
                 return known.copy
         self.forget(device)
-        if (base, held) == (0, chain.FIRST) and self._first is not None:
-            self._hold(device, self._first, 0)
-            return self._first
+        first = self.first
+        if first is not None and (base, held) == (0, chain.said(first.chain)):
+            self._hold(device, first, 0)
+            return first
         return None
 
     def send(self, device: int, sent: Sent) -> None:

@@ -10,6 +10,7 @@ faster by themselves.
 """
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,8 @@ class Exact:
         """(base, what was sent for it), of the last one: all devices of a round ask for the same."""
         self._touched = np.zeros(layout.parameters.size, np.int32)
         """Version - start, of the last one that touched each parameter; 0: none since."""
+        self._offered = chain.FIRST
+        """What devices say that hold version 0 as it was offered."""
         self._all_touched = version
         """The last version that touched every parameter, or the first."""
         self._recent: deque[NDArray[np.int64]] = deque()
@@ -67,12 +70,22 @@ class Exact:
 
     def model(self, theta: NDArray[np.float32], base: int | None, held: int = 0, device: int = 0) -> Model:
         """theta at the current version, for a device that holds `base` (None: nothing)."""
-        lossy = held != chain.FIRST  # from before the run was set to send exactly
+        # From before the run was set to send exactly, unless it is a first model of half precision.
+        lossy = held != chain.FIRST and (base, held) != (0, self._offered)
         if base is None or lossy or not self._all_touched <= base <= self._version:
             return self._entire(theta)
         if self._latest is None or self._latest[0] != base:
             self._latest = base, self._difference(theta, base) or self._entire(theta)
         return self._latest[1]
+
+    def offer(self, theta: NDArray[np.float32]) -> Model:
+        model = replace(self._coded(theta, 0), changes=self._dense != "f32")
+        self._offered = chain.said(chain.follow(chain.FIRST, model))
+        return model
+
+    def since_offered(self, theta: NDArray[np.float32]) -> Model | None:
+        model = self.model(theta, 0, self._offered)
+        return None if model.base is None else model
 
     def close(self) -> None:
         """It holds nothing that lasts."""
@@ -111,7 +124,9 @@ class Exact:
     def _entire(self, theta: NDArray[np.float32]) -> Model:
         """The whole model, encoded once a version however many devices ask."""
         if self._whole is None:
-            octets = values.encode(theta, self._layout.counts(None), self._dense)
-            mode = values.CODINGS[self._dense].mode
-            self._whole = Model(self._version, None, sparse.DENSE, mode, theta.size, b"", octets)
+            self._whole = self._coded(theta, self._version)
         return self._whole
+
+    def _coded(self, theta: NDArray[np.float32], version: int) -> Model:
+        octets = values.encode(theta, self._layout.counts(None), self._dense)
+        return Model(version, None, sparse.DENSE, values.CODINGS[self._dense].mode, theta.size, b"", octets)

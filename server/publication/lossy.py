@@ -60,6 +60,8 @@ class Lossy:
         room = layout.parameters.size // 2 + 1
         self._where, self._lacks = np.empty(room, np.int64), np.empty(room, np.float32)
         self._whole: tuple[Model, Vector] | None = None
+        self._since_offered: Model | None = None
+        """The step from the first model to the current version, for those who weigh up whether to load."""
         self._sent: dict[Copy, Sent] = {}
         """The steps to the current version."""
         self._met: set[int] = set()
@@ -69,6 +71,7 @@ class Lossy:
     def add(self, touched: Where) -> None:
         self._version += 1
         self._whole = None
+        self._since_offered = None
         self._sent.clear()
 
     def model(self, theta: Vector, base: int | None, held: int = 0, device: int = 0) -> Model:
@@ -87,6 +90,18 @@ class Lossy:
             self._met.add(device)
         self._copies.send(device, self._sent[copy])
         return self._sent[copy].model
+
+    def offer(self, theta: Vector) -> Model:
+        model, parameters = self._coded(theta, 0)
+        self._copies.offer(parameters, chain.follow(chain.FIRST, model))
+        return model
+
+    def since_offered(self, theta: Vector) -> Model | None:
+        if self._since_offered is None and self._copies.first is not None:
+            # Not the one that is sent to devices: by that, thresholds follow those who take part.
+            sent = self._step(theta, self._copies.first, 0, follow=False)
+            self._since_offered = None if sent is None else sent.model
+        return self._since_offered
 
     def close(self) -> None:
         self._copies.close()
@@ -139,12 +154,15 @@ class Lossy:
     def _entire(self, theta: Vector) -> tuple[Model, Vector]:
         """The whole model, encoded once a version, and the parameters as a device has them then."""
         if self._whole is None:
-            counts, diverged = self._layout.counts(None), not np.isfinite(theta).all()
-            for coding in ("f32",) if diverged else ("int8", "f16"):
-                octets, mode = values.encode(theta, counts, coding), values.CODINGS[coding].mode
-                held = values.decode(octets, counts, mode)
-                if coding != "int8" or np.square(theta - held).sum() <= _FINE * np.square(theta).sum():
-                    break
-            model = Model(self._version, None, sparse.DENSE, mode, theta.size, b"", octets, not diverged)
-            self._whole = model, held[: self._parameters.size]
+            self._whole = self._coded(theta, self._version)
         return self._whole
+
+    def _coded(self, theta: Vector, version: int) -> tuple[Model, Vector]:
+        counts, diverged = self._layout.counts(None), not np.isfinite(theta).all()
+        for coding in ("f32",) if diverged else ("int8", "f16"):
+            octets, mode = values.encode(theta, counts, coding), values.CODINGS[coding].mode
+            held = values.decode(octets, counts, mode)
+            if coding != "int8" or np.square(theta - held).sum() <= _FINE * np.square(theta).sum():
+                break
+        model = Model(version, None, sparse.DENSE, mode, theta.size, b"", octets, not diverged)
+        return model, held[: self._parameters.size]

@@ -20,5 +20,13 @@ class Publication(Protocol):
         and says `held` of it (protocol/chain.py).
         """
 
+    def offer(self, theta: NDArray[np.float32]) -> Model:
+        """theta (float32 [P + B]) at version 0, whole: a device that asks may hold it from now on, as it is
+        in this record.
+        """
+
+    def since_offered(self, theta: NDArray[np.float32]) -> Model | None:
+        """What a device is sent that holds what was offered; None: theta whole."""
+
     def close(self) -> None:
         """Nobody will ask any more."""

@@ -166,14 +166,15 @@ class Session:
     async def _greet(self, device: Device) -> None:
         """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
         host, engine, statistics = self._host, self._host.engine, device.statistics
-        version, sequence = await self._writer.call(
-            lambda: (engine.published.version, engine.last_sequence(device.id))
+        version, sequence, weights = await self._writer.call(
+            lambda: (engine.published.version, engine.last_sequence(device.id), engine.weights())
         )
         if statistics.sequence is None:  # later it is of what came in since, also while the device was away
             statistics.sequence = sequence
         if device.identity.shares:
             host.relay.join(device.id)
-        await self._send(welcome(host.run, host.config, engine.layout, version, sequence, engine.start))
+        terms = welcome(host.run, host.config, engine.layout, version, sequence, engine.start, weights)
+        await self._send(terms)
         host.hub.note("joined", device, f"at version {version:,}")
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:

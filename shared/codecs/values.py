@@ -66,13 +66,16 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     Raises WrongDtype if the mode is unknown or the bytes are not as many as it takes.
     """
     name = name_of(mode)
-    coding = CODINGS[name]
-    count = int(counts.sum())
-    expected = coding.size(count, int(np.count_nonzero(counts)))
+    expected = size_of(mode, counts)
     if len(octets) != expected:
-        raise WrongDtype(f"{count} values as {name} take {expected} bytes, not {len(octets)}")
+        raise WrongDtype(f"{counts.sum()} values as {name} take {expected} bytes, not {len(octets)}")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
-        return coding.decode(octets, counts)
+        return CODINGS[name].decode(octets, counts)
+
+
+def size_of(mode: int, counts: Counts) -> int:
+    """The bytes of values of which tensor t has counts[t]. Raises WrongDtype if the mode is unknown."""
+    return CODINGS[name_of(mode)].size(int(counts.sum()), int(np.count_nonzero(counts)))
 
 
 def name_of(mode: int) -> str:

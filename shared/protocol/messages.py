@@ -11,6 +11,7 @@ there.
 from dataclasses import dataclass
 
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.weights import Weights
 
 PROTOCOL = 2
 """Protocol version. Both ends speak exactly one; another one is refused."""
@@ -45,7 +46,7 @@ class Welcome:
     layout: list[object]
     """[[tensor name, [dimension, ...]], ...], of running statistics with a True behind (Layout.shapes)."""
     start: Start | None
-    """How to make version 0; None: it must be pulled."""
+    """How to make version 0; None: it must be loaded or pulled."""
     version: int
     sequence: int
     """The highest sequence number the server has from this device; the next one must be above."""
@@ -73,6 +74,8 @@ class Welcome:
     """The probability to share samples at a step, and"""
     beta: float
     """the part of its batch to share then."""
+    weights: Weights | None = None
+    """The file that version 0 may be loaded from."""
 
 
 @dataclass(frozen=True, slots=True)

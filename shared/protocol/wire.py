@@ -12,6 +12,7 @@ import msgpack
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import TAGS, Model, Receipt, Record
 from edgeflock.shared.protocol.schema import Check, checks_of, exactly
 
@@ -144,6 +145,7 @@ _CHECKS: dict[Any, Check] = {
     list: exactly(list),
     Model: _model,
     Start: Start.of,
+    Weights: Weights.of,
 }
 """Beside the exact types: whoever reads a Welcome's layout looks into it."""
 

@@ -73,6 +73,7 @@ class ModelSettings(Section):
     """What is trained."""
 
     module: str = Field("edgeflock.client.zoo:DigitsCNN", description="package.module:Name")
+    weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
     loss: Annotated[str, one_of(LOSSES)] = "cross_entropy"
     data: str = Field("digits:", description="held-out data for evaluation; empty: none")
     pull: Annotated[str, one_of(VALUE_CODINGS, lambda coding: coding.of_models)] = Field(
@@ -205,6 +206,9 @@ class ClientSettings(Section):
         "auto", description="auto: torch if it is installed and may build the model, else onnx"
     )
     model: str = Field("", description="the module to train with torch, if the server may not choose it")
+    directory: str = Field(
+        "", description="where the first model is kept if it must be loaded; empty: the user's cache"
+    )
     threads: Annotated[int, Field(ge=1)] = 1
     batch_min: Annotated[int, Field(ge=1)] = Field(8, description="of a stream: fewest samples of a batch")
     batch_max: Annotated[int, Field(ge=1)] = Field(1024, description="of a stream: most samples of a batch")

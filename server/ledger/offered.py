@@ -1,0 +1,37 @@
+"""The file beside the journal that devices load the first model from, where they cannot make it."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from edgeflock.shared.codecs import packed
+from edgeflock.shared.errors import WrongDtype
+from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.protocol.messages import Model
+
+OFFERED = "first-model"
+"""Its name."""
+
+
+def keep_offered(directory: Path, model: Model) -> Weights:
+    """What the file in `directory` is. It is written if it is not there, or does not hold `model`, whole.
+
+    It stays the same for as long as it holds that: devices have loaded a part of it. Raises OSError.
+    """
+    path, mode = directory / OFFERED, model.value_mode
+    octets = path.read_bytes() if path.exists() else b""
+    if not _holds(octets, model):
+        octets, fresh = packed.pack(model.values, mode), directory / f"{OFFERED}.{os.getpid()}"
+        with open(fresh, "wb") as file:
+            file.write(octets)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    return Weights(hashlib.sha256(octets).digest(), len(octets), mode, load=True)
+
+
+def _holds(octets: bytes, model: Model) -> bool:
+    try:
+        return packed.unpack(octets, model.value_mode, len(model.values)) == model.values
+    except WrongDtype:
+        return False

@@ -1,0 +1,54 @@
+"""GET /v1/start: the file that devices load the first model from. docs/protocol.md is the reference."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from edgeflock.server.operations import ranges
+from edgeflock.server.operations.access import problem
+from edgeflock.server.operations.keys import HOST, OFFERED
+from edgeflock.server.roster import Meter
+
+_AT_ONCE = 1 << 18
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/v1/start")
+async def get_start(request: web.Request) -> web.StreamResponse:
+    """The first model, packed. It counts as traffic of the device that ?device=NAME says, if there is one."""
+    path, weights = request.app.get(OFFERED), request.app[HOST].engine.offered
+    if path is None or weights is None:
+        return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
+    headers = {"Content-Type": "application/octet-stream"}
+    start, stop, status = ranges.asked(request, weights.digest.hex(), weights.size, headers)
+    response = web.StreamResponse(status=status, headers=headers)
+    response.content_length = stop - start
+    with _counting(request), await asyncio.to_thread(open, path, "rb") as file:
+        await response.prepare(request)
+        if request.method == "HEAD":
+            return response
+        await asyncio.to_thread(file.seek, start)
+        while start < stop:
+            octets = await asyncio.to_thread(file.read, min(_AT_ONCE, stop - start))
+            if not octets:
+                raise OSError(f"{path} ends at byte {start}, which it did not when the server began")
+            await response.write(octets)
+            start += len(octets)
+        await response.write_eof()
+    return response
+
+
+@contextmanager
+def _counting(request: web.Request) -> Iterator[None]:
+    """What leaves meanwhile is the device's, as if it had come in its session."""
+    device = request.app[HOST].registry.devices.get(request.query.get("device", ""))
+    meter = Meter() if request.transport is None else request.transport.get_extra_info("meter", Meter())
+    before = meter.egress
+    try:
+        yield
+    finally:
+        if device is not None:
+            device.connection.past.egress += meter.egress - before

@@ -1,0 +1,51 @@
+"""What a run begins with: a file of weights (model.weights), or what its module begins with."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.torch_module import FlatModule
+
+
+def first_model(flat: FlatModule, weights: str, seed: int) -> tuple[NDArray[np.float32], Start | None]:
+    """(theta, how devices make it themselves), of the safetensors file `weights` if one is named, else of
+    the module as built under `seed`. Raises ConfigError.
+    """
+    return (_read(Path(weights), flat), None) if weights else flat.first_model(seed)
+
+
+def _read(path: Path, flat: FlatModule) -> NDArray[np.float32]:
+    """float32 [P + B] of a state_dict; of half precision, too. Entries that do not travel are passed over."""
+    import safetensors.torch
+
+    name, module = f"model.weights = {str(path)!r}", flat.path
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ConfigError(f"{name} cannot be read: {error}; name a safetensors file") from error
+    wanted = {tensor.name: tensor for tensor in flat.layout.tensors}
+    if missing := [tensor for tensor in wanted if tensor not in tensors]:
+        raise ConfigError(f"{name} has no {missing[0]}, which {module} has: {_other(missing)}")
+    if strange := sorted(tensors.keys() - wanted.keys() - flat.module.state_dict().keys()):
+        raise ConfigError(f"{name} has {strange[0]}, which {module} has not: {_other(strange)}")
+    theta = np.empty(flat.layout.size, np.float32)
+    for key, where in wanted.items():
+        tensor = tensors[key]
+        if tuple(tensor.shape) != where.shape or not tensor.is_floating_point():
+            found = f"{tensor.dtype} {list(tensor.shape)}".removeprefix("torch.")
+            raise ConfigError(
+                f"{name} has {key} as {found}, {module} as float32 {list(where.shape)}; "
+                "it must be of the same model"
+            )
+        theta[where.start : where.stop] = tensor.float().numpy().ravel()
+    if not np.isfinite(theta).all():
+        raise ConfigError(f"{name} holds NaN or infinity; name one of a model that has not diverged")
+    return theta
+
+
+def _other(names: list[str]) -> str:
+    more = f" ({len(names) - 1} more)" if len(names) > 1 else ""
+    return f"it must be of the same model{more}"
