@@ -63,9 +63,8 @@ class Kept:
         if headers.get("ETag") != self._etag:
             return False
         found = _RANGE.fullmatch(headers.get("Content-Range", ""))
-        first, size = (
-            map(int, found.groups()) if found else (0, int(headers.get("Content-Length", self._weights.size)))
-        )
+        length = headers.get("Content-Length", self._weights.size)
+        first, size = map(int, found.groups()) if found else (0, int(length))
         if size != self._weights.size or first not in (0, self.size):
             raise Malformed(
                 f"the server announced a first model of {self._weights.size} bytes, and sends one of {size} "
@@ -134,6 +133,7 @@ async def first_model(
     `load` brings what is missing (transport.Link.load). Raises Malformed or WrongDtype if the server sends
     something else than it announces, or announces what cannot be.
     """
+    packed.width_of(weights.mode)  # which raises if it is none of a whole model
     size = values.size_of(weights.mode, layout.counts(None))
     if weights.size > packed.longest(size):
         raise Malformed(

@@ -77,11 +77,12 @@ async def hosting(
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set
     beside EXACTLY.
 
-    With `offered` devices may load the model that it begins with. An empty token lets everybody in, an empty admin_token nobody act. It begins with initial_theta, or as
-    `start` says.
+    With `offered` devices may load the model that it begins with: initial_theta, or as `start` says. An
+    empty token lets everybody in, an empty admin_token nobody act.
     """
     # Nothing is to happen by the clock while a test looks.
     config = parse(overrides=["run.evaluate_every=3600", "model.data=", *EXACTLY, *settings])
+    directory.mkdir(exist_ok=True)
     _begin(directory, run, config.model.module, layout, start)
     with ExitStack() as opened:
         theta = initial_theta(layout.size)

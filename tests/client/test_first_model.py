@@ -132,9 +132,9 @@ async def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 LIES: list[tuple[dict[str, str], str]] = [
-    ({"Content-Length": "5"}, "sends one of 5 bytes"),
+    ({"Content-Length": "5"}, "sends one of 5 from byte 0 on"),
     ({"Content-Range": f"bytes 7-{len(FILE) - 1}/{len(FILE)}"}, "from byte 7 on"),
-    ({"Content-Range": "bytes 10-20/21"}, "sends one of 21 bytes"),
+    ({"Content-Range": "bytes 10-20/21"}, "sends one of 21 from byte 10 on"),
 ]
 
 

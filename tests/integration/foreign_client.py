@@ -11,6 +11,7 @@ import math
 import os
 import re
 import struct
+import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -465,6 +466,26 @@ def first_model(layout: list[Any], start: list[Any]) -> list[float]:
                 parts = [w >> shift & 65535 for w in words[3 * i : 3 * i + 3] for shift in (0, 16, 32, 48)]
                 theta.append(f32(a + f32(b * (sum(parts) - 393210) / 65536)))
     return theta
+
+
+async def load(port: int, device: str, have: int = 0, digest: str = "") -> tuple[int, str, bytes]:
+    """(HTTP status, ETag, body) of what is missing of the first model's file."""
+    lines = [f"GET /v1/start?device={device} HTTP/1.1", "Host: server.example", "Connection: close"]
+    if have:
+        lines += [f"Range: bytes={have}-", f'If-Range: "{digest}"']
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+    head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+    writer.close()
+    etag = re.search(rb'(?i)etag: "(\w+)"', head)
+    return int(head.split()[1]), etag[1].decode() if etag else "", body
+
+
+def unpacked(file: bytes, mode: int) -> bytes:
+    """The value stream in a first model's file."""
+    planes, width = zlib.decompress(file), {F32: 4, F16: 2, INT8: 1}[mode]
+    n = len(planes) // width
+    return bytes(planes[byte * n + number] for number in range(n) for byte in range(width))
 
 
 class Copy:

@@ -4,24 +4,26 @@ import asyncio
 import hashlib
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 import numpy as np
 import pytest
 
 from edgeflock.client.first_model import Kept, first_model
+from edgeflock.client.run import run_client
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
-from edgeflock.server.engine import Engine
-from edgeflock.shared.codecs import packed, values
+from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Malformed, Unauthorized
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.messages import Model
+from edgeflock.shared.protocol.messages import Model, Update
+from edgeflock.shared.settings.config import ClientSettings
 from tests.hosting import hosting, initial_theta
 from tests.integration.held import LOSSY, agree
-from tests.integration.test_reconnect import link, update
+from tests.integration.test_reconnect import link
 from tests.proxy import Proxy, proxying
 
 LARGE = Layout.of([("kernel", (500, 800)), ("bias", (800,))])
@@ -29,22 +31,22 @@ HEADS = 2000
 """More than the headers of a request and its answer take."""
 
 
-async def begun(device: Link, directory: Path, layout: Layout = LARGE) -> Replica:
+async def begun(device: Link, directory: Path) -> Replica:
     """What a worker does when it joins."""
     welcome = await device.join()
-    replica = Replica(layout, welcome.start)
+    replica = Replica(LARGE, welcome.start)
     if welcome.weights is not None:
         kept = Kept(directory, welcome.weights, "pi")
-        model = await first_model(device.load, kept, welcome.weights, layout, asyncio.to_thread)
+        model = await first_model(device.load, kept, welcome.weights, LARGE, asyncio.to_thread)
         if model is not None:
             replica.take(model)
     replica.take(await device.pull(replica.version, replica.held))
     return replica
 
 
-def joining(port: int, layout: Layout = LARGE, token: str = "") -> Link:
-    device = link(port, token=token)
-    device.speak_as(layout.digest)
+def joining(port: int, name: str = "pi", token: str = "") -> Link:
+    device = link(port, name, token)
+    device.speak_as(LARGE.digest)
     return device
 
 
@@ -184,29 +186,116 @@ async def test_a_server_that_lies_is_refused(tmp_path: Path, caplog: pytest.LogC
             assert (await begun(device, tmp_path / "kept")).version == 0
 
 
-def current(engine: Engine) -> Model:
-    return engine.model(None)
+def moving(sequence: int, base: int, far: float) -> Update:
+    """An update that moves every parameter."""
+    numbers = np.random.default_rng(sequence).standard_normal(LARGE.size).astype(np.float32) * far
+    mode = values.CODINGS["f16"].mode
+    octets = values.encode(numbers, LARGE.counts(None), "f16")
+    return Update(sequence, base, sparse.DENSE, mode, LARGE.size, b"", octets, 0.5, 10, pull=False)
+
+
+def touching(sequence: int, base: int, count: int) -> Update:
+    """An update of so many parameters."""
+    random = np.random.default_rng(sequence)
+    where = np.sort(random.choice(LARGE.size, count, replace=False))
+    octets = random.standard_normal(count).astype("<f4").tobytes()
+    indices, mode = sparse.encode(where, LARGE.size), values.CODINGS["f32"].mode
+    return Update(sequence, base, sparse.GOLOMB, mode, count, indices, octets, 0.5, 10, pull=False)
 
 
 async def test_who_joins_late_takes_the_shorter_way(tmp_path: Path) -> None:
-    """A difference to version 0 as long as it and version 0 are shorter than the whole model, else that."""
-    async with hosting(tmp_path, layout=LARGE, offered=True) as hosted, proxying(hosted.port) as proxy:
-        offered, whole = hosted.engine.offered, len(current(hosted.engine).values)
-        assert offered is not None
-        async with joining(proxy.port) as device, joining(hosted.port) as other:
+    """Version 0 and a difference, as long as they are shorter than the whole model; else that."""
+    async with hosting(tmp_path, layout=LARGE, offered=True) as hosted:
+        async with joining(hosted.port) as pi, joining(hosted.port, "jetson") as other:
+            at_first = await begun(pi, tmp_path / "kept")
+            assert list((tmp_path / "kept").iterdir()), "it was loaded"
             await other.join()
-            await begun(device, tmp_path / "kept")
-        async with link(proxy.port, "jetson") as late:
-            late.speak_as(LARGE.digest)
-            hosted.engine.offered = offered._replace(size=whole)  # as if it could not be packed
-            before = proxy.downstream
-            welcome = await late.join()
-            assert welcome.weights is not None
-            assert welcome.weights.load, "and it goes on where it breaks off"
-            hosted.engine.offered = offered._replace(size=2 * whole)
-            welcome = await late.join()
-            assert welcome.weights is not None
-            assert not welcome.weights.load
-            replica = await begun(late, tmp_path / "other")
-            assert replica.theta.tobytes() == initial_theta(LARGE.size).tobytes()
-            assert whole < proxy.downstream - before < whole + 4 * HEADS
+            await other.push(touching(1, 0, LARGE.size // 5))
+            theta = hosted.engine.theta()[1]
+            assert theta.tobytes() != at_first.theta.tobytes()
+            before = hosted.traffic.sent[Model]
+            again = await begun(pi, tmp_path / "kept")
+            difference = hosted.traffic.sent[Model] - before
+            assert again.theta.tobytes() == theta.tobytes()
+            late = await begun(pi, tmp_path / "empty")
+            whole = hosted.traffic.sent[Model] - before - difference
+            assert late.theta.tobytes() == theta.tobytes()
+            assert not list((tmp_path / "empty").iterdir()), "nothing was loaded"
+            assert hosted.engine.offered is not None
+            assert difference < whole < hosted.engine.offered.size + difference
+
+
+async def test_in_a_lossy_run_too(tmp_path: Path) -> None:
+    async with hosting(tmp_path, LOSSY, layout=LARGE, offered=True) as hosted:
+        engine = hosted.engine
+        async with joining(hosted.port) as other:
+            await other.join()
+            ways = []
+            for sequence, far in enumerate((0.0, 1e-6, 100.0)):
+                if sequence:
+                    await other.push(moving(sequence, sequence - 1, far))
+                weights = engine.weights()
+                assert weights is not None
+                ways.append(weights.load)
+            assert ways == [True, True, False]
+            await begun(other, tmp_path / "kept")
+            assert not list((tmp_path / "kept").iterdir())
+
+
+async def test_after_a_restart_of_the_server_too(tmp_path: Path) -> None:
+    """An exact one knows no longer what has changed since version 0, a lossy one does."""
+    for mode, load in (("downlink.mode=exact", False), (LOSSY, True)):
+        async with hosting(tmp_path / mode, mode, layout=LARGE, offered=True) as hosted:
+            offered = hosted.engine.offered
+            async with joining(hosted.port) as device:
+                await begun(device, tmp_path / mode / "kept")
+                await device.push(moving(1, 0, 1e-6))
+        async with hosting(tmp_path / mode, mode, layout=LARGE, offered=True) as hosted:
+            assert hosted.engine.offered == offered, "the same file"
+            weights = hosted.engine.weights()
+            assert weights is not None
+            assert weights.load == load
+            async with joining(hosted.port) as device:
+                replica = await begun(device, tmp_path / mode / "kept")
+                assert replica.version == 1
+                if mode == LOSSY:
+                    assert agree(hosted.engine, 1, replica)
+                else:
+                    assert replica.theta.tobytes() == hosted.engine.theta()[1].tobytes()
+
+
+async def test_half_precision(tmp_path: Path) -> None:
+    """In an exact run: as a whole model of half precision, and then what has changed."""
+    async with hosting(tmp_path, "model.pull=f16", layout=LARGE, offered=True) as hosted:
+        async with joining(hosted.port) as device, joining(hosted.port, "jetson") as other:
+            replica = await begun(device, tmp_path / "kept")
+            halves = initial_theta(LARGE.size).astype(np.float16).astype(np.float32)
+            assert replica.theta.tobytes() == halves.tobytes()
+            assert (replica.version, replica.held) == (0, 0), "after an exact difference of nothing"
+            await other.join()
+            await other.push(touching(1, 0, 9))
+            late = await begun(device, tmp_path / "kept")
+            changed = late.theta != halves
+            assert changed.sum() == 9
+            assert late.theta[changed].tobytes() == hosted.engine.theta()[1][changed].tobytes()
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+async def test_a_client_loads_it_and_trains(backend: Literal["torch", "onnx"], tmp_path: Path) -> None:
+    digits = "edgeflock.client.zoo:DigitsCNN"
+    settings = [LOSSY, f"model.module={digits}", "run.updates=2", "coordination.learning_rate=1e-4"]
+    layout = FlatModule(digits, "cross_entropy").layout
+    async with hosting(tmp_path, *settings, layout=layout, offered=True) as hosted:
+        client = ClientSettings(
+            server=f"http://127.0.0.1:{hosted.port}",
+            name="pi",
+            backend=backend,
+            directory=str(tmp_path / "kept"),
+        )
+        progress = await run_client(client)
+        offered = hosted.engine.offered
+        assert offered is not None
+        assert progress.updates == 2
+        (file,) = (tmp_path / "kept").iterdir()
+        assert hashlib.sha256(file.read_bytes()).digest() == offered.digest
+        assert hosted.traffic.sent[Model] < HEADS, "an empty difference"

@@ -16,10 +16,11 @@ import pytest
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Exact
-from edgeflock.shared.codecs import grid, sparse, values
+from edgeflock.shared.codecs import grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol import messages, wire
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
 from tests.integration.foreign_client import (
@@ -58,9 +59,11 @@ from tests.integration.foreign_client import (
     grid_decode,
     grid_encode,
     joined,
+    load,
     pack,
     random_words,
     shares,
+    unpacked,
 )
 from tests.integration.held import LOSSY, believed
 
@@ -96,6 +99,8 @@ WHOLE = b"\x80\x3d\x00\x3c" + bytes(range(36)) + bytes([127, 0, 129, 1])
 STEP = messages.Model(5, 4, GRID, SCALE, 5, *GRIDDED, True)
 NO_STEP = messages.Model(6, 5, GRID, SCALE, 0, b"\x81", b"", True)
 DIFFERENCE = messages.Model(4, 3, GOLOMB, F32, 2, *CHANGED)
+TERMS = (3, 7, 10, 1, 0.0625, 0.125, 0.5, 0.25, 0.75, 2, 3, 1 << 26, 0.5, 0.125)
+WEIGHTS_DIGEST = hashlib.sha256(EXAMPLES["weights"]).digest()
 RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     "hello": ([HELLO, 2, "pi-7", DIGEST, {"cores": 4}], messages.Hello(2, "pi-7", DIGEST, {"cores": 4})),
     "welcome": (
@@ -143,6 +148,12 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
             1 << 26,
             0.5,
             0.125,
+        ),
+    ),
+    "welcome-weights": (
+        [WELCOME, 2, RUN, "nets:Tiny", "mse", TINY, None, *TERMS, [WEIGHTS_DIGEST, 23, F32, True]],
+        messages.Welcome(
+            2, RUN, "nets:Tiny", "mse", [*TINY], None, *TERMS, Weights(WEIGHTS_DIGEST, 23, F32, load=True)
         ),
     ),
     "pull": ([PULL, None], messages.Pull(None)),
@@ -210,7 +221,8 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
 def test_every_example_is_checked_here() -> None:
     assert set(EXAMPLES) == {
         *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid",
-        "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "eighths",
+        "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "weights",
+        "eighths",
     }  # fmt: skip
 
 
@@ -375,6 +387,15 @@ def test_the_first_model() -> None:
     assert (f32(0.15405506), f32(0.242630005)) == (theta[0], theta[36])
 
 
+def test_packed_weights() -> None:
+    numbers = [0.5] * 36 + [0.25, 0.5, 0.75, -1]
+    assert decode_values(F32, unpacked(EXAMPLES["weights"], F32), [40]) == numbers
+    assert packed.unpack(EXAMPLES["weights"], F32, 160) == bits(numbers)
+    halves = packed.pack(struct.pack("<40e", *numbers), F16)
+    assert decode_values(F16, unpacked(halves, F16), [40]) == numbers
+    assert unpacked(packed.pack(WHOLE, INT8), INT8) == WHOLE
+
+
 def test_running_statistics() -> None:
     statistics = [("running_mean", (2,), True), ("running_var", (2,), True)]
     layout = Layout.of([("w", (9, 4)), ("b", (4,)), *statistics])
@@ -500,6 +521,45 @@ async def test_a_device_makes_the_first_model_and_pulls_what_has_changed(tmp_pat
         copy.take(model)
         whole.descend(question, 0.3)
         assert bits(copy.theta) == bits(whole.theta)
+
+
+@pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
+async def test_a_device_loads_weights_and_takes_part(mode: str, tmp_path: Path) -> None:
+    """In two parts; then a difference to them, which the server knows to be held."""
+    layout = Layout.of([("w", (60, 50)), ("b", (50,))])
+    async with (
+        hosting(tmp_path, "coordination.learning_rate=0.3", mode, layout=layout, offered=True) as server,
+        joined(server.port, "pi") as (device, welcome),
+        joined(server.port, "jetson") as (other, _),
+    ):
+        assert welcome[6] is None
+        digest, size, value_mode, worth = welcome[21]
+        assert worth
+        first = (await load(server.port, "pi"))[2][:1000]
+        status, etag, rest = await load(server.port, "pi", have=1000, digest=digest.hex())
+        assert (status, etag) == (206, digest.hex())
+        file = first + rest
+        assert (len(file), hashlib.sha256(file).digest()) == (size, digest)
+        copy = Copy(welcome[5])
+        stream = unpacked(file, value_mode)
+        copy.take([MODEL, 0, None, DENSE, value_mode, layout.size, b"", stream, value_mode != F32])
+        assert (copy.held == 0) == (mode != LOSSY)
+        where = list(range(0, 500, 7))
+        octets = struct.pack(f"<{len(where)}f", *(9.0 for _ in where))
+        indices = struct.pack(f"<{len(where)}I", *where)
+        question = [UPDATE, 1, 0, RAW, F32, len(where), indices, octets, 0.5, 10, False]
+        assert (await other.ask(question))[0] == RECEIPT
+        model = await device.ask([PULL, 0, copy.held])
+        assert model[2] == 0, "a difference"
+        copy.take(model)
+        theta = server.engine.theta()[1]
+        if mode == LOSSY:
+            there = believed(server.engine, 1, copy.version, copy.held)
+            assert there is not None
+            assert there.tobytes() == bits(copy.theta)
+            assert np.abs(there - theta).max() < 2.7, "it was told of the most of it"
+        else:
+            assert bits(copy.theta) == theta.tobytes()
 
 
 @pytest.mark.parametrize("lag", [0, 13])

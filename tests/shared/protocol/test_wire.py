@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start
+from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
     TAGS,
@@ -38,6 +39,7 @@ fillings = st.one_of(
     st.builds(Filling, st.just(NORMAL), finite, finite.map(abs)),
 )
 starts = st.builds(Start, whole_numbers, st.lists(fillings, max_size=3).map(tuple))
+weights = st.builds(Weights, st.binary(min_size=32, max_size=32), whole_numbers, whole_numbers, st.booleans())
 
 models = st.builds(
     Model,
@@ -60,6 +62,7 @@ records: st.SearchStrategy[Record] = st.one_of(
         loss=texts,
         layout=layouts,
         start=starts | st.none(),
+        weights=weights | st.none(),
         version=whole_numbers,
         sequence=whole_numbers,
         batch=whole_numbers,
@@ -269,6 +272,22 @@ def test_a_welcome_with_a_start_that_is_none(start: object, message: str) -> Non
     with pytest.raises(Malformed, match=message):
         wire.decode(msgpack.packb(array))
     assert isinstance(wire.decode(msgpack.packb([*array[:6], None, *array[7:]])), Welcome)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [[], [bytes(32), 1, 0], ["a" * 32, 1, 0, True], [bytes(31), 1, 0, True], [bytes(32), -1, 0, True],
+     [bytes(32), 1, 0, 1], [bytes(32), True, 0, True], 5],
+)  # fmt: skip
+def test_a_welcome_with_weights_that_are_none(weights: object) -> None:
+    array = [2, 2, "run", "model", "mse", [], None, *[1] * 4, *[0.5] * 5, *[1] * 3, 0.5, 0.5]
+    with pytest.raises(Malformed, match="Welcome.weights must"):
+        wire.decode(msgpack.packb([*array, weights]))
+    good = Weights(bytes(32), 1, 0, load=True)
+    for whole, read in (([*array, list(good)], good), ([*array, None], None), (array, None)):
+        welcome = wire.decode(msgpack.packb(whole))
+        assert isinstance(welcome, Welcome)
+        assert welcome.weights == read
 
 
 @pytest.mark.parametrize("tag", [-1, 0, 10, 1 << 40])
