@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import safetensors.torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,6 +101,15 @@ def test_a_row_is_the_model_on_all_held_out_data(average: str, directory: Path) 
     assert (ran.rows[-1].loss, ran.rows[-1].accuracy) == (loss, accuracy)
     digest = sha256(ran.server.engine.theta()[1].tobytes()).hexdigest()
     assert ran.result.digest == digest
+
+
+def test_it_begins_with_the_weights_that_are_named(directory: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.safetensors"
+    file = fleet_of(ONE, "run.updates=1", "coordination.learning_rate=1e-12", f"model.weights={own}")
+    flat = FlatModule(file.model.module, file.model.loss, 9)
+    safetensors.torch.save_file(flat.module.state_dict(), own)
+    theta = run(file, directory).server.engine.theta()[1]
+    np.testing.assert_allclose(theta, flat.theta(), atol=1e-6)
 
 
 def test_a_fleet_learns(directory: Path) -> None:
