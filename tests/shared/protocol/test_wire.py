@@ -280,7 +280,7 @@ def test_a_welcome_with_a_start_that_is_none(start: object, message: str) -> Non
      [bytes(32), 1, 0, 1], [bytes(32), True, 0, True], 5],
 )  # fmt: skip
 def test_a_welcome_with_weights_that_are_none(weights: object) -> None:
-    array = [2, 2, "run", "model", "mse", [], None, *[1] * 4, *[0.5] * 5, *[1] * 3, 0.5, 0.5]
+    array: list[object] = [2, 2, "run", "model", "mse", [], None, *[1] * 4, *[0.5] * 5, *[1] * 3, 0.5, 0.5]
     with pytest.raises(Malformed, match="Welcome.weights must"):
         wire.decode(msgpack.packb([*array, weights]))
     good = Weights(bytes(32), 1, 0, load=True)
