@@ -38,6 +38,11 @@ def inner(function: Function) -> Function:
     return cast(Function, njit(error_model="numpy")(function)) if COMPILED else function
 
 
+def spread(function: Function) -> Function:
+    """The same, put into its callers wherever they call it: for a few lines that run all the time."""
+    return cast(Function, njit(inline="always", error_model="numpy")(function)) if COMPILED else function
+
+
 def handed(numbers: NDArray[Any]) -> Any:
     """`numbers` as such functions take them."""
     return numbers if COMPILED else numbers.tolist()

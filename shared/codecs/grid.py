@@ -28,7 +28,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.codecs.compiled import compiled, handed, inner, zeros
+from edgeflock.shared.codecs.compiled import compiled, handed, inner, spread, zeros
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange
 from edgeflock.shared.model.layout import Layout
 
@@ -91,7 +91,7 @@ def _longest(count: int) -> int:
     return 8 * count + 64
 
 
-@inner
+@spread
 def _bit(coder: list[int], stream: list[int], bit: int, chance: int) -> int:
     """Code `bit`, which is 1 with a probability of `chance` / 65536; when decoding, say what it is."""
     chance = min(max(chance, 16), 65520)
@@ -116,7 +116,7 @@ def _bit(coder: list[int], stream: list[int], bit: int, chance: int) -> int:
     return bit
 
 
-@inner
+@spread
 def _octet(stream: list[int], at: int) -> int:
     return stream[at] if at < len(stream) else 0
 
