@@ -78,8 +78,8 @@ def record_update(layout: Layout, random: np.random.Generator) -> Update:
     a sum of outer products, in which most rows and columns are silent.
     """
     parts = []
-    for rows, columns in layout.grids.tolist():
-        left, right = (random.standard_normal((10, n)) * (random.random((10, n)) < 0.3) for n in (rows, columns))
+    for shape in layout.grids.tolist():
+        left, right = (random.standard_normal((10, n)) * (random.random((10, n)) < 0.3) for n in shape)
         parts.append((left.T @ right).ravel())
     gradient = np.concatenate(parts).astype(np.float32) * np.float32(1e-3)
     where = select_largest(gradient, layout, 0.0005, 0.5)
@@ -180,8 +180,8 @@ async def measure(
     lag: int,
     plain: bool = False,
 ) -> Measured:
-    """Push from `devices` connections for `seconds`, each update computed `lag` versions before, or if it asks
-    for an answer from the version that the device holds.
+    """Push from `devices` connections for `seconds`, each update computed `lag` versions before; one
+    that asks for an answer, from the version that the device holds.
 
     `plain` sends the frames to an echo server instead.
     """

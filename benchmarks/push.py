@@ -1,7 +1,7 @@
 """What one sparse push costs: against a dense step, and through the whole server against a no-op echo.
 
-P = 211,690. First c = .01, 4-bit values, 200 versions outstanding; then, through the whole server, that without
-an answer, and updates of the record with the model in the receipt, exact and lossy. Prints one JSON object.
+P = 211,690. First c = .01, 4-bit values, 200 versions outstanding; then, through the whole server, that
+without an answer, and updates of the record with the model in the receipt, exact and lossy. Prints JSON.
 """
 
 import asyncio
@@ -76,12 +76,18 @@ class Load(NamedTuple):
     settings: tuple[str, ...] = ()
 
 
+def _four_bits(random: np.random.Generator) -> Update:
+    return load.random_update(load.PAPER_CNN, 0.01, "codebook4", random)
+
+
+def _record(random: np.random.Generator) -> Update:
+    return load.record_update(load.PAPER_CNN, random)
+
+
 LOADS = {
-    "c=.01, 4 bits, no answer": Load(lambda random: load.random_update(load.PAPER_CNN, 0.01, "codebook4", random)),
-    "record, exact answer": Load(lambda random: load.record_update(load.PAPER_CNN, random)),
-    "record, lossy answer": Load(
-        lambda random: load.record_update(load.PAPER_CNN, random), ("downlink.mode=lossy",)
-    ),
+    "c=.01, 4 bits, no answer": Load(_four_bits),
+    "record, exact answer": Load(_record),
+    "record, lossy answer": Load(_record, ("downlink.mode=lossy",)),
 }
 
 

@@ -13,7 +13,7 @@ Gradient = NDArray[np.float32]
 
 
 def recall(memory: Gradient | None, gradient: Gradient) -> Gradient:
-    """The gradient with what is remembered added: float32 [P], in the vector of the memory if there is one."""
+    """The gradient with what is remembered added: float32 [P]. Of a memory it takes the vector."""
     return gradient if memory is None else np.add(memory, gradient, out=memory)
 
 
