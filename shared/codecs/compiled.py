@@ -56,5 +56,5 @@ def _list_of_zeros(count: int) -> Any:
     return [0] * count
 
 
-zeros = inner(_zeros if COMPILED else _list_of_zeros)
+zeros: Callable[[int], list[int]] = inner(_zeros if COMPILED else _list_of_zeros)
 """So many integers, for a function to work with."""
