@@ -1,6 +1,6 @@
 """Inner loops as machine code where numba is installed, as the plain Python they are where it is not.
 
-Compiled, they take numpy arrays; plain, they are faster with lists. Neither looks for a division by zero.
+Compiled, they take numpy arrays, and do not look for a division by zero; plain, they are faster with lists.
 """
 
 from collections.abc import Callable
