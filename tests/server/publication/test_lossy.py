@@ -39,6 +39,7 @@ class Fleet:
         most: int = 100,
         known: bool = True,
         disk: int = 1 << 24,
+        patience: int = 0,
     ) -> None:
         """`known`: every device can make the first model by itself."""
         self.layout, self.known = layout, known
@@ -48,7 +49,7 @@ class Fleet:
         self.version = 0
         first = self.start[: layout.parameters.size].copy() if known else None
         self.copies = Copies(layout.parameters, first, most, Spill(None, layout.parameters.size, disk))
-        self.lossy = Lossy(layout, 0, self.copies, terms)
+        self.lossy = Lossy(layout, 0, self.copies, terms, patience)
         self.replicas = {device: self.newcomer() for device in range(1, devices + 1)}
 
     def newcomer(self) -> Replica:
@@ -120,6 +121,56 @@ def test_both_ends_hold_the_same(doings: list[tuple[str, int]], most: int, known
     for device in fleet.replicas:
         fleet.pull(device)
         assert fleet.agree(device)
+
+
+@settings(deadline=None)
+@given(doings=doings, known=st.booleans(), patience=st.integers(1, 20))
+def test_both_ends_hold_the_same_where_devices_begin_with_an_older_model(
+    doings: list[tuple[str, int]], known: bool, patience: int
+) -> None:
+    fleet = Fleet(known=known, patience=patience)
+    fleet.move(30)
+    for doing, device in doings:
+        if doing == "move":
+            fleet.move()
+        elif doing == "lost":
+            fleet.answer(device)
+        else:
+            fleet.pull(device)
+            version = fleet.replicas[device].version
+            assert version is not None
+            assert fleet.version - patience <= version <= fleet.version
+            assert fleet.agree(device)
+    for device in fleet.replicas:
+        fleet.pull(device)
+        fleet.pull(device)
+        assert fleet.replicas[device].version == fleet.version
+        assert fleet.agree(device)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_many_devices_begin_with_is_made_anew_every_few_versions(known: bool) -> None:
+    """A whole model, or a long way from the first one: one that is somewhat old will do."""
+    fleet = Fleet(devices=21, known=known, patience=5)
+    for _ in range(200):
+        fleet.move()
+        fleet.pull(21)
+    versions = []
+    for device in range(1, 21):
+        versions.append(fleet.pull(device).version)
+        fleet.move()
+    assert sorted(set(versions)) == [200, 206, 212, 218]
+    assert {fleet.pull(device).version for device in fleet.replicas} == {fleet.version}
+
+
+def test_a_first_short_step_is_never_an_old_one() -> None:
+    fleet = Fleet(patience=5)
+    fleet.pull(1)
+    for device in fleet.replicas:
+        fleet.theta[device] += 1
+        fleet.version += 1
+        fleet.lossy.add(np.array([device]))
+        assert fleet.pull(device).version == fleet.version
 
 
 def test_a_step_is_a_small_part_and_what_is_left_out_comes_later() -> None:
