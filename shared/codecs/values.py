@@ -151,7 +151,8 @@ def _decode_f16(octets: bytes, counts: Counts) -> Values:
 def _decode_int8(octets: bytes, counts: Counts) -> Values:
     end = 2 * int(np.count_nonzero(counts))
     scale = np.repeat(_from_bfloat16(octets[:end]), counts[counts > 0])
-    scale *= np.frombuffer(octets, np.int8, offset=end)
+    with np.errstate(over="ignore", invalid="ignore"):  # as in _spread_fields
+        scale *= np.frombuffer(octets, np.int8, offset=end)
     return scale
 
 
