@@ -51,8 +51,11 @@ probability 48: the same in Python's integers and in signed 64-bit ones."""
 def encode(where: Indices, negative: Flags, layout: Layout) -> bytes | None:
     """Code strictly increasing indices `where` (int64 [k]) and where values are `negative` (bool [k]).
 
-    None if they are too scattered for this code, or its stream would not be of _plausible length.
+    None if they are too scattered for this code, or its stream would not be of _plausible length. None at all
+    take no bytes.
     """
+    if not where.size:
+        return b""
     fits, stream = _code(1, _handed([]), *_shapes(layout), _handed(where), _handed(negative))
     return bytes(stream) if fits and _plausible(len(stream), where.size) else None
 
@@ -70,6 +73,10 @@ def decode(octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags]:
         )
     if count > layout.size:
         raise IndexOutOfRange(f"{count} entries for {layout.size} parameters")
+    if not count:
+        if octets:
+            raise IndexMalformed(f"no entries take no bytes, not {len(octets)}")
+        return np.zeros(0, np.int64), np.zeros(0, np.bool_)
     stream = _handed(np.frombuffer(octets, np.uint8))
     where, negative = _handed(np.zeros(count)), _handed(np.zeros(count))
     fits, _ = _code(0, stream, *_shapes(layout), where, negative)
