@@ -14,8 +14,10 @@ import msgpack
 import numpy as np
 import pytest
 
+from edgeflock.client import transport
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Exact
+from edgeflock.server.sessions import session
 from edgeflock.shared.codecs import grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.layout import Layout
@@ -428,6 +430,12 @@ def test_what_is_left_out_of_records_is_what_the_document_says() -> None:
             usual = [row.lstrip().startswith("optional, ") for row in rows]
             assert sum(usual) == len(messages.USUAL[kind]), title[2]
             assert usual == sorted(usual), title[2]
+
+
+def test_when_to_ping() -> None:
+    assert f"Ping the server after {transport.HEARTBEAT:.0f} s without a byte" in DOCUMENT
+    assert f"after {session.HEARTBEAT:.0f} s\n" in DOCUMENT
+    assert f"nothing comes within {session.HEARTBEAT / 2:.0f} s more" in DOCUMENT
 
 
 def test_levels_of_losses() -> None:
