@@ -1,6 +1,7 @@
 """Update records as journals of schema 6 and older hold them, brought into the order of schema 7."""
 
 import sqlite3
+from typing import Any
 
 import msgpack
 
@@ -16,11 +17,10 @@ def reorder(db: sqlite3.Connection) -> None:
 def _reordered(frame: bytes) -> bytes:
     """What is no update stays as it is: whoever replays it says so, and which it is."""
     try:
-        fields = msgpack.unpackb(frame)
-        last = (None, 0)[len(fields) - 11 :]  # facts and held, if they were left out
-        head, modes, (count, indices, octets, loss, samples, pull, facts, held) = (
-            fields[:3], fields[3:5], (*fields[5:], *last),
-        )  # fmt: skip
+        fields: list[Any] = msgpack.unpackb(frame)
+        fields += (None, 0)[len(fields) - 11 :]  # facts and held, if they were left out
+        head, modes = fields[:3], fields[3:5]
+        count, indices, octets, loss, samples, pull, facts, held = fields[5:]
         if modes[0] == 3 and not count:  # a grid of nothing had a byte then
             indices = b""
         rest = [count, indices, octets, level(loss), samples, held, *modes, facts, pull]

@@ -133,6 +133,7 @@ class Exact:
         octets = values.encode(theta, self._layout.counts(None), self._dense)
         return Model(version, None, sparse.DENSE, values.CODINGS[self._dense].mode, theta.size, b"", octets)
 
+
 def _unchanged(version: int, base: int) -> Model:
     """Nothing to add, which is shorter than no new values."""
     return Model(version, base, sparse.GRID, values.CODINGS["scale"].mode, 0, b"", b"", changes=True)
