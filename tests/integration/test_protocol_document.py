@@ -576,15 +576,15 @@ async def test_a_device_loads_weights_and_takes_part(mode: str, tmp_path: Path) 
         assert (len(file), hashlib.sha256(file).digest()) == (size, digest)
         copy = Copy(welcome[5])
         stream = unpacked(file, value_mode)
-        copy.take([MODEL, 0, None, DENSE, value_mode, layout.size, b"", stream, value_mode != F32])
+        copy.take([MODEL, 0, None, layout.size, b"", stream, value_mode != F32, DENSE, value_mode])
         assert (copy.held == 0) == (mode != LOSSY)
         where = list(range(0, 500, 7))
         octets = struct.pack(f"<{len(where)}f", *(9.0 for _ in where))
         indices = struct.pack(f"<{len(where)}I", *where)
-        question = [UPDATE, 1, 0, RAW, F32, len(where), indices, octets, 0.5, 10, False]
+        question = [UPDATE, 1, 0, len(where), indices, octets, -16, 10, 0, RAW, F32, None, False]
         assert (await other.ask(question))[0] == RECEIPT
         model = await device.ask([PULL, 0, copy.held])
-        assert model[2] == 0, "a difference"
+        assert model[2] == 1, "a difference"
         copy.take(model)
         theta = server.engine.theta()[1]
         if mode == LOSSY:

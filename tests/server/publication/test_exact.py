@@ -96,7 +96,7 @@ def test_a_base_it_cannot_build_on_gets_the_whole_model(base: int | None) -> Non
 
 
 def changed(model: Model) -> list[int]:
-    return sparse.decode(model.indices, model.count, LAYOUT.size, model.index_mode).tolist()
+    return list(sparse.decode(model.indices, model.count, LAYOUT.size, model.index_mode))
 
 
 def test_a_difference_is_the_union_of_what_was_touched_since() -> None:

@@ -138,8 +138,8 @@ def test_last_fields_that_say_nothing_are_left_out_and_may_be_written() -> None:
     assert msgpack.unpackb(wire.encode(replace(update, held=7))) == [*plain, 7]
     assert msgpack.unpackb(wire.encode(replace(update, facts={"a": 1}))) == [*plain, 0, 3, 5, {"a": 1}]
     model = [4, 9, 2]
-    for last in ([], [0, b""], [0, b"", b"", True, 3, 5]):
-        assert wire.decode(msgpack.packb([*model, *last])) == Model(9, 7, 3, 5, 0, b"", b"", True)
+    for more in ([], [0, b""], [0, b"", b"", True, 3, 5]):
+        assert wire.decode(msgpack.packb([*model, *more])) == Model(9, 7, 3, 5, 0, b"", b"", True)
     assert wire.decode(msgpack.packb([6, 1, 2, None])) == wire.decode(msgpack.packb([6, 1, 2]))
 
 
