@@ -121,7 +121,9 @@ class Exact:
             return recent[0] if recent else np.zeros(0, np.int64)
         together = np.concatenate(recent)
         together.sort()
-        return together[np.diff(together, prepend=-1) > 0]
+        new = np.ones(together.size, np.bool_)
+        np.not_equal(together[1:], together[:-1], out=new[1:])
+        return together[new]
 
     def _entire(self, theta: NDArray[np.float32]) -> Model:
         """The whole model, encoded once a version however many devices ask."""

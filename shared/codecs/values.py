@@ -69,8 +69,7 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     expected = size_of(mode, counts)
     if len(octets) != expected:
         raise WrongDtype(f"{counts.sum()} values as {name} take {expected} bytes, not {len(octets)}")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
-        return CODINGS[name].decode(octets, counts)
+    return CODINGS[name].decode(octets, counts)
 
 
 def size_of(mode: int, counts: Counts) -> int:
@@ -80,9 +79,8 @@ def size_of(mode: int, counts: Counts) -> int:
 
 def name_of(mode: int) -> str:
     """The name of a value mode. Raises WrongDtype if it is unknown."""
-    for name, coding in CODINGS.items():
-        if coding.mode == mode:
-            return name
+    if mode in _NAMES:
+        return _NAMES[mode]
     known = ", ".join(f"{coding.mode} ({name})" for name, coding in CODINGS.items())
     raise WrongDtype(f"value mode {mode} is unknown; known are {known}")
 
@@ -144,7 +142,8 @@ def _decode_f32(octets: bytes, counts: Counts) -> Values:
 
 
 def _decode_f16(octets: bytes, counts: Counts) -> Values:
-    return np.frombuffer(octets, "<f2").astype(np.float32)
+    with np.errstate(invalid="ignore"):  # of a signalling NaN
+        return np.frombuffer(octets, "<f2").astype(np.float32)
 
 
 def _decode_int8(octets: bytes, counts: Counts) -> Values:
@@ -171,7 +170,8 @@ def _decode_scale(octets: bytes, counts: Counts) -> Values:
 def _spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
     """scale * table[field] for fields of `width` bits; scales has one entry per non-empty tensor."""
     scale = np.repeat(scales, counts[counts > 0])
-    scale *= table[bits.unpack(octets, scale.size, width)]
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
+        scale *= table[bits.unpack(octets, scale.size, width)]
     return scale
 
 
@@ -242,3 +242,5 @@ CODINGS: dict[str, Coding] = {
     "scale": Coding(5, _encode_scale, _decode_scale, lambda k, t: t, means_only=True),
 }
 """Value codings by name; the mode is their number on the wire."""
+
+_NAMES = {coding.mode: name for name, coding in CODINGS.items()}
