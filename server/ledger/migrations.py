@@ -1,16 +1,18 @@
 """The journal's tables, and the steps from those of an older version to them.
 
-A step is the SQL that makes schema N + 1 of schema N. What has been released is never changed: other tables
-are another schema, with a step of its own, and a journal of the schema before it among the tests' data.
+A step is the SQL that makes schema N + 1 of schema N, and functions for what SQL cannot say. What has been
+released is never changed: other tables are another schema, with a step of its own, and a journal of the
+schema before it among the tests' data.
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from edgeflock.server.ledger.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
-SCHEMA = 6
+SCHEMA = 7
 
 TABLES = """
 CREATE TABLE meta (
@@ -37,7 +39,8 @@ CREATE TABLE adjustments (version INTEGER NOT NULL, configured REAL NOT NULL, ch
 """
 """Those of a new journal."""
 
-Steps = Mapping[int, tuple[str, ...]]
+Step = str | Callable[[sqlite3.Connection], None]
+Steps = Mapping[int, tuple[Step, ...]]
 
 STEPS: Steps = {
     # A loss may be no number; a resent update is looked for without an index; averages.
@@ -86,6 +89,8 @@ STEPS: Steps = {
     ),
     # First models that devices make themselves: those of older runs they cannot.
     5: ("ALTER TABLE meta ADD COLUMN start BLOB",),
+    # Updates whose last fields can mostly be left out.
+    6: (reorder,),
 }
 """The schema that a step sets out from -> its statements."""
 
@@ -114,7 +119,7 @@ def migrate(db: sqlite3.Connection, path: Path, steps: Steps = STEPS) -> None:
     try:
         for schema in range(schema_of(db, path), SCHEMA):
             for statement in steps[schema]:
-                db.execute(statement)
+                statement(db) if callable(statement) else db.execute(statement)
         db.execute(f"PRAGMA user_version = {SCHEMA}")
         db.execute("COMMIT")
     except BaseException:

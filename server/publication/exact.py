@@ -95,6 +95,8 @@ class Exact:
         changed = self._changed_since(base)
         if base < self._version and self._statistics.size:
             changed = np.concatenate((changed, self._statistics))
+        if not changed.size:
+            return _unchanged(self._version, base)
         whole = values.CODINGS[self._dense].size(theta.size, len(self._layout.tensors))
         if _PAYS * 4 * changed.size > whole:
             return None
@@ -132,3 +134,8 @@ class Exact:
     def _coded(self, theta: NDArray[np.float32], version: int) -> Model:
         octets = values.encode(theta, self._layout.counts(None), self._dense)
         return Model(version, None, sparse.DENSE, values.CODINGS[self._dense].mode, theta.size, b"", octets)
+
+
+def _unchanged(version: int, base: int) -> Model:
+    """Nothing to add, which is shorter than no new values."""
+    return Model(version, base, sparse.GRID, values.CODINGS["scale"].mode, 0, b"", b"", changes=True)

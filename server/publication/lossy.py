@@ -33,6 +33,8 @@ _STATISTICS = 16
 """Every so many steps the running statistics come along: no gradient depends on them."""
 
 _LEVELS = sparse.GOLOMB, values.CODINGS["codebook4"].mode
+_SHORTEST = sparse.GRID, values.CODINGS["scale"].mode
+"""Of nothing: it takes no bytes so."""
 
 _FINE = 1e-3
 """A whole model may lose this part of its squared norm to its coding: eight bits, or sixteen."""
@@ -151,7 +153,7 @@ class Lossy:
         self, theta: Vector, copy: Copy, base: int, lacks: Vector, where: Indices | None, *, long: bool
     ) -> Sent:
         """The step that adds `lacks` at `where` (None: everywhere) to `copy`, as it arrives."""
-        modes = _LEVELS if long and self._signs else self._modes
+        modes = (_LEVELS if long and self._signs else self._modes) if lacks.size else _SHORTEST
         coded = entries.encode(lacks, where, self._parameters, *modes)
         octets = coded.values
         if copy.steps % _STATISTICS == _STATISTICS - 1:

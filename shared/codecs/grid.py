@@ -53,8 +53,11 @@ machine takes several times as long: a / b, once rounded, is below the next inte
 def encode(where: Indices, negative: Flags, layout: Layout) -> bytes | None:
     """Code strictly increasing indices `where` (int64 [k]) and where values are `negative` (bool [k]).
 
-    None if they are too scattered for this code, or its stream would not be of _plausible length.
+    None if they are too scattered for this code, or its stream would not be of _plausible length. None at all
+    take no bytes.
     """
+    if not where.size:
+        return b""
     stream = handed(np.zeros(_longest(where.size) + 1, np.uint8))
     entries = handed(np.array(where, np.int64)), handed(np.array(negative, np.uint8))
     length = _code(1, stream, handed(layout.grids), *entries)
@@ -74,6 +77,10 @@ def decode(octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags]:
         )
     if count > layout.size:
         raise IndexOutOfRange(f"{count} entries for {layout.size} parameters")
+    if not count:
+        if octets:
+            raise IndexMalformed(f"no entries take no bytes, not {len(octets)}")
+        return np.zeros(0, np.int64), np.zeros(0, np.bool_)
     stream = handed(np.array(np.frombuffer(octets, np.uint8)))
     where, negative = handed(np.zeros(count, np.int64)), handed(np.zeros(count, np.uint8))
     if _code(0, stream, handed(layout.grids), where, negative) != len(octets):

@@ -317,6 +317,8 @@ class Grid:
 
 
 def grid_encode(layout: list[Any], entries: Mapping[int, bool]) -> bytes:
+    if not entries:
+        return b""
     grid = Grid(layout)
     grid.update(len(entries), entries)
     return grid.end()
@@ -324,6 +326,9 @@ def grid_encode(layout: list[Any], entries: Mapping[int, bool]) -> bytes:
 
 def grid_decode(layout: list[Any], octets: bytes, count: int) -> dict[int, bool]:
     """index -> whether its value is a minus."""
+    if not count:
+        assert octets == b""
+        return {}
     grid = Grid(layout, octets)
     entries = grid.update(count, {})
     assert grid.end() == octets
@@ -506,19 +511,19 @@ class Copy:
         return self.chain % 65536 or min(self.chain, 1)
 
     def take(self, model: list[Any]) -> None:
-        _, version, base, index_mode, value_mode, count, indices, octets, *changes = model
-        assert base in (None, self.version)
-        if any(changes) and base is not None:
+        _, version, behind, count, indices, octets, changes, index_mode, value_mode = completed(model)
+        assert behind is None or version - behind == self.version
+        if changes and behind is not None:
             self._add(index_mode, value_mode, count, indices, octets)
         else:
             where = decode_indices(index_mode, indices, count, self.size)
             numbers = decode_values(value_mode, octets, shares(self.layout, where))
-            if base is None:
+            if behind is None:
                 assert len(numbers) == self.size
                 self.theta = numbers
             for k, number in zip(where, numbers, strict=True):
                 self.theta[k] = number
-            self.chain = crc(octets, 0) if any(changes) else 0
+            self.chain = crc(octets, 0) if changes else 0
         self.version = version
 
     def _add(self, index_mode: int, value_mode: int, count: int, indices: bytes, octets: bytes) -> None:
@@ -545,7 +550,8 @@ class Copy:
 
     def descend(self, update: list[Any], learning_rate: float, rule: str = "adacomp") -> None:
         """theta[k] - rate[k] * value, and a part of the way to the statistics."""
-        _, _, base, index_mode, value_mode, count, indices, octets = update[:8]
+        _, _, base, count, indices, octets = update[:6]
+        index_mode, value_mode = update[9:11]
         statistics = struct.unpack(
             f"<{self.size - self.parameters}e", octets[len(octets) - 2 * (self.size - self.parameters) :]
         )
@@ -569,6 +575,17 @@ class Copy:
             self.theta[k] = f32(self.theta[k] - f32(rate * number))
         self.version += 1
         self.touched[self.version] = {k for k, number in zip(where, numbers, strict=True) if number}
+
+
+def completed(model: list[Any]) -> list[Any]:
+    """A Model with the last fields that it left out."""
+    return [*model, *(0, b"", b"", True, GRID, SCALE)[len(model) - 3 :]]
+
+
+def model_of(receipt: list[Any]) -> list[Any]:
+    """The Model that a Receipt brings: its version counts from the Receipt's."""
+    _, _, version, (ahead, *rest) = receipt
+    return completed([MODEL, version + ahead, *rest])
 
 
 def decode_indices(mode: int, octets: bytes, count: int, size: int) -> list[int]:

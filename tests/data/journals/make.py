@@ -82,6 +82,7 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
         ],
     ),
     "schema-6": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
+    "schema-7": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
 }
 SINCE = [
     "schema-1-first",
@@ -93,6 +94,7 @@ SINCE = [
     "schema-4-last",
     "schema-5",
     "schema-6",
+    "schema-7",
 ]
 WITHOUT_A_LOSS = SINCE[1:]
 """Made by commits that take a loss that is no number."""

@@ -16,7 +16,7 @@ from edgeflock.server.publication.spill import Spill
 from edgeflock.shared.codecs import values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import Model
+from edgeflock.shared.protocol.messages import Model, Receipt
 from edgeflock.shared.settings.config import DownlinkSettings
 
 LAYOUT = Layout.of([("kernel", (40, 50)), ("bias", (40,))])
@@ -215,12 +215,13 @@ def test_a_device_that_was_away_gets_what_it_missed() -> None:
 
 def test_nothing_new_is_next_to_nothing() -> None:
     fleet = Fleet()
-    assert len(wire.encode(fleet.answer(1))) < 20
+    assert len(wire.encode(fleet.answer(1))) == 4
     fleet.move()
     fleet.pull(1)
     again = fleet.pull(1)
     assert again.count == 0
-    assert len(wire.encode(again)) < 20
+    assert len(wire.encode(again)) == 4
+    assert len(wire.encode(Receipt(3, again.version, again))) == 7
     assert fleet.agree(1)
 
 

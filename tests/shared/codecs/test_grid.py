@@ -118,6 +118,13 @@ def test_garbage_is_refused_or_canonical(octets: bytes, count: int, of: list[tup
     refused_or_canonical(octets, count, layout_of(*of))
 
 
+def test_nothing_takes_no_bytes() -> None:
+    nothing = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    for build in (COMPILED, PLAIN):
+        assert build.encode(*nothing, layout_of((4, 5))) == b""
+        assert same(build.decode(b"", 0, layout_of((4, 5))), nothing)
+
+
 @given(update=updates(), data=st.data())
 def test_a_damaged_stream_is_refused_or_canonical(
     update: tuple[Layout, Indices, Flags], data: st.DataObject
