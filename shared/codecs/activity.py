@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from edgeflock.shared.model.layout import Layout
 
 Activity = NDArray[np.uint16]
-"""[Layout.lines[-1]]: sixteen times the entries of each line, those of each step before worth an eighth less."""
+"""[Layout.lines[-1]]: sixteen times the entries of each line, those of each step an eighth less than those of
+the next."""
 
 _MOST = 255
 """Entries of a line that count in a step: so many in every step still make no more than 16 bits."""

@@ -267,7 +267,9 @@ class Grid:
             context = 2 * (context % 2) + flag
         return flags
 
-    def lines(self, truth: Sequence[int], length: int, ones: int, activity: list[int], slots: bool) -> list[int]:
+    def lines(
+        self, truth: Sequence[int], length: int, ones: int, activity: list[int], slots: bool
+    ) -> list[int]:
         """Flags of lines that have been active; `slots` are those of rows."""
         known = sum(activity)
         if not known:
@@ -379,9 +381,7 @@ class Grid:
         return self.out + (bytes([(self.low >> 24) + 1]) if self.low else b"")
 
 
-def grid_encode(
-    layout: list[Any], entries: Mapping[int, bool], activity: Activity | None = None
-) -> bytes:
+def grid_encode(layout: list[Any], entries: Mapping[int, bool], activity: Activity | None = None) -> bytes:
     grid = Grid(layout, None, activity)
     grid.update(len(entries), entries)
     return grid.end()
