@@ -98,7 +98,7 @@ class Copies:
 
     def offer(self, first: Vector, held: int) -> None:
         """From now on everybody may hold `first` (float32 [P]) at version 0; `held` is its chain."""
-        self.first = Copy(first, held, holders=1)
+        self.first = Copy(first, held, activity.none(self._layout), holders=1)
 
     def of(self, device: int, base: int | None, held: int) -> Copy | None:
         """What `device` holds, in memory, if that is known: version `base`, of which it says `held`."""
@@ -188,8 +188,8 @@ class Copies:
             self._release(copy)
             known.copy = after
 
-    def _new(self, values: Vector, chain: int, activity: Activity, steps: int = 0) -> Copy:
-        copy = Copy(values, chain, activity, steps)
+    def _new(self, values: Vector, chain: int, active: Activity, steps: int = 0) -> Copy:
+        copy = Copy(values, chain, active, steps)
         self._keep(copy)
         return copy
 
