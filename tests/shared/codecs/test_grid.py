@@ -150,7 +150,7 @@ def test_a_damaged_stream_is_refused_or_canonical(
     for addition in (b"\x80", b"\xff\xff"):
         refused_or_canonical(stream + addition, where.size, layout)
     with pytest.raises(IndexMalformed):  # reads the same, for what is missing counts as zeros
-        COMPILED.decode(stream + b"\0", where.size, layout)
+        COMPILED.decode(stream + b"\0", where.size, layout, None)
 
 
 def test_announced_counts_are_held_against_stream_and_model() -> None:
@@ -209,7 +209,7 @@ def test_a_gradient_takes_two_thirds_of_golomb_and_sign_bits_at_most(fraction: f
         where = select_largest(gradient, layout, fraction)
         stream = grid.encode(where, gradient[where] < 0, layout)
         assert stream is not None
-        assert PLAIN.encode(where, gradient[where] < 0, layout) == stream
+        assert PLAIN.encode(where, gradient[where] < 0, layout, None) == stream
         grid_bytes += len(stream)
         plain_bytes += len(sparse.encode(where, layout.size)) + (where.size + 7) // 8
     print(f"{fraction}: {grid_bytes / 10} bytes for {plain_bytes / 10}")
