@@ -154,7 +154,7 @@ class Lossy:
     ) -> Sent:
         """The step that adds `lacks` at `where` (None: everywhere) to `copy`, as it arrives."""
         modes = (_LEVELS if long and self._signs else self._modes) if lacks.size else _SHORTEST
-        coded = entries.encode(lacks, where, self._parameters, *modes)
+        coded = entries.encode(lacks, where, self._parameters, *modes, copy.activity)
         octets = coded.values
         if copy.steps % _STATISTICS == _STATISTICS - 1:
             octets += values.encode_statistics(theta[self._parameters.size :])

@@ -2,8 +2,9 @@
 
 The largest entries of a gradient are no random set. The gradient of a layer is a sum of outer products, one
 for each sample, so they crowd where active rows (neurons) and active columns (inputs) of its matrix cross,
-and the entries of a row tend to have one sign. Each tensor is taken for a matrix (Layout.grids), and the
-stream tells, tensor by tensor,
+and the entries of a row tend to have one sign. Which rows and columns that are changes slowly: who knows how
+active each has been (activity.py) needs less for it. Each tensor is taken for a matrix (Layout.grids), and
+the stream tells, tensor by tensor,
 
     1  how many entries it has, as the difference from its share of what is left, which goes with the
        square root of the tensor's size;
@@ -24,10 +25,12 @@ gained over Golomb's code, and encode gives up.
 """
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.shared.codecs.activity import Activity
 from edgeflock.shared.codecs.compiled import compiled, handed, inner, spread, zeros
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange
 from edgeflock.shared.model.layout import Layout
@@ -41,6 +44,9 @@ _SPARSEST, _SPARE = 64, 1024
 _EVEN = 1 << 15
 """A probability of one half, in 65536ths."""
 
+_SURE = 63570
+"""A column is expected with 97% at most, however active it has been."""
+
 _ENCODING, _LOW, _HIGH, _CODE, _AT = range(5)
 """The range coder's state: direction (1: encoding), interval, the stream's next 32 bits (decoding only), and
 how many bytes have been shifted out of the interval. It never holds more than 32 bits, a product with a
@@ -50,8 +56,9 @@ What is divided is at most 2^16 times a number of flags, and int(a / b) is then 
 machine takes several times as long: a / b, once rounded, is below the next integer while a + b < 2^53."""
 
 
-def encode(where: Indices, negative: Flags, layout: Layout) -> bytes | None:
-    """Code strictly increasing indices `where` (int64 [k]) and where values are `negative` (bool [k]).
+def encode(where: Indices, negative: Flags, layout: Layout, activity: Activity | None = None) -> bytes | None:
+    """Code strictly increasing indices `where` (int64 [k]) and where values are `negative` (bool [k]), for
+    whoever knows the same `activity`.
 
     None if they are too scattered for this code, or its stream would not be of _plausible length. None at all
     take no bytes.
@@ -60,15 +67,18 @@ def encode(where: Indices, negative: Flags, layout: Layout) -> bytes | None:
         return b""
     stream = handed(np.zeros(_longest(where.size) + 1, np.uint8))
     entries = handed(np.array(where, np.int64)), handed(np.array(negative, np.uint8))
-    length = _code(1, stream, handed(layout.grids), *entries)
+    length = _code(1, stream, handed(layout.grids), _past(activity), *entries)
     return bytes(stream[:length]) if _plausible(length, where.size) else None
 
 
-def decode(octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags]:
+def decode(
+    octets: bytes, count: int, layout: Layout, activity: Activity | None = None
+) -> tuple[Indices, Flags]:
     """(indices int64 [count], strictly increasing and in range; whether the value there is negative).
 
-    Takes only what encode gives. Allocates at most 250 bytes per announced entry, and only after the count
-    has been held against the length of the stream, and 30 per row and column of the largest tensor.
+    Takes only what encode gives with the same `activity`. Allocates at most 250 bytes per announced entry,
+    and only after the count has been held against the length of the stream, 30 per row and column of the
+    largest tensor, and 10 for each number of `activity`.
     Raises IndexMalformed or IndexOutOfRange.
     """
     if not _plausible(len(octets), count):
@@ -83,9 +93,13 @@ def decode(octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags]:
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
     stream = handed(np.array(np.frombuffer(octets, np.uint8)))
     where, negative = handed(np.zeros(count, np.int64)), handed(np.zeros(count, np.uint8))
-    if _code(0, stream, handed(layout.grids), where, negative) != len(octets):
+    if _code(0, stream, handed(layout.grids), _past(activity), where, negative) != len(octets):
         raise IndexMalformed(f"the stream does not hold {count} entries as an encoder writes them")
     return np.asarray(where, np.int64), np.asarray(negative, np.bool_)
+
+
+def _past(activity: Activity | None) -> Any:
+    return handed(np.zeros(0, np.int64) if activity is None else activity.astype(np.int64))
 
 
 def _plausible(octets: int, count: int) -> bool:
@@ -160,6 +174,45 @@ def _subset(coder: list[int], stream: list[int], flags: list[int], ones: int) ->
 
 
 @inner
+def _subset_of_lines(
+    coder: list[int], stream: list[int], flags: list[int], ones: int,
+    past: list[int], line: int, lines: int, slots: int,
+) -> None:  # fmt: skip
+    """Code flags of which so many are 1: one for each of so many lines, or, of `slots`, for each line as
+    many ones as it has entries and a zero, which the last line lacks.
+
+    How active the lines have been, past[line] and on, says how the ones left are shared among those that are
+    left. That is worth 16 flags, beside those of lines that were as active, to an octave.
+    """
+    hits, seen = zeros(16), zeros(16)
+    known = 0
+    for i in range(line, line + lines):
+        known += past[i]
+    left, again = known + lines, 0
+    if known == 0:
+        return _subset(coder, stream, flags, ones)
+    for j in range(len(flags)):
+        context, relative = again, 4 * past[line] * lines // known
+        while relative and context < 14:
+            context, relative = context + 2, relative >> 1
+        weight = past[line] + 1
+        if 0 < ones < len(flags) - j:
+            share = ones * weight
+            prior = (share << 16) // (share + left) if slots else min((share << 16) // left, _SURE)
+            chance = ((hits[context] << 16) + 16 * prior) // (seen[context] + 16)
+            flags[j] = _bit(coder, stream, flags[j], chance)
+            hits[context] += flags[j]
+            seen[context] += 1
+        else:
+            flags[j] = min(ones, 1)
+        ones -= flags[j]
+        again = flags[j] & slots
+        if not again:
+            left -= weight
+            line += 1
+
+
+@inner
 def _fullest(counts: list[int], widest: int) -> list[int]:
     """The rows that have entries, those with the most first; of equal ones, in order."""
     begins, there = zeros(widest + 2), 0
@@ -179,17 +232,21 @@ def _fullest(counts: list[int], widest: int) -> list[int]:
 
 @inner
 def _matrix(
-    coder: list[int], stream: list[int], rows: int, columns: int, where: list[int], negative: list[int],
-    start: int, first: int, count: int,
+    coder: list[int], stream: list[int], rows: int, columns: int, past: list[int], line: int,
+    where: list[int], negative: list[int], start: int, first: int, count: int,
 ) -> bool:  # fmt: skip
-    """Code `count` entries from number `first` on, those of the tensor that begins at `start`."""
+    """Code `count` entries from number `first` on, those of the tensor that begins at `start`, its lines at
+    `line`."""
     slots, flags = zeros(rows + count - 1), zeros(columns)
     if coder[_ENCODING]:
         for e in range(count):
             row = (where[first + e] - start) // columns
             slots[e + row] = 1
             flags[where[first + e] - start - row * columns] = 1
-    _subset(coder, stream, slots, count)
+    if len(past):
+        _subset_of_lines(coder, stream, slots, count, past, line, rows, 1)
+    else:
+        _subset(coder, stream, slots, count)
     counts, begins, row = zeros(rows), zeros(rows), 0
     begins[0] = first
     for e in range(len(slots)):
@@ -204,7 +261,10 @@ def _matrix(
     width = widest + _number(coder, stream, sum(flags) - widest, min(columns, count) - widest)
     if width > columns or len(fullest) * width > _SPARSEST * count + _SPARE:
         return False
-    _subset(coder, stream, flags, width)
+    if len(past):
+        _subset_of_lines(coder, stream, flags, width, past, line + rows, columns, 0)
+    else:
+        _subset(coder, stream, flags, width)
     active, rank, found = zeros(width), zeros(columns), 0
     for j in range(columns):
         if flags[j]:
@@ -257,10 +317,11 @@ def _matrix(
     return min(sums[1:]) > 0
 
 
-@compiled("int64(int64, uint8[::1], int64[:, ::1], int64[::1], uint8[::1])")
+@compiled("int64(int64, uint8[::1], int64[:, ::1], int64[::1], int64[::1], uint8[::1])")
 def _code(
-    encoding: int, stream: list[int], grids: list[list[int]], where: list[int], negative: list[int]
-) -> int:
+    encoding: int, stream: list[int], grids: list[list[int]], past: list[int], where: list[int],
+    negative: list[int],
+) -> int:  # fmt: skip
     """The length of the stream that `where` and `negative` take, which is written to `stream` as far as there
     is room; -1 if it cannot be. Decoding fills them; -1 if an encoder would have written another stream.
     """
@@ -268,7 +329,7 @@ def _code(
     coder[_ENCODING], coder[_HIGH] = encoding, 0xFFFFFFFF
     for at in range(4):
         coder[_CODE] = coder[_CODE] << 8 | _octet(stream, at)
-    start = first = rest = 0
+    start = first = rest = line = 0
     for t in range(len(grids)):
         rest += int(sqrt(grids[t][0] * grids[t][1]))
     for t in range(len(grids)):
@@ -287,9 +348,12 @@ def _code(
             count = left
         if count < 0 or count > min(size, left):
             return -1
-        if count and not _matrix(coder, stream, rows, columns, where, negative, start, first, count):
+        if count and not _matrix(
+            coder, stream, rows, columns, past, line, where, negative, start, first, count
+        ):
             return -1
         start += size
+        line += rows + columns
         first += count
     # One byte more tells where in the interval, unless that begins with zeros, as which missing bytes count.
     at, ending = coder[_AT], coder[_LOW] >> 24

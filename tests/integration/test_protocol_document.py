@@ -18,7 +18,7 @@ from edgeflock.client import transport
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Exact
 from edgeflock.server.sessions import session
-from edgeflock.shared.codecs import grid, packed, sparse, values
+from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
@@ -48,6 +48,7 @@ from tests.integration.foreign_client import (
     Copy,
     Device,
     Grid,
+    active,
     crc,
     decode_indices,
     decode_values,
@@ -60,6 +61,7 @@ from tests.integration.foreign_client import (
     golomb_steps,
     grid_decode,
     grid_encode,
+    inactive,
     joined,
     load,
     model_of,
@@ -97,9 +99,16 @@ SENT = golomb_encode(WHERE, 5), encode_values(CODEBOOK4, NUMBERS["codebook4"][1]
 DIGEST = hashlib.sha256(pack(TINY)).digest()[:16]
 ADDED = [3, 11, 12, 27, 37], [0.5, -0.5, 0.5, -0.5, -0.125]
 GRIDDED = grid_encode(TINY, {k: number < 0 for k, number in zip(*ADDED, strict=True)}), b"\xb8\xa8"
+ADDED_AGAIN = [3, 12, 27, 37], [0.25, -0.25, 0.25, -0.0625]
+ACTIVE = active(inactive(TINY), TINY, WHERE)
+GRIDDED_AGAIN = (
+    grid_encode(TINY, {k: number < 0 for k, number in zip(*ADDED_AGAIN, strict=True)}, ACTIVE),
+    b"\xb0\xa0",
+)
 STATISTICS = struct.pack("<4e", 0.5, -0.25, 1, 2)
 WHOLE = b"\x80\x3d\x00\x3c" + bytes(range(36)) + bytes([127, 0, 129, 1])
 STEP = messages.Model(5, 4, GRID, SCALE, 5, *GRIDDED, True)
+STEP_AGAIN = messages.Model(6, 5, GRID, SCALE, 4, *GRIDDED_AGAIN, True)
 NO_STEP = messages.Model(6, 5, GRID, SCALE, 0, b"", b"", True)
 DIFFERENCE = messages.Model(4, 3, GOLOMB, F32, 2, *CHANGED)
 TERMS = (3, 7, 10, 1, 0.0625, 0.125, 0.5, 0.25, 0.75, 2, 3, 1 << 26, 0.5, 0.125)
@@ -203,6 +212,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     ),
     "receipt-smallest": ([RECEIPT, 9, 6, [0, 1]], messages.Receipt(9, 6, NO_STEP)),
     "model-changes": ([MODEL, 5, 1, 5, *GRIDDED], STEP),
+    "model-changes-again": ([MODEL, 6, 1, 4, *GRIDDED_AGAIN], STEP_AGAIN),
     "model-changes-statistics": (
         [MODEL, 5, 1, 5, GRIDDED[0], GRIDDED[1] + STATISTICS],
         replace(STEP, values=STEP.values + STATISTICS),
@@ -221,7 +231,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
 
 def test_every_example_is_checked_here() -> None:
     assert set(EXAMPLES) == {
-        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid",
+        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid", "grid-after",
         "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "weights",
         "eighths",
     }  # fmt: skip
@@ -276,26 +286,47 @@ def test_grid_stream_and_its_decisions() -> None:
     assert grid.encode(where, negative, TINY_LAYOUT) == EXAMPLES["grid"]
 
 
+def test_grid_stream_after_activity_and_its_decisions() -> None:
+    entries = {k: number < 0 for k, number in zip(*ADDED_AGAIN, strict=True)}
+    writer = Grid(TINY, None, ACTIVE)
+    writer.update(4, entries)
+    assert writer.end() == EXAMPLES["grid-after"]
+    listed = re.findall(r"```text grid-after-decisions\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert re.findall(r"(\d+):([01])", listed[0]) == [(str(c), str(bit)) for c, bit in writer.decisions]
+    known = activity.follow(activity.none(TINY_LAYOUT), np.array(WHERE), TINY_LAYOUT)
+    where, negative = grid.decode(EXAMPLES["grid-after"], 4, TINY_LAYOUT, known)
+    assert dict(zip(where.tolist(), negative.tolist(), strict=True)) == entries
+    assert grid.encode(where, negative, TINY_LAYOUT, known) == EXAMPLES["grid-after"]
+    without = re.search(r"without activity: ([0-9a-f ]+)", DOCUMENT)
+    assert without is not None
+    assert grid_encode(TINY, entries) == bytes.fromhex(without[1])
+
+
 def test_the_foreign_grid_agrees_with_ours_on_random_updates() -> None:
-    """Crowded and scattered entries, in some tensors, in all, and in none."""
+    """Crowded and scattered entries, in some tensors, in all, and in none, each after those before."""
     random = np.random.default_rng(5)
     passed = 0
     for shapes in ([(12, 30), (12,), (3, 12), (3,)], [(0, 4), (), (5, 2, 3, 3), (1, 40)], [(7, 9)]):
         layout = Layout.of((str(t), shape) for t, shape in enumerate(shapes))
+        theirs, known = inactive(layout.shapes()), activity.none(layout)
         for share in (0.02, 0.1, 0.4, 1.0):
             rows, columns = random.random(layout.size) < share, np.arange(layout.size) % 6 < 2
             for chosen in (rows, rows & columns, rows & False):
                 where = np.flatnonzero(chosen)
                 negative = random.random(where.size) < share
                 entries = dict(zip(where.tolist(), negative.tolist(), strict=True))
-                octets = grid_encode(layout.shapes(), entries)
-                ours = grid.encode(where, negative, layout)
+                octets = grid_encode(layout.shapes(), entries, theirs)
+                ours = grid.encode(where, negative, layout, known)
                 assert ours == (octets if where.size <= 8 * len(octets) else None)
                 if ours is not None:
                     passed += 1
-                    assert grid_decode(layout.shapes(), octets, where.size) == entries
-                    back = grid.decode(octets, where.size, layout)
+                    assert grid_decode(layout.shapes(), octets, where.size, theirs) == entries
+                    back = grid.decode(octets, where.size, layout, known)
                     assert [part.tolist() for part in back] == [where.tolist(), negative.tolist()]
+                if where.size:
+                    theirs = active(theirs, layout.shapes(), where.tolist())
+                    known = activity.follow(known, where, layout)
+                    assert known.tolist() == [number for lines in theirs for line in lines for number in line]
     assert passed > 20
 
 
@@ -319,8 +350,8 @@ def test_changes_are_added_and_held_stands_for_them() -> None:
     copy, replica = Copy(TINY), Replica(TINY_LAYOUT)
     assert crc(b"123456789", 0) == 0xCBF43926
     chains = re.findall(r"\| 0x(\w{8}) \| (\d+) \|$", DOCUMENT, re.M)
-    names = ("model-whole", "model-changes", "model-changes-none")
-    for name, (chain, held) in zip(names, chains[:3], strict=True):
+    names = ("model-whole", "model-changes", "model-changes-none", "model-changes-again")
+    for name, (chain, held) in zip(names, chains[:4], strict=True):
         array = msgpack.unpackb(EXAMPLES[name])
         before = list(copy.theta)
         copy.take(array)
@@ -340,7 +371,7 @@ def test_changes_are_added_and_held_stands_for_them() -> None:
     begun = Copy(TINY)
     begun.theta, begun.version = first_model(TINY, FIRST), 4
     begun.take(msgpack.unpackb(EXAMPLES["model-changes"]))
-    assert (f"{begun.chain:08x}", str(begun.held)) == chains[3]
+    assert (f"{begun.chain:08x}", str(begun.held)) == chains[4]
     begun.take([MODEL, 6, 1, 2, *CHANGED, False, GOLOMB, F32])
     assert begun.held == 0
 

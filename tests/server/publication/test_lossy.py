@@ -13,7 +13,7 @@ from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Lossy
 from edgeflock.server.publication.copies import Copies
 from edgeflock.server.publication.spill import Spill
-from edgeflock.shared.codecs import values
+from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Model, Receipt
@@ -344,9 +344,55 @@ def test_a_device_refuses_a_step_on_what_it_does_not_hold() -> None:
     before = fleet.replicas[1].theta.tobytes()
     with pytest.raises(Exception, match="builds on 0, held is 1"):
         fleet.replicas[1].take(model)
+    fleet.move()
+    model = fleet.answer(1)
     with pytest.raises(Exception, match="take"):
-        fleet.replicas[1].take(replace(model, base=1, values=model.values + b"\0"))
+        fleet.replicas[1].take(replace(model, values=model.values + b"\0"))
     assert fleet.replicas[1].theta.tobytes() == before
+    fleet.replicas[1].take(model)
+
+
+def test_steps_are_coded_along_what_was_active_until_the_model_comes_whole() -> None:
+    """Of each device that, also if others hold the same, and if a step is lost on the way."""
+    fleet = Fleet(devices=2)
+    random = np.random.default_rng(3)
+
+    def move() -> None:
+        """A few rows and columns."""
+        kernel = fleet.theta[:2000].reshape(40, 50)
+        kernel[3::9, 5::6] += random.standard_normal((5, 8))
+        fleet.version += 1
+        fleet.lossy.add(EVERYWHERE)
+
+    def as_if_nothing_was_active(model: Model) -> bool:
+        where, change = decoded(model, fleet.replicas[2])
+        return entries.encode(change, where, LAYOUT, *model_modes)[2:] == (model.indices, model.values)
+
+    model_modes = sparse.GRID, values.CODINGS["scale"].mode
+    move()
+    assert as_if_nothing_was_active(fleet.answer(2))
+    assert fleet.pull(1) == fleet.pull(2)
+    move()
+    lost, arrived = fleet.answer(1), fleet.answer(2)
+    assert lost == arrived
+    assert not as_if_nothing_was_active(arrived)
+    fleet.replicas[2].take(arrived)
+    for device in (1, 2):
+        move()
+        fleet.pull(device)
+        assert fleet.agree(device)
+    fleet.restart()
+    assert fleet.pull(2).base is None
+    move()
+    assert as_if_nothing_was_active(fleet.answer(2))
+
+
+def decoded(model: Model, replica: Replica) -> tuple[NDArray[np.int64], Vector]:
+    """(where, values) of a step on what `replica` holds."""
+    coded = model.index_mode, model.value_mode, model.count, model.indices, model.values
+    where, change = entries.decode(*coded, LAYOUT, replica._activity)
+    assert not isinstance(where, slice)
+    return where, change
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
