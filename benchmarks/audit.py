@@ -102,5 +102,5 @@ def copy_journal(directory: Path, to: Path) -> Path:
     for name in ("journal.sqlite", "journal.sqlite-wal", "journal.sqlite-mark"):
         (to / name).unlink(missing_ok=True)
         if (directory / name).exists():
-            shutil.copyfile(directory / name, to / name)
+            shutil.copy(directory / name, to / name)
     return to / "journal.sqlite"

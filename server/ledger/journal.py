@@ -412,10 +412,12 @@ def begun(path: Path, run: str, model: str, shapes: bytes, made: bytes | None) -
 def _keep_private(path: Path) -> None:
     """Owner only, whatever the umask: a journal tells of everybody's updates. SQLite's other files follow."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-mark"))):
-        if file.exists() and (mode := file.stat().st_mode) & 0o077:
-            file.chmod(mode & 0o700)
-            log.warning("%s could be read by others: it is its owner's alone now", file)
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-mark")]
+    opened = [file for file in files if file.exists() and file.stat().st_mode & 0o077]
+    for file in opened:
+        file.chmod(0o600)
+    if opened:
+        log.warning("%s could be read by others: it is its owner's alone now", path)
 
 
 def _vector(octets: bytes) -> NDArray[np.float32]:

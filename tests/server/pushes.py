@@ -233,4 +233,5 @@ def kinds(answers: Sequence[object]) -> list[type]:
 
 def journal_rows(directory: Path) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(directory / "journal.sqlite")) as db:
-        return db.execute("SELECT * FROM updates ORDER BY version").fetchall()
+        facts = "version, device, sequence, time, loss, samples, frame"
+        return db.execute(f"SELECT {facts} FROM updates ORDER BY version").fetchall()

@@ -16,6 +16,7 @@ import pytest
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.ledger import Journal, open_engine, verify
+from edgeflock.server.ledger.chain import Facts, of_update, of_vectors
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import NORMAL, Filling, Start, generate
@@ -279,7 +280,7 @@ def test_killed_between_the_commit_and_its_note(
     tmp_path: Path, behind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal may know more than the mark."""
-    run = Watched(tmp_path / "run" if (tmp_path / "run").mkdir() else tmp_path / "run")
+    run = Watched(tmp_path)
     run.commit(4)
     with monkeypatch.context() as patch:
         patch.setattr("edgeflock.server.ledger.mark.Mark.note", lambda *_, **__: None)
@@ -335,13 +336,12 @@ def test_a_journal_that_others_can_read_is_tightened(
 
 def test_a_checksum_is_of_every_value() -> None:
     """No two that differ in a bit are alike, as a CRC promises."""
-    from edgeflock.server.ledger.chain import of_update, of_vectors
-
-    facts = (1, 2, 3, 4.5, 0.5, 6, 7)
-    others = [(2, 2, 3, 4.5, 0.5, 6, 7), (1, 3, 3, 4.5, 0.5, 6, 7), (1, 2, 2, 4.5, 0.5, 6, 7)]
-    others += [(1, 2, 3, np.nextafter(4.5, 5), 0.5, 6, 7), (1, 2, 3, 4.5, None, 6, 7)]  # type: ignore[list-item]
-    assert len({of_update(0, each) for each in (facts, *others)} | {of_update(1, facts)}) == 7  # type: ignore[arg-type]
-    assert of_update(0, (1, 2, 3, 4.5, float("nan"), 6, 7)) == of_update(0, others[-1])
+    facts: Facts = (1, 2, 3, 4.5, 0.5, 6, 7)
+    others: list[Facts] = [(2, 2, 3, 4.5, 0.5, 6, 7), (1, 3, 3, 4.5, 0.5, 6, 7), (1, 2, 2, 4.5, 0.5, 6, 7)]
+    others += [(1, 2, 3, float(np.nextafter(4.5, 5)), 0.5, 6, 7)]
+    without: Facts = (1, 2, 3, 4.5, None, 6, 7)
+    assert len({of_update(0, each) for each in (facts, *others, without)} | {of_update(1, facts)}) == 7
+    assert of_update(0, (1, 2, 3, 4.5, float("nan"), 6, 7)) == of_update(0, without)
     assert (
         len({of_vectors(1, 2, b"ab", None), of_vectors(1, 2, b"a", b"b"), of_vectors(1, 2, b"ab", b"")}) == 3
     )

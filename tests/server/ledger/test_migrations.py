@@ -38,6 +38,8 @@ ADDED: dict[str, tuple[object, ...]] = {
 
 
 def opened(name: str, directory: Path) -> Path:
+    if (mark := JOURNALS / f"{name}.sqlite-mark.gz").exists():
+        unpacked(mark, directory)
     return unpacked(JOURNALS / f"{name}.sqlite.gz", directory)
 
 
