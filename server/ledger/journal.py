@@ -320,8 +320,15 @@ class Journal:
             raise JournalDamaged(
                 f"{self.path}: the snapshot of version {version} is not as it was written, or of another run"
             )
-        if any(len(octets) % 4 for octets in (theta, average or b"")):
-            raise JournalDamaged(f"{self.path}: the snapshot of version {version} is truncated")
+        # Compiled code that gets it takes its size for granted.
+        run = self.run()
+        needed = 4 * run.layout.size if run else 0
+        for octets in (theta, average):
+            if octets is not None and len(octets) != needed:
+                raise JournalDamaged(
+                    f"{self.path}: the snapshot of version {version} holds {len(octets)} bytes, "
+                    f"the model {needed}"
+                )
         return Snapshot(version, _vector(theta), None if average is None else _vector(average))
 
     def updates(self, after: int, until: int | None = None) -> Iterator[JournaledUpdate]:

@@ -31,7 +31,7 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
-    first = _fitting(journal.snapshot(first=True), journal, layout).theta if start else None
+    first = journal.snapshot(first=True).theta if start else None
     directory = journal.path.parent if journal.path.exists() else None
     publication = publication_of(config, layout, parameters.version, first, directory)
     return Engine(journal, layout, parameters, coordinator, Bounds.of(config), publication, start)
@@ -125,7 +125,6 @@ def _under(regime: Regime, snapshot: Snapshot, journal: Journal, layout: Layout)
 
     Who touched what over the window is learned from what the journal still holds of it.
     """
-    _fitting(snapshot, journal, layout)
     if regime.rule not in RULES:
         raise JournalDamaged(
             f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}"
@@ -141,17 +140,6 @@ def _under(regime: Regime, snapshot: Snapshot, journal: Journal, layout: Layout)
         start=start,
         recent=_steps(journal, layout, start, version),
     )
-
-
-def _fitting(snapshot: Snapshot, journal: Journal, layout: Layout) -> Snapshot:
-    """The same, if it is one of the model. Compiled code that gets it takes its size for granted."""
-    for vector in (snapshot.theta, snapshot.average):
-        if vector is not None and vector.size != layout.size:
-            raise JournalDamaged(
-                f"{journal.path}: the snapshot of version {snapshot.version} holds {vector.size} numbers, "
-                f"the model {layout.size}"
-            )
-    return snapshot
 
 
 def _steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:

@@ -192,7 +192,7 @@ def test_a_missing_end_is_named_where_an_end_is_asked_for(path: Path) -> None:
 @pytest.mark.parametrize("column", ["theta", "average"])
 def test_a_truncated_snapshot_is_named(path: Path, column: str) -> None:
     with closing(damaged(path, f"UPDATE snapshots SET {column} = x'0000803f00'")) as journal:
-        with pytest.raises(JournalDamaged, match="the snapshot of version 0 is truncated"):
+        with pytest.raises(JournalDamaged, match="the snapshot of version 0 holds 5 bytes, the model 100"):
             journal.snapshot()
 
 

@@ -246,7 +246,7 @@ DAMAGE = {
     "short theta": (
         "UPDATE snapshots SET theta = substr(theta, 1, 20)",
         (),
-        "the snapshot of version [05] holds 5 numbers, the model 25",
+        "the snapshot of version [05] holds 20 bytes, the model 100",
     ),
     "rule": ("UPDATE regimes SET rule = 'elastic'", (), "the rule 'elastic' is unknown"),
 }
