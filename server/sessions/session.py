@@ -231,9 +231,7 @@ class Session:
         version = engine.published.version
         if asked.base is not None and asked.base > version:
             # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
-            ahead = (
-                f"it holds version {asked.base:,}, and the run is at {version:,}: is the journal an old copy?"
-            )
+            ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
         return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id))
 
