@@ -13,6 +13,8 @@ committed is never noted.
 
 import os
 import struct
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -23,6 +25,7 @@ _SLOT = 4096
 _PACKED = struct.Struct("<8sQ" + "qI" * len(COVERED))
 _MAGIC = b"edgemark"
 _SUM = struct.Struct("<I")
+_IN_ORDER = itemgetter(*COVERED)
 _FLUSH_EVERY = 64
 
 
@@ -64,8 +67,7 @@ class Mark:
     def note(self, heads: Heads, *, flush: bool = False) -> None:
         """After the commit that got the journal so far. Raises OSError."""
         self._number += 1
-        numbers = (number for table in COVERED for number in heads[table])
-        octets = _PACKED.pack(_MAGIC, self._number, *numbers)
+        octets = _PACKED.pack(_MAGIC, self._number, *chain.from_iterable(_IN_ORDER(heads)))
         os.pwrite(self._file, octets + _SUM.pack(crc32(octets)), self._number % 2 * _SLOT)
         if self._durable and (flush or self._number % _FLUSH_EVERY == 0):
             os.fdatasync(self._file)

@@ -68,6 +68,21 @@ def test_it_may_be_verified_while_its_server_writes(tmp_path: Path) -> None:
     assert verify(tmp_path / FILE).version == 10
 
 
+def test_a_copy_of_a_running_journal_is_whole(tmp_path: Path) -> None:
+    """As docs/operations.md says: the mark first, for it must not know more than the journal."""
+    run, backup = Watched(tmp_path), tmp_path / "backup"
+    backup.mkdir()
+    run.commit(4)
+    (backup / f"{FILE}-mark").write_bytes((tmp_path / f"{FILE}-mark").read_bytes())
+    run.commit(3)
+    with closing(sqlite3.connect(tmp_path / FILE)) as db:
+        db.execute("VACUUM INTO ?", (str(backup / FILE),))
+    run.commit(5)
+    found = verify(backup / FILE)
+    assert (found.damage, found.version, found.acknowledged) == ([], 7, 4)
+    assert recovered(backup, REGIME).version == 7
+
+
 @pytest.mark.parametrize("to", [0, 3, 9, 14, 19, 20, 26, 30, 32])
 def test_what_is_kept_is_what_it_was(run: Run, to: int) -> None:
     """By a replay from version 0 and by a start, under the regime of then."""
