@@ -64,6 +64,13 @@ def set_up(db: sqlite3.Connection) -> None:
 
 def examine(db: sqlite3.Connection, path: Path, noted: Heads | None) -> Examined:
     """All but updates and snapshots. Raises JournalDamaged if nothing of it can be read."""
+    try:
+        return _examine(db, path, noted)
+    except (TypeError, ValueError) as error:  # where the tables themselves are described otherwise
+        raise JournalDamaged(f"{path} is damaged: it holds what no journal does: {error}") from error
+
+
+def _examine(db: sqlite3.Connection, path: Path, noted: Heads | None) -> Examined:
     found = Examined()
     try:
         rows = db.execute(f"SELECT {COVERED['meta']}, chain FROM meta").fetchall()
