@@ -4,9 +4,9 @@ import asyncio
 import multiprocessing
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from benchmarks.plain import EXACT
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger import claimed
-from edgeflock.shared.codecs import grid, sparse, values
+from edgeflock.shared.codecs import entries, grid, sparse, values
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Update, Welcome
+from edgeflock.shared.protocol import chain, wire
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Pull, Receipt, Update, Welcome
 from edgeflock.shared.selection.largest import select_largest
 from edgeflock.shared.settings.config import parse
 
@@ -73,14 +73,33 @@ def random_update(layout: Layout, fraction: float, coding: str, random: np.rando
     )
 
 
-def _serve_edgeflock(ready: Connection, layout: Layout, directory: str, window: int) -> None:
+def record_update(layout: Layout, random: np.random.Generator) -> Update:
+    """An update of the record that asks for an answer, of a gradient as ten samples make one: for each tensor
+    a sum of outer products, in which most rows and columns are silent.
+    """
+    parts = []
+    for shape in layout.grids.tolist():
+        left, right = (random.standard_normal((10, n)) * (random.random((10, n)) < 0.3) for n in shape)
+        parts.append((left.T @ right).ravel())
+    gradient = np.concatenate(parts).astype(np.float32) * np.float32(1e-3)
+    where = select_largest(gradient, layout, 0.0005, 0.5)
+    scale = values.CODINGS["scale"].mode
+    coded = entries.encode(gradient[where], where, layout, sparse.GRID, scale)
+    return Update(1, 0, *coded[:2], where.size, *coded[2:], 0.5, 20, True)
+
+
+def _serve_edgeflock(
+    ready: Connection, layout: Layout, directory: str, window: int, settings: Sequence[str]
+) -> None:
     async def main() -> None:
         # A snapshot of a large model would dominate a short measurement; its cost is stated apart.
         snapshots = 10**9 if layout.size > 10**6 else 1000
-        settings = [*EXACT, f"coordination.window={window}", "coordination.learning_rate=1e-3"]
         config = parse(
-            overrides=["run.open=true", "model.data=", f"run.snapshot_every={snapshots}", *settings]
-        )
+            overrides=[
+                "run.open=true", "model.data=", f"run.snapshot_every={snapshots}", *EXACT,
+                f"coordination.window={window}", "coordination.learning_rate=1e-3", *settings,
+            ]
+        )  # fmt: skip
         theta = np.zeros(layout.size, np.float32)
         with claimed(Path(directory), "directory", layout, theta, config) as claim:
             hosted = HostedRun("benchmark", "", claim.engine, None, [], [])
@@ -127,10 +146,12 @@ def process(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[int,
 
 
 @contextmanager
-def edgeflock(layout: Layout, window: int = 256) -> Iterator[tuple[int, psutil.Process]]:
+def edgeflock(
+    layout: Layout, window: int = 256, settings: Sequence[str] = ()
+) -> Iterator[tuple[int, psutil.Process]]:
     with (
         tempfile.TemporaryDirectory() as directory,
-        process(_serve_edgeflock, layout, directory, window) as server,
+        process(_serve_edgeflock, layout, directory, window, settings) as server,
     ):
         yield server
 
@@ -159,7 +180,8 @@ async def measure(
     lag: int,
     plain: bool = False,
 ) -> Measured:
-    """Push from `devices` connections for `seconds`, each update computed `lag` versions before.
+    """Push from `devices` connections for `seconds`, each update computed `lag` versions before; one
+    that asks for an answer, from the version that the device holds.
 
     `plain` sends the frames to an echo server instead.
     """
@@ -176,17 +198,27 @@ async def measure(
                 welcome = wire.decode((await socket.receive()).data)
                 assert isinstance(welcome, Welcome)
                 sequence, version = welcome.sequence, welcome.version
+            held = base = 0
+            if update.pull and not plain:
+                await socket.send_bytes(wire.encode(Pull(None)))
+                model = wire.decode((await socket.receive()).data)
+                assert isinstance(model, Model)
+                held, base = chain.follow(held, model), model.version
             gate.release()
             await go.wait()
             while time.perf_counter() < stop_at:
                 sequence += 1
-                frame = wire.encode(_at(update, sequence, max(0, version - lag)))
+                if not update.pull:
+                    base = max(0, version - lag)
+                frame = wire.encode(replace(update, sequence=sequence, base=base, held=chain.said(held)))
                 await socket.send_bytes(frame)
                 message = await socket.receive()
                 if not plain:
                     answer = wire.decode(message.data)
                     assert isinstance(answer, Receipt), answer
                     version = answer.version
+                    if answer.model is not None:
+                        held, base = chain.follow(held, answer.model), answer.model.version
                 done += 1
 
     gate, go = asyncio.Semaphore(0), asyncio.Event()
@@ -201,13 +233,6 @@ async def measure(
     elapsed, after = time.perf_counter() - began, process.cpu_times()
     cpu = after.user + after.system - before.user - before.system
     return Measured(done / elapsed, cpu / done * 1e6)
-
-
-def _at(update: Update, sequence: int, base: int) -> Update:
-    return Update(
-        sequence, base, update.index_mode, update.value_mode, update.count, update.indices, update.values,
-        update.loss, update.samples, update.pull,
-    )  # fmt: skip
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """What one sparse push costs: against a dense step, and through the whole server against a no-op echo.
 
-P = 211,690, c = .01, 4-bit values, 200 versions outstanding. Prints one JSON object.
+P = 211,690. First c = .01, 4-bit values, 200 versions outstanding; then, through the whole server, that
+without an answer, and updates of the record with the model in the receipt, exact and lossy. Prints JSON.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from benchmarks import load
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.descent import Parameters, Regime
 from edgeflock.server.engine.admission import admit
+from edgeflock.shared.protocol.messages import Update
 
 LAG = 200
 
@@ -66,12 +69,34 @@ def kernels() -> dict[str, float]:
     }
 
 
-async def whole_path(devices: int = 16, seconds: float = 3.0, rounds: int = 5) -> dict[str, float]:
+class Load(NamedTuple):
+    """What is pushed, to a server of these settings."""
+
+    update: Callable[[np.random.Generator], Update]
+    settings: tuple[str, ...] = ()
+
+
+def _four_bits(random: np.random.Generator) -> Update:
+    return load.random_update(load.PAPER_CNN, 0.01, "codebook4", random)
+
+
+def _record(random: np.random.Generator) -> Update:
+    return load.record_update(load.PAPER_CNN, random)
+
+
+LOADS = {
+    "c=.01, 4 bits, no answer": Load(_four_bits),
+    "record, exact answer": Load(_record),
+    "record, lossy answer": Load(_record, ("downlink.mode=lossy",)),
+}
+
+
+async def whole_path(of: Load, devices: int = 16, seconds: float = 3.0, rounds: int = 5) -> dict[str, float]:
     """Server CPU a push, journal included, over that of an echo of the same frames; interleaved."""
     random = np.random.default_rng(0)
-    updates = [load.random_update(load.PAPER_CNN, 0.01, "codebook4", random) for _ in range(devices)]
+    updates = [of.update(random) for _ in range(devices)]
     pushes, echoes = [], []
-    with load.edgeflock(load.PAPER_CNN) as server, load.echo() as other:
+    with load.edgeflock(load.PAPER_CNN, settings=of.settings) as server, load.echo() as other:
         for _ in range(rounds):
             pushes.append(await load.measure(server, updates, devices, seconds, lag=LAG))
             echoes.append(await load.measure(other, updates, devices, seconds, lag=LAG, plain=True))
@@ -87,4 +112,5 @@ async def whole_path(devices: int = 16, seconds: float = 3.0, rounds: int = 5) -
 
 
 if __name__ == "__main__":
-    print(json.dumps({"machine": machine(), **kernels(), **asyncio.run(whole_path())}, indent=2))
+    whole = {name: asyncio.run(whole_path(of)) for name, of in LOADS.items()}
+    print(json.dumps({"machine": machine(), **kernels(), "whole_path": whole}, indent=2))

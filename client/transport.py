@@ -55,8 +55,10 @@ ANSWER_SECONDS = 300.0
 SILENT_SECONDS = 60.0
 """The longest wait for the next bytes of a first model."""
 
-HEARTBEAT = 20.0
-"""Seconds of silence after which the device pings."""
+HEARTBEAT = 50.0
+"""Seconds of silence after which the device pings: 8 bytes with the answer, where a session that was lost
+takes about a thousand to begin anew, and proxies and routers forget what is silent for a minute. It is less
+than the server's, so that one end pings only, and the one that goes on while it trains."""
 
 _TRANSIENT = (Unavailable, TooManyDevices)
 
@@ -141,10 +143,7 @@ class Link:
         async def attempt() -> bytes:
             return await self._get_graph(kind)
 
-        began = asyncio.get_running_loop().time()
-        graph = await self._retry(attempt)
-        await self._hang_up_after(began)
-        return graph
+        return await self._retry(attempt)
 
     async def load(self, kept: Kept) -> bool:
         """Bring what is missing of a first model; False if the server has it no longer, or has another.
@@ -156,14 +155,13 @@ class Link:
         async def attempt() -> bool:
             return await self._load(kept)
 
-        found, began = True, asyncio.get_running_loop().time()
+        found = True
         while found and kept.missing:
             before = kept.size
             found = await self._retry(attempt)
             if found and kept.missing:
                 log.warning("the line dropped after %d bytes of the first model", kept.size - before)
                 await self._sleep(next(back_off(self._random)))
-        await self._hang_up_after(began)
         return found
 
     def speak_as(self, layout: bytes) -> None:
@@ -297,11 +295,6 @@ class Link:
         if isinstance(record, Stop):
             raise RunOver(record.reason)
         return record
-
-    async def _hang_up_after(self, began: float) -> None:
-        """If it is long since: nobody answered pings meanwhile; a new session is better than a lost one."""
-        if asyncio.get_running_loop().time() - began > HEARTBEAT:
-            await self._hang_up()
 
     async def _hang_up(self) -> None:
         socket, self._socket = self._socket, None

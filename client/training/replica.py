@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.codecs import activity, entries, sparse, values
+from edgeflock.shared.codecs.activity import Activity
 from edgeflock.shared.errors import BaseExpired, NonFinite, WrongDtype
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start, generate
@@ -18,6 +19,7 @@ class Replica:
         """At version 0 if `start` says how to make that. Raises Malformed if it cannot."""
         self._layout = layout
         self._chain = chain.FIRST
+        self._activity = activity.none(layout.parameters)
         self.version = None if start is None else 0
         """None until the first model has come."""
         self.theta: NDArray[np.float32] = (
@@ -42,6 +44,7 @@ class Replica:
             self._add(model)
         else:
             self._replace(model)
+            self._activity = activity.none(self._layout.parameters)
         self._chain = chain.follow(self._chain, model)
         self.version = model.version
 
@@ -58,16 +61,17 @@ class Replica:
         parameters, buffers = self._layout.parameters, self._layout.buffers
         end, statistics = len(model.values) - 2 * buffers, None
         try:
-            where, change = _decoded(model, model.values, parameters)
+            where, change = _decoded(model, model.values, parameters, self._activity)
         except WrongDtype:
             if not buffers or end < 0:
                 raise
-            where, change = _decoded(model, model.values[:end], parameters)
+            where, change = _decoded(model, model.values[:end], parameters, self._activity)
             statistics = values.decode_statistics(model.values[end:])
         if not np.isfinite(change).all() or (statistics is not None and not np.isfinite(statistics).all()):
             raise NonFinite("the difference holds NaN or infinity: the server's model has diverged")
         theta = self._own()
         theta[: parameters.size][where] += change
+        self._activity = activity.follow(self._activity, where, parameters)
         if statistics is not None:
             theta[parameters.size :] = statistics
 
@@ -79,7 +83,8 @@ class Replica:
 
 
 def _decoded(
-    model: Model, octets: bytes, layout: Layout
+    model: Model, octets: bytes, layout: Layout, known: Activity | None = None
 ) -> tuple[NDArray[np.int64] | slice, NDArray[np.float32]]:
-    """What `octets` hold at the indices of `model`."""
-    return entries.decode(model.index_mode, model.value_mode, model.count, model.indices, octets, layout)
+    """What `octets` hold at the indices of `model`, for whose coding the activity was `known`."""
+    modes = model.index_mode, model.value_mode
+    return entries.decode(*modes, model.count, model.indices, octets, layout, known)

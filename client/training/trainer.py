@@ -70,10 +70,15 @@ class Trainer:
         for _ in range(_HOPELESS):
             x, y = self._batches.take(self._welcome.batch)
             loss, gradient, statistics = self._backend.gradient(theta, x, y)
-            if np.isfinite(gradient).all() and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
+            if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
                 return LocalSteps(loss, gradient, statistics, len(y))
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
             "the data are broken; lower coordination.learning_rate, scale the inputs"
         )
+
+
+def _is_finite(gradient: NDArray[np.float32]) -> bool:
+    """Whether all of it is. If so its squares nearly always have a finite sum, which is found faster."""
+    return bool(np.isfinite(np.dot(gradient, gradient)) or np.isfinite(gradient).all())

@@ -79,9 +79,11 @@ class Worker:
         compute: Compute = asyncio.to_thread,
         health: Callable[[], Facts] = dict,
         load: Load = pull_instead,
+        leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         """`trainer` makes what trains, on these `batches`, for the run that a Welcome describes. `health`
         tells how the device does. `load` loads the first model of a run that begins with weights of its own.
+        `leaving` is whether the device will stop now: its last update asks for no model.
         """
         self._server = server
         self._make_trainer = trainer
@@ -89,6 +91,7 @@ class Worker:
         self._compute = compute
         self._health = health
         self._load = load
+        self._leaving = leaving
         self._telemetry_due = -math.inf
         """When the next update is to carry some, by the event loop's clock."""
         self.progress = Progress()
@@ -96,12 +99,14 @@ class Worker:
     async def run(self) -> Progress:
         """Take part in the server's run, and in the next one if the server is set up anew meanwhile.
 
+        Returns once the run is over or the device leaves.
+
         Raises ConfigError if model and data do not fit, Diverged if the model does, SessionRefused if the
         server will not have this device.
         """
         while True:
             try:
-                await self._take_part(await self._server.join())
+                return await self._take_part(await self._server.join())
             except RunReplaced as replaced:
                 self._batches.take_back()
                 log.warning("%s", replaced)
@@ -110,7 +115,7 @@ class Worker:
                 log.info("%s", over)
                 return self.progress
 
-    async def _take_part(self, welcome: Welcome) -> None:
+    async def _take_part(self, welcome: Welcome) -> Progress:
         trainer = await self._make_trainer(welcome)
         layout = trainer.layout
         if list(layout.shapes()) != welcome.layout:
@@ -128,7 +133,7 @@ class Worker:
             await self._batches.ready(welcome.local_steps)
             assert replica.version is not None, "pulled before"
             update: Update = await self._compute(trainer.step, replica.theta, replica.version, sequence + 1)
-            update = replace(update, held=replica.held)
+            update = replace(update, held=replica.held, pull=not self._leaving())
             update = self._with_telemetry(update, asyncio.get_running_loop().time())
             try:
                 receipt = await self._server.push(update)
@@ -144,6 +149,8 @@ class Worker:
             self.progress.updates += 1
             self.progress.samples += update.samples
             self.progress.loss = update.loss
+            if not update.pull:
+                return self.progress
             assert receipt.model is not None, "asked for with the push"
             replica.take(receipt.model)
 

@@ -115,10 +115,22 @@ class EmulatedDevice:
             training = Trainer(self.backend, batches, welcome)
             return _Resumed(training, batches, welcome, self.recorded, until)
 
+        def leaving() -> bool:
+            """Whether it will be gone before it could send another update."""
+            return asyncio.get_running_loop().time() + self._usual_step >= until
+
         try:
-            await Worker(link, trainer, batches, self._compute).run()
+            await Worker(link, trainer, batches, self._compute, leaving=leaving).run()
+            if leaving():  # it is there until its time has come
+                await asyncio.get_running_loop().create_future()
         finally:
             link.leave()
+
+    @property
+    def _usual_step(self) -> float:
+        """Seconds that the local steps of an update take, on average, and its way to the server."""
+        run = self.server.config.run
+        return run.local_steps * (self.pace.step + self.pace.sample * run.batch) + self.pace.latency
 
     async def _compute(self, step: Callable[..., Update], *arguments: Any) -> Update:
         """The update of `step`, after the time that its local steps take."""

@@ -43,6 +43,9 @@ _SMOOTHING = 0.05
 _FRAMING = 8
 """Bytes of an update's WebSocket frame: header and mask (RFC 6455, section 5.2)."""
 
+_COUNT_FIRST = 7
+"""The first schema in which an update's count comes before its index mode."""
+
 
 @dataclass(slots=True)
 class _Device:
@@ -128,8 +131,9 @@ def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
     """At most about `most` frames, a second or more apart.
 
     The journal is only read, not migrated either, and its server may be running: what is read here has been
-    the same since schema 1, but for the columns that `_regimes` finds by their names. Raises ConfigError if
-    `path` cannot be read or holds no update, JournalDamaged if it is no journal, JournalTooNew.
+    the same since schema 1, but for the columns that `_regimes` finds by their names, and for `_COUNT_FIRST`.
+    Raises ConfigError if `path` cannot be read or holds no update, JournalDamaged if it is no journal,
+    JournalTooNew.
     """
     try:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
@@ -143,7 +147,8 @@ def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
 
 
 def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
-    if not schema_of(db, path):
+    schema = schema_of(db, path)
+    if not schema:
         raise ConfigError(f"{path} holds no run yet")
     identity, model, packed = db.execute("SELECT run, model, layout FROM meta").fetchone()
     layout = Layout.of(msgpack.unpackb(packed))
@@ -162,6 +167,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     regimes = _regimes(db)
     devices: dict[int, _Device] = {}
     tally = _Totals(layout.size)
+    whole = sparse.DENSE if schema < _COUNT_FIRST else layout.parameters.size
     run = RunFacts(identity, model, layout.parameters.size, layout.size, 0, _config(regimes))
     yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, False), (), ())
 
@@ -210,7 +216,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
         if version - 1 in regimes and version > 1:
             events.append(Event(time, "config", None, regimes[version - 1]))
         try:
-            _count(tally, device, version, time, finite(loss), samples, head, length or 0)
+            _count(tally, device, version, time, finite(loss), samples, head, whole, length or 0)
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             raise JournalDamaged(f"{path}: the entry of version {version} is no update: {error}") from error
         changed[number] = device
@@ -226,6 +232,7 @@ def _count(
     loss: float | None,
     samples: int,
     head: bytes | None,
+    whole: int,
     length: int,
 ) -> None:
     tally.version = version
@@ -239,21 +246,23 @@ def _count(
         device.loss = loss
         tally.loss = loss if tally.loss is None else tally.loss + _SMOOTHING * (loss - tally.loss)
     if head:
-        base, mode = _base(head)
+        base, kind = _base(head)
         device.staleness = max(0, version - 1 - base)
         tally.bins[staleness_bin(device.staleness)] += 1
-        if mode != sparse.DENSE:
+        if kind != whole:
             device.compressed += 1
             tally.compressed += 1
 
 
 def _base(head: bytes) -> tuple[int, int]:
-    """(base, index mode) of an Update, from the first bytes of [tag, sequence, base, mode, ...]."""
+    """(base, count) of an Update, from the first bytes of [tag, sequence, base, count, ...]. Before schema 7
+    the index mode is in the place of the count.
+    """
     unpacker = msgpack.Unpacker()
     unpacker.feed(head)
     unpacker.read_array_header()
-    _, _, base, mode = (unpacker.unpack() for _ in range(4))
-    return int(base), int(mode)
+    _, _, base, kind = (unpacker.unpack() for _ in range(4))
+    return int(base), int(kind)
 
 
 def _regimes(db: sqlite3.Connection) -> dict[int, str]:

@@ -232,8 +232,8 @@ class Engine:
         if isinstance(answer, Refused) or not push.update.pull:
             return answer
         model = self.model(push.update.base, push.update.held, push.device)
-        receipt = replace(answer.receipt, model=model)
-        return Accepted(receipt, answer.staleness)
+        receipt = answer.receipt
+        return Accepted(Receipt(receipt.sequence, receipt.version, model), answer.staleness)
 
     def _publish(self) -> None:
         """All there is of memory is on the disk now."""

@@ -181,7 +181,7 @@ def raise_if_damaged(path: Path, error: sqlite3.Error) -> None:
 
 
 def seal(db: sqlite3.Connection) -> None:
-    """Put the checksums into a journal of schema 7 that has none yet."""
+    """Put the checksums into a journal of schema 8 that has none yet."""
     (*meta,) = db.execute(f"SELECT {COVERED['meta']} FROM meta").fetchone()
     genesis = of_row(0, meta)
     db.execute("UPDATE meta SET chain = ?", (genesis,))

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edgeflock.server.ledger.examination import seal
+from edgeflock.server.ledger.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
-SCHEMA = 7
+SCHEMA = 8
 
 TABLES = """
 CREATE TABLE meta (
@@ -104,8 +105,10 @@ STEPS: Steps = {
     ),
     # First models that devices make themselves: those of older runs they cannot.
     5: ("ALTER TABLE meta ADD COLUMN start BLOB",),
+    # Updates whose last fields can mostly be left out.
+    6: (reorder,),
     # Checksums; why a regime began; what repairs gave up.
-    6: (
+    7: (
         "ALTER TABLE regimes ADD COLUMN kind TEXT NOT NULL DEFAULT 'settings'",
         "ALTER TABLE updates ADD COLUMN sum INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE snapshots ADD COLUMN sum INTEGER NOT NULL DEFAULT 0",

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Where
 from edgeflock.server.publication.spill import Spill
-from edgeflock.shared.codecs import entries
+from edgeflock.shared.codecs import activity, entries
+from edgeflock.shared.codecs.activity import Activity
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain
 from edgeflock.shared.protocol.messages import Model
@@ -28,8 +29,10 @@ class Copy:
     values: Vector
     """float32 [P]; empty while they are not in memory."""
     chain: int
+    activity: Activity
+    """In the steps since the whole model."""
     steps: int = 0
-    """Since the whole model."""
+    """Since then."""
     holders: int = 0
     """How many devices do; not all of them at the same version, where nothing has changed between."""
     slot: int | None = None
@@ -78,7 +81,7 @@ class Copies:
         to nowhere.
         """
         self._layout = layout
-        self.first = None if first is None else Copy(first, chain.FIRST, holders=1)
+        self.first = None if first is None else Copy(first, chain.FIRST, activity.none(layout), holders=1)
         """What everybody may hold at version 0."""
         self._most = max(3, most)
         self._spill = spill
@@ -95,7 +98,7 @@ class Copies:
 
     def offer(self, first: Vector, held: int) -> None:
         """From now on everybody may hold `first` (float32 [P]) at version 0; `held` is its chain."""
-        self.first = Copy(first, held, holders=1)
+        self.first = Copy(first, held, activity.none(self._layout), holders=1)
 
     def of(self, device: int, base: int | None, held: int) -> Copy | None:
         """What `device` holds, in memory, if that is known: version `base`, of which it says `held`."""
@@ -137,7 +140,7 @@ class Copies:
         self.forget(device)
         now, copy = chain.follow(chain.FIRST, model), self._begun
         if copy is None or not copy.holders or copy.chain != now or not self._fetch(copy):
-            copy = self._begun = self._new(values.copy(), now)
+            copy = self._begun = self._new(values.copy(), now, activity.none(self._layout))
         self._hold(device, copy, model.version)
 
     def forget(self, device: int) -> None:
@@ -170,11 +173,14 @@ class Copies:
             return
         after = sent.after
         if after is None or not after.holders or after.chain != sent.chain or not self._fetch(after):
-            after = self._new(copy.values.copy(), 0, copy.steps) if copy.holders > 1 else copy
             where, change = sent.decoded or entries.decode(
-                *sent.coded[:2], sent.model.count, *sent.coded[2:], self._layout
+                *sent.coded[:2], sent.model.count, *sent.coded[2:], self._layout, copy.activity
             )
+            after = copy
+            if copy.holders > 1:
+                after = self._new(copy.values.copy(), 0, copy.activity, copy.steps)
             after.values[where] += change
+            after.activity = activity.follow(copy.activity, where, self._layout)
             after.chain, after.steps = sent.chain, after.steps + 1
             sent.after = after
         if after is not copy:
@@ -182,8 +188,8 @@ class Copies:
             self._release(copy)
             known.copy = after
 
-    def _new(self, values: Vector, chain: int, steps: int = 0) -> Copy:
-        copy = Copy(values, chain, steps)
+    def _new(self, values: Vector, chain: int, active: Activity, steps: int = 0) -> Copy:
+        copy = Copy(values, chain, active, steps)
         self._keep(copy)
         return copy
 

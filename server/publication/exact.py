@@ -95,6 +95,8 @@ class Exact:
         changed = self._changed_since(base)
         if base < self._version and self._statistics.size:
             changed = np.concatenate((changed, self._statistics))
+        if not changed.size:
+            return _unchanged(self._version, base)
         whole = values.CODINGS[self._dense].size(theta.size, len(self._layout.tensors))
         if _PAYS * 4 * changed.size > whole:
             return None
@@ -119,7 +121,9 @@ class Exact:
             return recent[0] if recent else np.zeros(0, np.int64)
         together = np.concatenate(recent)
         together.sort()
-        return together[np.diff(together, prepend=-1) > 0]
+        new = np.ones(together.size, np.bool_)
+        np.not_equal(together[1:], together[:-1], out=new[1:])
+        return together[new]
 
     def _entire(self, theta: NDArray[np.float32]) -> Model:
         """The whole model, encoded once a version however many devices ask."""
@@ -130,3 +134,8 @@ class Exact:
     def _coded(self, theta: NDArray[np.float32], version: int) -> Model:
         octets = values.encode(theta, self._layout.counts(None), self._dense)
         return Model(version, None, sparse.DENSE, values.CODINGS[self._dense].mode, theta.size, b"", octets)
+
+
+def _unchanged(version: int, base: int) -> Model:
+    """Nothing to add, which is shorter than no new values."""
+    return Model(version, base, sparse.GRID, values.CODINGS["scale"].mode, 0, b"", b"", changes=True)

@@ -33,6 +33,8 @@ _STATISTICS = 16
 """Every so many steps the running statistics come along: no gradient depends on them."""
 
 _LEVELS = sparse.GOLOMB, values.CODINGS["codebook4"].mode
+_SHORTEST = sparse.GRID, values.CODINGS["scale"].mode
+"""Of nothing: it takes no bytes so."""
 
 _FINE = 1e-3
 """A whole model may lose this part of its squared norm to its coding: eight bits, or sixteen."""
@@ -48,8 +50,12 @@ _NO_INDICES: Indices = np.zeros(0, np.int64)
 class Lossy:
     """Remembers what devices hold, and sends them the most of what they lack."""
 
-    def __init__(self, layout: Layout, version: int, copies: Copies, terms: DownlinkSettings) -> None:
+    def __init__(
+        self, layout: Layout, version: int, copies: Copies, terms: DownlinkSettings, patience: int = 0
+    ) -> None:
+        """What devices begin with may be up to `patience` versions old."""
         self._layout = layout
+        self._patience = patience
         self._parameters = layout.parameters
         self._version = version
         self._copies = copies
@@ -63,16 +69,21 @@ class Lossy:
         self._since_offered: Model | None = None
         """The step from the first model to the current version, for those who weigh up whether to load."""
         self._sent: dict[Copy, Sent] = {}
-        """The steps to the current version."""
+        """The steps to the current version, and long ones from where devices begin to earlier ones."""
         self._met: set[int] = set()
         """The devices that thresholds have followed. By a step from the first model each counts once, or
         whoever asks for it again and again would raise them for all."""
 
     def add(self, touched: Where) -> None:
         self._version += 1
-        self._whole = None
+        if self._whole is not None and not self._will_do(self._whole[0]):
+            self._whole = None
         self._since_offered = None
-        self._sent.clear()
+        self._sent = {
+            copy: sent
+            for copy, sent in self._sent.items()
+            if not copy.steps and sent.decoded is None and self._will_do(sent.model)
+        }
 
     def model(self, theta: Vector, base: int | None, held: int = 0, device: int = 0) -> Model:
         copy = self._copies.of(device, base, held) if device else None
@@ -85,6 +96,7 @@ class Lossy:
             follow = copy.steps > 0 or device not in self._met
             step = self._step(theta, copy, base, follow=follow)
             if step is None:
+                self._whole = None
                 return self._entire(theta)[0]
             self._sent[copy] = step
             self._met.add(device)
@@ -105,6 +117,10 @@ class Lossy:
 
     def close(self) -> None:
         self._copies.close()
+
+    def _will_do(self, model: Model) -> bool:
+        """Whether a device may begin with it."""
+        return self._version - model.version <= self._patience
 
     def _step(self, theta: Vector, copy: Copy, base: int, *, follow: bool) -> Sent | None:
         """From `copy` towards theta. The thresholds `follow`, or do not.
@@ -137,8 +153,8 @@ class Lossy:
         self, theta: Vector, copy: Copy, base: int, lacks: Vector, where: Indices | None, *, long: bool
     ) -> Sent:
         """The step that adds `lacks` at `where` (None: everywhere) to `copy`, as it arrives."""
-        modes = _LEVELS if long and self._signs else self._modes
-        coded = entries.encode(lacks, where, self._parameters, *modes)
+        modes = (_LEVELS if long and self._signs else self._modes) if lacks.size else _SHORTEST
+        coded = entries.encode(lacks, where, self._parameters, *modes, copy.activity)
         octets = coded.values
         if copy.steps % _STATISTICS == _STATISTICS - 1:
             octets += values.encode_statistics(theta[self._parameters.size :])
@@ -152,7 +168,7 @@ class Lossy:
         return Sent(model, coded, chain.follow(copy.chain, model), decoded)
 
     def _entire(self, theta: Vector) -> tuple[Model, Vector]:
-        """The whole model, encoded once a version, and the parameters as a device has them then."""
+        """The whole model, encoded once however many ask, and the parameters as a device has them then."""
         if self._whole is None:
             self._whole = self._coded(theta, self._version)
         return self._whole

@@ -14,6 +14,10 @@ from edgeflock.server.publication.spill import Spill
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 
+_ENCODED = 1 << 18
+"""Parameters a version. Whatever devices begin with takes some 12 ns a parameter to encode while the engine
+waits, and it is made anew no more often than this allows: 3 ms a version, whoever asks how often."""
+
 First = NDArray[np.float32] | None
 """The model of version 0 (float32 [P + B]) if every device can make it, else None."""
 
@@ -27,7 +31,16 @@ def _lossy(config: Config, layout: Layout, version: int, first: First, directory
     spill = Spill(directory, size, limits.downlink_disk_bytes)
     known = None if first is None else first[:size]
     copies = Copies(layout.parameters, known, limits.downlink_bytes // (4 * size), spill)
-    return Lossy(layout, version, copies, config.downlink)
+    return Lossy(layout, version, copies, config.downlink, _patience(config, size))
+
+
+def _patience(config: Config, size: int) -> int:
+    """How many versions old a model of `size` parameters may be that a device begins with.
+
+    Its first update must be admitted.
+    """
+    window = 1 if config.coordination.mode == "rounds" else config.coordination.window
+    return min(size // _ENCODED, window // 2)
 
 
 MODES: dict[str, Callable[[Config, Layout, int, First, Path | None], Publication]] = {

@@ -49,6 +49,8 @@ class Thresholds:
         |theta - held| (both float32 [P]) through. Of tensor t counts[t] entries differ; while that is no
         more than its part, it needs none.
         """
+        if self.values.all():
+            return False
         wanted = np.ceil(self._fraction * self._shares).astype(np.int64)
         beginning = np.flatnonzero((self.values == 0) & (counts > wanted)).tolist()
         for tensor in beginning:
@@ -65,9 +67,9 @@ class Thresholds:
     def follow(self, counts: NDArray[np.int64], lacking: float, left: float) -> None:
         """A step had counts[t] entries of tensor t, and left `left` of |theta - B|^2 = `lacking`."""
         wanted = self._fraction * self._shares
-        error = np.clip((counts - wanted) / np.maximum(wanted, 1), -1, 1)
+        error = np.minimum(np.maximum((counts - wanted) / np.maximum(wanted, 1), -1), 1)
         self.values *= np.exp(_GAIN * error).astype(np.float32)
         if self._target and 0 < lacking < math.inf and math.isfinite(left):
-            short = np.clip((self._target - (1 - left / lacking)) / self._target, -1, 1)
-            most = max(self._least, _MOST)
-            self._fraction = float(np.clip(self._fraction * np.exp(_SLOW * short), self._least, most))
+            short = min(max((self._target - (1 - left / lacking)) / self._target, -1), 1)
+            fraction = self._fraction * math.exp(_SLOW * short)
+            self._fraction = min(max(fraction, self._least), max(self._least, _MOST))

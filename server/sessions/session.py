@@ -44,8 +44,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT = 20.0
-"""Seconds of silence after which the server pings; after half of it again without an answer it hangs up."""
+HEARTBEAT = 60.0
+"""Seconds of silence after which the server pings; after half of it again without an answer it hangs up.
+Devices ping earlier (client/transport.py), and answer pings only between two steps."""
 
 CLOSE_SECONDS = 4.0
 """How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""

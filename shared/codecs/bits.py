@@ -13,9 +13,11 @@ def pack(fields: NDArray[np.unsignedinteger | np.signedinteger], width: int) -> 
     """The low `width` (0..32) bits of each field, one after the other, the last byte zero-padded."""
     if width == 0 or fields.size == 0:
         return b""
-    octets = 1 if width <= 8 else 2 if width <= 16 else 4
-    columns = fields.astype(f">u{octets}").view(np.uint8).reshape(-1, octets)
-    return np.packbits(np.unpackbits(columns, axis=1)[:, -width:]).tobytes()
+    if width == 1:
+        return np.packbits(fields & 1).tobytes()
+    size = 8 if width <= 8 else 16 if width <= 16 else 32
+    columns = (fields.astype(np.int64) << (size - width)).astype(f">u{size // 8}").view(np.uint8)
+    return np.packbits(np.unpackbits(columns.reshape(-1, size // 8), axis=1, count=width)).tobytes()
 
 
 def unpack(octets: bytes | memoryview, count: int, width: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.codecs.activity import Activity
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, WrongDtype
 from edgeflock.shared.model.layout import Layout
 
@@ -35,14 +36,15 @@ def encode(
     layout: Layout,
     index_mode: int,
     value_mode: int,
+    activity: Activity | None = None,
 ) -> Coded:
     """`kept` (float32 [k], finite) at `where` (int64 [k], strictly increasing; None: everywhere), in these
-    modes.
+    modes, for whoever knows the same `activity`.
 
     What a grid cannot say, or not in fewer bytes, goes in Golomb's code and a sign bit for each value.
     """
     if index_mode == sparse.GRID:
-        gridded = None if where is None else _gridded(kept, where, layout, value_mode)
+        gridded = None if where is None else _gridded(kept, where, layout, value_mode, activity)
         if gridded is not None and _surely_short(gridded, kept.size, layout):
             return gridded
         plain = encode(kept, where, layout, sparse.GOLOMB, values.CODINGS["sign"].mode)
@@ -54,12 +56,16 @@ def encode(
 
 
 def _gridded(
-    kept: NDArray[np.float32], where: NDArray[np.int64], layout: Layout, value_mode: int
+    kept: NDArray[np.float32],
+    where: NDArray[np.int64],
+    layout: Layout,
+    value_mode: int,
+    activity: Activity | None,
 ) -> Coded | None:
     # numba, where it is installed, takes half a second to import, and nothing else on a device needs it.
     from edgeflock.shared.codecs import grid
 
-    signed = grid.encode(where, kept < 0, layout)
+    signed = grid.encode(where, kept < 0, layout, activity)
     if signed is None:
         return None
     return Coded(sparse.GRID, value_mode, signed, values.encode(kept, layout.counts(where), "scale"))
@@ -76,7 +82,13 @@ def _surely_short(coded: Coded, count: int, layout: Layout) -> bool:
 
 
 def decode(
-    index_mode: int, value_mode: int, count: int, indices: bytes, octets: bytes, layout: Layout
+    index_mode: int,
+    value_mode: int,
+    count: int,
+    indices: bytes,
+    octets: bytes,
+    layout: Layout,
+    activity: Activity | None = None,
 ) -> tuple[Where, NDArray[np.float32]]:
     """(where, float32 [count] there). They may be NaN or infinity if the bytes say so.
 
@@ -99,7 +111,7 @@ def decode(
     if index_mode == sparse.GRID:
         from edgeflock.shared.codecs import grid
 
-        where, negative = grid.decode(indices, count, layout)
+        where, negative = grid.decode(indices, count, layout, activity)
         signed = values.decode(octets, layout.counts(where), value_mode)
         np.negative(signed, out=signed, where=negative)
         return where, signed

@@ -2,8 +2,9 @@
 
 The largest entries of a gradient are no random set. The gradient of a layer is a sum of outer products, one
 for each sample, so they crowd where active rows (neurons) and active columns (inputs) of its matrix cross,
-and the entries of a row tend to have one sign. Each tensor is taken for a matrix (Layout.grids), and the
-stream tells, tensor by tensor,
+and the entries of a row tend to have one sign. Which rows and columns that are changes slowly: who knows how
+active each has been (activity.py) needs less for it. Each tensor is taken for a matrix (Layout.grids), and
+the stream tells, tensor by tensor,
 
     1  how many entries it has, as the difference from its share of what is left, which goes with the
        square root of the tensor's size;
@@ -23,13 +24,14 @@ entries and to rows x columns that have any, which may be _SPARSEST for each ent
 gained over Golomb's code, and encode gives up.
 """
 
-from math import isqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.codecs.compiled import COMPILED, compiled, inner
+from edgeflock.shared.codecs.activity import Activity
+from edgeflock.shared.codecs.compiled import compiled, handed, inner, spread, zeros
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange
 from edgeflock.shared.model.layout import Layout
 
@@ -42,26 +44,41 @@ _SPARSEST, _SPARE = 64, 1024
 _EVEN = 1 << 15
 """A probability of one half, in 65536ths."""
 
+_SURE = 63570
+"""A column is expected with 97% at most, however active it has been."""
+
 _ENCODING, _LOW, _HIGH, _CODE, _AT = range(5)
 """The range coder's state: direction (1: encoding), interval, the stream's next 32 bits (decoding only), and
 how many bytes have been shifted out of the interval. It never holds more than 32 bits, a product with a
-probability 48: the same in Python's integers and in signed 64-bit ones."""
+probability 48: the same in Python's integers and in signed 64-bit ones.
+
+What is divided is at most 2^16 times a number of flags, and int(a / b) is then exactly a // b, of which a
+machine takes several times as long: a / b, once rounded, is below the next integer while a + b < 2^53."""
 
 
-def encode(where: Indices, negative: Flags, layout: Layout) -> bytes | None:
-    """Code strictly increasing indices `where` (int64 [k]) and where values are `negative` (bool [k]).
+def encode(where: Indices, negative: Flags, layout: Layout, activity: Activity | None = None) -> bytes | None:
+    """Code strictly increasing indices `where` (int64 [k]) and where values are `negative` (bool [k]), for
+    whoever knows the same `activity`.
 
-    None if they are too scattered for this code, or its stream would not be of _plausible length.
+    None if they are too scattered for this code, or its stream would not be of _plausible length. None at all
+    take no bytes.
     """
-    fits, stream = _code(1, _handed([]), *_shapes(layout), _handed(where), _handed(negative))
-    return bytes(stream) if fits and _plausible(len(stream), where.size) else None
+    if not where.size:
+        return b""
+    stream = handed(np.zeros(_longest(where.size) + 1, np.uint8))
+    entries = handed(np.array(where, np.int64)), handed(np.array(negative, np.uint8))
+    length = _code(1, stream, handed(layout.grids), _past(activity), *entries)
+    return bytes(stream[:length]) if _plausible(length, where.size) else None
 
 
-def decode(octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags]:
+def decode(
+    octets: bytes, count: int, layout: Layout, activity: Activity | None = None
+) -> tuple[Indices, Flags]:
     """(indices int64 [count], strictly increasing and in range; whether the value there is negative).
 
-    Takes only what encode gives. Allocates at most 250 bytes per announced entry, and only after the count
-    has been held against the length of the stream, and 30 per row and column of the largest tensor.
+    Takes only what encode gives with the same `activity`. Allocates at most 250 bytes per announced entry,
+    and only after the count has been held against the length of the stream, 30 per row and column of the
+    largest tensor, and 10 for each number of `activity`.
     Raises IndexMalformed or IndexOutOfRange.
     """
     if not _plausible(len(octets), count):
@@ -70,54 +87,57 @@ def decode(octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags]:
         )
     if count > layout.size:
         raise IndexOutOfRange(f"{count} entries for {layout.size} parameters")
-    stream = _handed(np.frombuffer(octets, np.uint8))
-    where, negative = _handed(np.zeros(count)), _handed(np.zeros(count))
-    fits, _ = _code(0, stream, *_shapes(layout), where, negative)
-    if not fits:
+    if not count:
+        if octets:
+            raise IndexMalformed(f"no entries take no bytes, not {len(octets)}")
+        return np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    stream = handed(np.array(np.frombuffer(octets, np.uint8)))
+    where, negative = handed(np.zeros(count, np.int64)), handed(np.zeros(count, np.uint8))
+    if _code(0, stream, handed(layout.grids), _past(activity), where, negative) != len(octets):
         raise IndexMalformed(f"the stream does not hold {count} entries as an encoder writes them")
     return np.asarray(where, np.int64), np.asarray(negative, np.bool_)
 
 
+def _past(activity: Activity | None) -> Any:
+    return handed(np.zeros(0, np.int64) if activity is None else activity.astype(np.int64))
+
+
 def _plausible(octets: int, count: int) -> bool:
     """Whether a stream has 1 to 64 bits for each entry, or up to 64 bytes more."""
-    return count <= 8 * octets and octets <= 8 * count + 64
+    return count <= 8 * octets and 0 <= octets <= _longest(count)
 
 
-def _handed(numbers: Any) -> Any:
-    """`numbers` as _code takes them: a new int64 array, or a list where it is plain Python."""
-    array = np.array(numbers, np.int64)
-    return array if COMPILED else array.tolist()
+def _longest(count: int) -> int:
+    """Bytes."""
+    return 8 * count + 64
 
 
-def _shapes(layout: Layout) -> tuple[Any, Any, Any]:
-    """Rows and columns of each tensor, and its weight in the shares of entries."""
-    rows, columns = layout.grids.T
-    return _handed(rows), _handed(columns), _handed([isqrt(size) for size in (rows * columns).tolist()])
-
-
-@inner
+@spread
 def _bit(coder: list[int], stream: list[int], bit: int, chance: int) -> int:
     """Code `bit`, which is 1 with a probability of `chance` / 65536; when decoding, say what it is."""
     chance = min(max(chance, 16), 65520)
-    middle = coder[_LOW] + ((coder[_HIGH] - coder[_LOW]) * chance >> 16)
+    low, high = coder[_LOW], coder[_HIGH]
+    middle = low + ((high - low) * chance >> 16)
     if not coder[_ENCODING]:
         bit = 1 if coder[_CODE] <= middle else 0
     if bit:
-        coder[_HIGH] = middle
+        high = middle
     else:
-        coder[_LOW] = middle + 1
-    while coder[_LOW] >> 24 == coder[_HIGH] >> 24:
-        if coder[_ENCODING]:
-            stream.append(coder[_LOW] >> 24)
-        else:
-            coder[_CODE] = (coder[_CODE] & 0xFFFFFF) << 8 | _octet(stream, coder[_AT] + 4)
-        coder[_LOW] = (coder[_LOW] & 0xFFFFFF) << 8
-        coder[_HIGH] = (coder[_HIGH] & 0xFFFFFF) << 8 | 255
-        coder[_AT] += 1
+        low = middle + 1
+    while low >> 24 == high >> 24:
+        at = coder[_AT]
+        if not coder[_ENCODING]:
+            coder[_CODE] = (coder[_CODE] & 0xFFFFFF) << 8 | _octet(stream, at + 4)
+        elif at < len(stream):
+            stream[at] = low >> 24
+        low = (low & 0xFFFFFF) << 8
+        high = (high & 0xFFFFFF) << 8 | 255
+        coder[_AT] = at + 1
+    coder[_LOW], coder[_HIGH] = low, high
     return bit
 
 
-@inner
+@spread
 def _octet(stream: list[int], at: int) -> int:
     return stream[at] if at < len(stream) else 0
 
@@ -138,13 +158,13 @@ def _number(coder: list[int], stream: list[int], number: int, limit: int) -> int
 def _subset(coder: list[int], stream: list[int], flags: list[int], ones: int) -> None:
     """Code flags of which so many are 1. Each is as likely as after the same two flags before, and, worth
     four flags, as the ones left are among all left."""
-    hits, seen = [0] * 4, [0] * 4
+    hits, seen = zeros(4), zeros(4)
     context = 0
     for j in range(len(flags)):
         left = len(flags) - j
         if 0 < ones < left:
-            chance = ((hits[context] << 16) + 4 * ((ones << 16) // left)) // (seen[context] + 4)
-            flags[j] = _bit(coder, stream, flags[j], chance)
+            chance = ((hits[context] << 16) + 4 * int((ones << 16) / left)) / (seen[context] + 4)
+            flags[j] = _bit(coder, stream, flags[j], int(chance))
         else:
             flags[j] = min(ones, 1)
         hits[context] += flags[j]
@@ -154,18 +174,81 @@ def _subset(coder: list[int], stream: list[int], flags: list[int], ones: int) ->
 
 
 @inner
+def _subset_of_lines(
+    coder: list[int], stream: list[int], flags: list[int], ones: int,
+    past: list[int], line: int, lines: int, slots: int,
+) -> None:  # fmt: skip
+    """Code flags of which so many are 1: one for each of so many lines, or, of `slots`, for each line as
+    many ones as it has entries and a zero, which the last line lacks.
+
+    How active the lines have been, past[line] and on, says how the ones left are shared among those that are
+    left. That is worth 16 flags, beside those of lines that were as active, to an octave.
+    """
+    hits, seen = zeros(16), zeros(16)
+    known = 0
+    for i in range(line, line + lines):
+        known += past[i]
+    left, again = known + lines, 0
+    if known == 0:
+        return _subset(coder, stream, flags, ones)
+    for j in range(len(flags)):
+        context, relative = again, 4 * past[line] * lines // known
+        while relative and context < 14:
+            context, relative = context + 2, relative >> 1
+        weight = past[line] + 1
+        if 0 < ones < len(flags) - j:
+            share = ones * weight
+            prior = (share << 16) // (share + left) if slots else min((share << 16) // left, _SURE)
+            chance = ((hits[context] << 16) + 16 * prior) // (seen[context] + 16)
+            flags[j] = _bit(coder, stream, flags[j], chance)
+            hits[context] += flags[j]
+            seen[context] += 1
+        else:
+            flags[j] = min(ones, 1)
+        ones -= flags[j]
+        again = flags[j] & slots
+        if not again:
+            left -= weight
+            line += 1
+
+
+@inner
+def _fullest(counts: list[int], widest: int) -> list[int]:
+    """The rows that have entries, those with the most first; of equal ones, in order."""
+    begins, there = zeros(widest + 2), 0
+    for row in range(len(counts)):
+        if counts[row]:
+            begins[widest - counts[row] + 1] += 1
+            there += 1
+    for i in range(widest):
+        begins[i + 1] += begins[i]
+    order = zeros(there)
+    for row in range(len(counts)):
+        if counts[row]:
+            order[begins[widest - counts[row]]] = row
+            begins[widest - counts[row]] += 1
+    return order
+
+
+@inner
 def _matrix(
-    coder: list[int], stream: list[int], rows: int, columns: int, where: list[int], negative: list[int],
-    start: int, first: int, count: int,
+    coder: list[int], stream: list[int], rows: int, columns: int, past: list[int], line: int,
+    where: list[int], negative: list[int], start: int, first: int, count: int,
 ) -> bool:  # fmt: skip
-    """Code `count` entries from number `first` on, those of the tensor that begins at `start`."""
-    slots, flags = [0] * (rows + count - 1), [0] * columns
+    """Code `count` entries from number `first` on, those of the tensor that begins at `start`, its lines at
+    `line`."""
+    slots, flags = zeros(rows + count - 1), zeros(columns)
     if coder[_ENCODING]:
         for e in range(count):
-            slots[e + (where[first + e] - start) // columns] = 1
-            flags[(where[first + e] - start) % columns] = 1
-    _subset(coder, stream, slots, count)
-    counts, begins, row = [0] * rows, [first] * rows, 0
+            row = (where[first + e] - start) // columns
+            slots[e + row] = 1
+            flags[where[first + e] - start - row * columns] = 1
+    if len(past):
+        _subset_of_lines(coder, stream, slots, count, past, line, rows, 1)
+    else:
+        _subset(coder, stream, slots, count)
+    counts, begins, row = zeros(rows), zeros(rows), 0
+    begins[0] = first
     for e in range(len(slots)):
         if slots[e]:
             counts[row] += 1
@@ -173,80 +256,88 @@ def _matrix(
             row += 1
             begins[row] = begins[row - 1] + counts[row - 1]
     widest = max(counts)
-    fullest = [(widest - counts[i]) * rows + i for i in range(rows) if counts[i]]
-    fullest.sort()
+    fullest = _fullest(counts, widest)
 
     width = widest + _number(coder, stream, sum(flags) - widest, min(columns, count) - widest)
     if width > columns or len(fullest) * width > _SPARSEST * count + _SPARE:
         return False
-    _subset(coder, stream, flags, width)
-    active = [j for j in range(columns) if flags[j]]
-    rank = [0] * columns
-    for j in range(width):
-        rank[active[j]] = j + 1
+    if len(past):
+        _subset_of_lines(coder, stream, flags, width, past, line + rows, columns, 0)
+    else:
+        _subset(coder, stream, flags, width)
+    active, rank, found = zeros(width), zeros(columns), 0
+    for j in range(columns):
+        if flags[j]:
+            active[found] = j
+            found += 1
+            rank[j] = found
 
-    hits, seen = [0] * 128, [0] * 128
-    sums, above = [0] * (width + 1), [0] * (width + 1)  # place 0 stands left of the first column
+    hits, seen = zeros(128), zeros(128)
+    # Place 0 stands left of the first column.
+    sums, cells, above = zeros(width + 1), zeros(width + 1), zeros(width + 1)
     alike, pairs = 10, 11
     for done in range(len(fullest)):
-        row = fullest[done] % rows
-        at, end = begins[row], begins[row] + counts[row]
-        cells, sign = [0] * (width + 1), -1
+        row = fullest[done]
+        at, end, sign = begins[row], begins[row] + counts[row], -1
+        for j in range(1, width + 1):
+            cells[j] = 0
         if coder[_ENCODING]:
             for e in range(at, end):
-                cells[rank[(where[e] - start) % columns]] = 1
+                cells[rank[where[e] - start - row * columns]] = 1
         for j in range(1, width + 1):
             ones, left = end - at, width + 1 - j
             if ones == 0:
                 break
             if ones < left:
-                a = 8 * (8 * sums[j] // (done + 1)) + 8 * ones // left
+                prior = int((ones << 16) / left)
+                a = 8 * int(8 * sums[j] / (done + 1)) + (prior >> 13)
                 b = 64 + 8 * min(sums[j], 7) + 4 * cells[j - 1] + 2 * above[j - 1] + above[j]
-                prior = (ones << 16) // left
-                chance = ((hits[a] << 16) + prior) // (seen[a] + 1) + ((hits[b] << 16) + prior) // (
-                    seen[b] + 1
+                chance = int(((hits[a] << 16) + prior) / (seen[a] + 1)) + int(
+                    ((hits[b] << 16) + prior) / (seen[b] + 1)
                 )
-                cells[j] = _bit(coder, stream, cells[j], chance >> 1)
-                for context in (a, b):
-                    hits[context] += cells[j]
-                    seen[context] += 1
+                seen[a] += 1
+                seen[b] += 1
+                if not _bit(coder, stream, cells[j], chance >> 1):
+                    continue
+                hits[a] += 1
+                hits[b] += 1
+            cells[j] = 1
+            sums[j] += 1
+            if sign < 0:
+                sign = _bit(coder, stream, negative[at], _EVEN)
             else:
-                cells[j] = 1
-            if cells[j]:
-                if sign < 0:
-                    sign = _bit(coder, stream, negative[at], _EVEN)
-                else:
-                    chance = (alike if sign else pairs - alike) * 65536 // pairs
-                    before, sign = sign, _bit(coder, stream, negative[at], chance)
-                    alike += 1 if sign == before else 0
-                    pairs += 1
-                where[at] = start + row * columns + active[j - 1]
-                negative[at] = sign
-                at += 1
-        for j in range(1, width + 1):
-            sums[j] += cells[j]
-        above = cells
+                chance = int((alike if sign else pairs - alike) * 65536 / pairs)
+                before, sign = sign, _bit(coder, stream, negative[at], chance)
+                alike += 1 if sign == before else 0
+                pairs += 1
+            where[at] = start + row * columns + active[j - 1]
+            negative[at] = sign
+            at += 1
+        cells, above = above, cells
     return min(sums[1:]) > 0
 
 
-@compiled("Tuple((boolean, List(int64)))(int64" + 6 * ", int64[::1]" + ")")
+@compiled("int64(int64, uint8[::1], int64[:, ::1], int64[::1], int64[::1], uint8[::1])")
 def _code(
-    encoding: int, octets: list[int], rows: list[int], columns: list[int], weights: list[int],
-    where: list[int], negative: list[int],
-) -> tuple[bool, list[int]]:  # fmt: skip
-    """(whether it went well, the stream). Decoding fills `where` and `negative`, as long as the count."""
-    stream = [octet for octet in octets]
-    code = 0
+    encoding: int, stream: list[int], grids: list[list[int]], past: list[int], where: list[int],
+    negative: list[int],
+) -> int:  # fmt: skip
+    """The length of the stream that `where` and `negative` take, which is written to `stream` as far as there
+    is room; -1 if it cannot be. Decoding fills them; -1 if an encoder would have written another stream.
+    """
+    coder = zeros(5)
+    coder[_ENCODING], coder[_HIGH] = encoding, 0xFFFFFFFF
     for at in range(4):
-        code = code << 8 | _octet(stream, at)
-    coder = [encoding, 0, 0xFFFFFFFF, code, 0]
-    start = first = rest = 0
-    for weight in weights:
-        rest += weight
-    for t in range(len(rows)):
-        size, left, count = rows[t] * columns[t], len(where) - first, 0
-        share = min((2 * left * weights[t] + rest) // max(2 * rest, 1), size)
-        rest -= weights[t]
+        coder[_CODE] = coder[_CODE] << 8 | _octet(stream, at)
+    start = first = rest = line = 0
+    for t in range(len(grids)):
+        rest += int(sqrt(grids[t][0] * grids[t][1]))
+    for t in range(len(grids)):
+        rows, columns = grids[t][0], grids[t][1]
+        size, left, count = rows * columns, len(where) - first, 0
+        weight = int(sqrt(size))
+        share = min((2 * left * weight + rest) // max(2 * rest, 1), size)
+        rest -= weight
         while encoding and first + count < len(where) and where[first + count] < start + size:
             count += 1
         if rest > 0:
@@ -256,13 +347,19 @@ def _code(
         else:
             count = left
         if count < 0 or count > min(size, left):
-            return False, stream
-        if count and not _matrix(coder, stream, rows[t], columns[t], where, negative, start, first, count):
-            return False, stream
+            return -1
+        if count and not _matrix(
+            coder, stream, rows, columns, past, line, where, negative, start, first, count
+        ):
+            return -1
         start += size
+        line += rows + columns
         first += count
     # One byte more tells where in the interval, unless that begins with zeros, as which missing bytes count.
-    ending = [(coder[_LOW] >> 24) + 1 for _ in range(min(coder[_LOW], 1))]
-    if encoding:
-        return True, stream + ending
-    return len(stream) == coder[_AT] + len(ending) and stream[coder[_AT] :] == ending, stream
+    at, ending = coder[_AT], coder[_LOW] >> 24
+    length = at + min(coder[_LOW], 1)
+    if encoding and at < length and at < len(stream):
+        stream[at] = ending + 1
+    elif not encoding and (len(stream) != length or (at < length and stream[at] != ending + 1)):
+        return -1
+    return length

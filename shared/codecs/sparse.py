@@ -62,10 +62,12 @@ def _encode_raw(indices: Indices, size: int) -> bytes:
 
 
 def _encode_golomb(indices: Indices, size: int) -> bytes:
-    gaps = np.diff(indices, prepend=-1) - 1
+    gaps = indices - np.arange(indices.size)
+    gaps[1:] -= gaps[:-1].copy()
     parameter = _best_parameter(gaps, size)
     width, cutoff = _remainder(parameter)
-    quotients, remainders = np.divmod(gaps, parameter)
+    quotients = gaps // parameter  # divmod takes several times as long
+    remainders = gaps - quotients * parameter
     long = remainders >= cutoff
     shifted = remainders + cutoff
     prefixes = np.where(long, shifted >> 1, remainders)

@@ -20,6 +20,7 @@ float32, rounded to nearest even). All numbers are little-endian; bit fields go 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,6 @@ _LARGEST_SCALE = 3e38
 _NO_COUNTS = np.zeros(0, np.int64)
 _SIGNS = np.array([1, -1], np.float32)
 _STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float32)
-_INT8 = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,7 @@ def decode(octets: bytes, counts: Counts, mode: int) -> Values:
     expected = size_of(mode, counts)
     if len(octets) != expected:
         raise WrongDtype(f"{counts.sum()} values as {name} take {expected} bytes, not {len(octets)}")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
-        return CODINGS[name].decode(octets, counts)
+    return CODINGS[name].decode(octets, counts)
 
 
 def size_of(mode: int, counts: Counts) -> int:
@@ -80,9 +79,8 @@ def size_of(mode: int, counts: Counts) -> int:
 
 def name_of(mode: int) -> str:
     """The name of a value mode. Raises WrongDtype if it is unknown."""
-    for name, coding in CODINGS.items():
-        if coding.mode == mode:
-            return name
+    if mode in _NAMES:
+        return _NAMES[mode]
     known = ", ".join(f"{coding.mode} ({name})" for name, coding in CODINGS.items())
     raise WrongDtype(f"value mode {mode} is unknown; known are {known}")
 
@@ -109,15 +107,17 @@ def _encode_f16(values: Values, counts: Counts) -> bytes:
 
 
 def _encode_int8(values: Values, counts: Counts) -> bytes:
-    scales, scale = _scales(np.maximum.reduceat, np.abs(values), counts, 1 / np.float32(127))
-    quantised = np.clip(np.rint(_ratio(values, scale)), -127, 127).astype(np.int8)
-    return scales + quantised.tobytes()
+    scales, divisors = _scales(np.maximum.reduceat, np.abs(values), counts, 1 / np.float32(127))
+    quantised: Values = np.divide(values, divisors)  # of a whole model: no more copies than it takes
+    np.rint(quantised, out=quantised)
+    np.clip(quantised, -127, 127, out=quantised)
+    return scales + quantised.astype(np.int8).tobytes()
 
 
 def _encode_codebook4(values: Values, counts: Counts) -> bytes:
     magnitudes = np.abs(values)
-    scales, scale = _mean_scales(magnitudes, counts)
-    relative = _ratio(magnitudes, scale)
+    scales, divisors = _mean_scales(magnitudes, counts)
+    relative: Values = np.divide(magnitudes, divisors)
     levels = _fit_levels(relative)
     nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, relative)
     fields = nearest | (values < 0) * _LEVELS
@@ -144,12 +144,16 @@ def _decode_f32(octets: bytes, counts: Counts) -> Values:
 
 
 def _decode_f16(octets: bytes, counts: Counts) -> Values:
-    return np.frombuffer(octets, "<f2").astype(np.float32)
+    with np.errstate(invalid="ignore"):  # of a signalling NaN
+        return np.frombuffer(octets, "<f2").astype(np.float32)
 
 
 def _decode_int8(octets: bytes, counts: Counts) -> Values:
     end = 2 * int(np.count_nonzero(counts))
-    return _spread_fields(octets[end:], 8, _INT8, _from_bfloat16(octets[:end]), counts)
+    scale = np.repeat(_from_bfloat16(octets[:end]), counts[counts > 0])
+    with np.errstate(over="ignore", invalid="ignore"):  # as in _spread_fields
+        scale *= np.frombuffer(octets, np.int8, offset=end)
+    return scale
 
 
 def _decode_codebook4(octets: bytes, counts: Counts) -> Values:
@@ -171,7 +175,8 @@ def _decode_scale(octets: bytes, counts: Counts) -> Values:
 def _spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:
     """scale * table[field] for fields of `width` bits; scales has one entry per non-empty tensor."""
     scale = np.repeat(scales, counts[counts > 0])
-    scale *= table[bits.unpack(octets, scale.size, width)]
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused as such
+        scale *= table[bits.unpack(octets, scale.size, width)]
     return scale
 
 
@@ -193,29 +198,28 @@ def _fit_levels(relative: Values) -> Values:
 
 def _mean_scales(magnitudes: Values, counts: Counts) -> tuple[bytes, Values]:
     present = counts[counts > 0]
-    return _scales(np.add.reduceat, magnitudes, counts, (1 / present).astype(np.float32))
+    # Sums of finite magnitudes may leave float32.
+    sums = partial(np.add.reduceat, dtype=np.float64)
+    return _scales(sums, magnitudes, counts, (1 / present).astype(np.float32))
 
 
 def _scales(
-    reduce: Callable[..., Values],
+    reduce: Callable[[Values, Counts], NDArray[np.floating]],
     magnitudes: Values,
     counts: Counts,
     factor: Values | np.float32,
 ) -> tuple[bytes, Values]:
-    """(bfloat16 scale per non-empty tensor, the same spread to one float32 per value)."""
+    """(bfloat16 scale per non-empty tensor, what to divide each value by: float32; infinity for 0)."""
     present = counts[counts > 0]
     if present.size == 0:
         return b"", np.zeros(0, np.float32)
     starts = np.cumsum(present) - present
-    # Sums of finite magnitudes may leave float32, and the largest of it would round to infinity.
-    exact = np.minimum(reduce(magnitudes, starts, dtype=np.float64) * factor, _LARGEST_SCALE)
+    # The largest of float32 would round to infinity.
+    exact = np.minimum(reduce(magnitudes, starts).astype(np.float64) * factor, _LARGEST_SCALE)
     scales = _to_bfloat16(exact.astype(np.float32)).tobytes()
-    return scales, np.repeat(_from_bfloat16(scales), present)
-
-
-def _ratio(values: Values, scale: Values) -> Values:
-    """values / scale, and 0 where the scale is 0 (or underflowed to it)."""
-    return np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
+    divisors = _from_bfloat16(scales)
+    divisors[divisors == 0] = np.inf
+    return scales, np.repeat(divisors, present)
 
 
 def _to_bfloat16(numbers: Values) -> NDArray[np.uint16]:
@@ -242,3 +246,5 @@ CODINGS: dict[str, Coding] = {
     "scale": Coding(5, _encode_scale, _decode_scale, lambda k, t: t, means_only=True),
 }
 """Value codings by name; the mode is their number on the wire."""
+
+_NAMES = {coding.mode: name for name, coding in CODINGS.items()}

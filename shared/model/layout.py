@@ -88,6 +88,11 @@ class Layout:
         return np.array([(shape[0], prod(shape[1:])) for shape in shapes], np.int64)
 
     @cached_property
+    def lines(self) -> NDArray[np.int64]:
+        """int64 [T + 1]: tensor t has the lines lines[t] <= i < lines[t + 1], its rows, then its columns."""
+        return np.concatenate([[0], np.cumsum(self.grids.sum(axis=1))])
+
+    @cached_property
     def digest(self) -> bytes:
         """16 bytes: the head of SHA-256 over msgpack(shapes())."""
         return sha256(msgpack.packb(self.shapes())).digest()[:16]

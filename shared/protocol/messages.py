@@ -4,11 +4,10 @@
     server -> device    Welcome, Model, Receipt, Refusal, Stop
     both                Samples
 
-The order of a record's fields is their order on the wire. Last fields that have their defaults are left out
-there.
+`ORDER` is that of a record's fields on the wire. The last ones are left out there while they are as `USUAL`.
 """
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -105,6 +104,11 @@ class Model:
     changes: bool = False
     """Whether it is lossy: of a difference, values are to be added rather than taken."""
 
+    @property
+    def behind(self) -> int | None:
+        """How many versions `base` is behind `version`."""
+        return None if self.base is None else self.version - self.base
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
@@ -121,6 +125,7 @@ class Update:
     indices: bytes
     values: bytes
     loss: float
+    """Of the batch. It travels as a level (levels.py)."""
     samples: int
     pull: bool
     """Whether the receipt should carry the next model."""
@@ -138,6 +143,7 @@ class Receipt:
     version: int
     """The version that this update made."""
     model: Model | None
+    """Of that version or a later one, if it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +193,23 @@ TAGS: dict[type[Record], int] = {
     Samples: 9,
 }
 """The first element of a record's msgpack array."""
+
+_GRID, _SCALE = 3, 5  # as the codecs number them
+
+ORDER: dict[type[Record], tuple[str, ...]] = {kind: kind.__match_args__ for kind in TAGS} | {
+    Model: ("version", "behind", "count", "indices", "values", "changes", "index_mode", "value_mode"),
+    Update: (
+        "sequence", "base", "count", "indices", "values", "loss", "samples",
+        "held", "index_mode", "value_mode", "facts", "pull",
+    ),
+}  # fmt: skip
+"""The fields that follow the tag. A Model says how far its base is behind, which is a small number."""
+
+USUAL: dict[type[Record], tuple[object, ...]] = {
+    kind: tuple(field.default for field in fields(kind) if field.default is not MISSING) for kind in TAGS
+} | {
+    Model: (0, b"", b"", True, _GRID, _SCALE),
+    Update: (0, _GRID, _SCALE, None, True),
+    Receipt: (None,),
+}
+"""What its last fields mostly are."""

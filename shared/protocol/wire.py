@@ -5,16 +5,17 @@ bytes after the end. Nothing a frame announces is allocated beyond the frame's o
 """
 
 import math
-from dataclasses import MISSING, fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_type_hints
 
 import msgpack
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.messages import TAGS, Model, Receipt, Record
-from edgeflock.shared.protocol.schema import Check, checks_of, exactly
+from edgeflock.shared.protocol.levels import MOST, level, loss_at
+from edgeflock.shared.protocol.messages import ORDER, TAGS, USUAL, Model, Receipt, Record, Update
+from edgeflock.shared.protocol.schema import Check, check_for, exactly
 
 _MOST_CONTAINERS = 1 << 16
 """Lists and maps in a record: a Welcome has three a tensor."""
@@ -71,13 +72,16 @@ def framed_size(payload: int, *, masked: bool) -> int:
 
 def _array(record: Record) -> list[Any]:
     kind = type(record)
-    array = [TAGS[kind], *(getattr(record, name) for name in kind.__match_args__)]
-    for default in reversed(_OPTIONAL[kind]):
-        if array[-1] != default:
+    array = [TAGS[kind], *(getattr(record, name) for name in ORDER[kind])]
+    for usual in reversed(USUAL[kind]):
+        if array[-1] != usual:
             break
         del array[-1]
-    if kind is Receipt and array[-1] is not None:
-        array[-1] = _array(array[-1])
+    if isinstance(record, Update):
+        array[_LOSS] = level(record.loss)
+    elif isinstance(record, Receipt) and record.model is not None:
+        _, version, *rest = _array(record.model)
+        array[-1] = [version - record.version, *rest]
     return array
 
 
@@ -87,15 +91,31 @@ def _record(array: object) -> Record:
     kind = _KINDS.get(array[0])
     if kind is None:
         raise UnknownRecord(f"record type {array[0]} is unknown; known are {sorted(_KINDS)}")
-    expected, optional = _FIELDS[kind], _OPTIONAL[kind]
+    expected, usual = _FIELDS[kind], USUAL[kind]
     missing = len(expected) + 1 - len(array)
-    if 0 < missing <= len(optional):
-        array.extend(optional[-missing:])
+    if 0 < missing <= len(usual):
+        array.extend(usual[-missing:])
     if len(array) != len(expected) + 1:
         raise Malformed(f"{kind.__name__} has {len(expected)} fields, not {len(array) - 1}")
     del array[0]
-    checked: list[Any] = [check(value, name) for (name, check), value in zip(expected, array, strict=True)]
-    return kind(*checked)
+    checked = {field: check(value, name) for (field, name, check), value in zip(expected, array, strict=True)}
+    if kind is Model:
+        checked["base"] = _base(checked["version"], checked.pop("behind"))
+    elif kind is Receipt and checked["model"] is not None:
+        checked["model"] = _model_after(checked["version"], checked["model"])
+    return kind(**checked)
+
+
+def _base(version: int, behind: int | None) -> int | None:
+    if behind is not None and behind > version:
+        raise Malformed(f"Model.behind must be at most its version, {version}, not {behind}")
+    return None if behind is None else version - behind
+
+
+def _model_after(version: int, fields: list[Any]) -> Record:
+    """The Model of these fields, of which the version counts from `version` on."""
+    ahead = _integer(fields[0] if fields else None, "Receipt.model.version")
+    return _record([TAGS[Model], version + ahead, *fields[1:]])
 
 
 def _integer(value: Any, name: str) -> Any:
@@ -131,11 +151,17 @@ def _facts(value: Any, name: str) -> Any:
     return value
 
 
-def _model(value: Any, name: str) -> Record:
-    # Only a Model is looked into, so that nothing nests deeper than that.
-    if type(value) is not list or value[:1] != [TAGS[Model]]:
-        raise Malformed(f"{name} must be a Model or nil")
-    return _record(value)
+def _level(value: Any, name: str) -> float:
+    if value is not None and (type(value) is not int or not -MOST <= value <= MOST):
+        raise Malformed(f"{name} must be an integer of {-MOST} to {MOST} or nil, not {_shown(value)}")
+    return loss_at(value)
+
+
+def _fields_of_a_model(value: Any, name: str) -> Any:
+    # Only these are looked into, so that nothing nests deeper than that.
+    if value is not None and type(value) is not list:
+        raise Malformed(f"{name} must be the fields of a Model or nil, not {_shown(value)}")
+    return value
 
 
 _CHECKS: dict[Any, Check] = {
@@ -143,18 +169,27 @@ _CHECKS: dict[Any, Check] = {
     float: _number,
     dict: _facts,
     list: exactly(list),
-    Model: _model,
     Start: Start.of,
     Weights: Weights.of,
 }
 """Beside the exact types: whoever reads a Welcome's layout looks into it."""
 
 _KINDS: dict[int, type[Record]] = {tag: kind for kind, tag in TAGS.items()}
-_FIELDS: dict[type[Record], list[tuple[str, Check]]] = {
-    kind: [(f"{kind.__name__}.{name}", check) for name, check in checks_of(kind, _CHECKS).items()]
-    for kind in TAGS
+_SPECIAL: dict[tuple[type[Record], str], Check] = {
+    (Model, "behind"): check_for(int | None, _CHECKS),
+    (Update, "loss"): _level,
+    (Receipt, "model"): _fields_of_a_model,
 }
-_OPTIONAL: dict[type[Record], list[Any]] = {
-    kind: [field.default for field in fields(kind) if field.default is not MISSING] for kind in TAGS
-}
-"""Kind -> the defaults of its last fields."""
+_LOSS = 1 + ORDER[Update].index("loss")
+
+
+def _fields_of(kind: type[Record]) -> list[tuple[str, str, Check]]:
+    """(field, its name in a refusal, its check)."""
+    hints = get_type_hints(kind)
+    return [
+        (field, f"{kind.__name__}.{field}", _SPECIAL.get((kind, field)) or check_for(hints[field], _CHECKS))
+        for field in ORDER[kind]
+    ]
+
+
+_FIELDS: dict[type[Record], list[tuple[str, str, Check]]] = {kind: _fields_of(kind) for kind in TAGS}

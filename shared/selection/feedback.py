@@ -13,8 +13,8 @@ Gradient = NDArray[np.float32]
 
 
 def recall(memory: Gradient | None, gradient: Gradient) -> Gradient:
-    """The gradient with what is remembered added: float32 [P]."""
-    return gradient if memory is None else gradient + memory
+    """The gradient with what is remembered added: float32 [P]. Of a memory it takes the vector."""
+    return gradient if memory is None else np.add(memory, gradient, out=memory)
 
 
 def remember(corrected: Gradient, sent: NDArray[np.int64] | slice, decay: float) -> Gradient:

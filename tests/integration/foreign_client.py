@@ -175,15 +175,44 @@ def golomb_decode(octets: bytes, count: int) -> list[int]:
     return [step[-1] for step in golomb_steps(octets, count)]
 
 
+Activity = list[tuple[list[int], list[int]]]
+"""Of each tensor's rows, and of its columns."""
+
+
+def matrices(layout: list[Any]) -> list[tuple[int, int]]:
+    """Rows and columns of each tensor."""
+    shapes = [shape if len(shape) > 1 else [1, *shape] for _, shape, *_ in trained(layout)]
+    return [(shape[0], math.prod(shape[1:])) for shape in shapes]
+
+
+def inactive(layout: list[Any]) -> Activity:
+    return [([0] * rows, [0] * columns) for rows, columns in matrices(layout)]
+
+
+def active(activity: Activity, layout: list[Any], where: Sequence[int]) -> Activity:
+    """After a step with entries there."""
+    entries, start = inactive(layout), 0
+    for t, (rows, columns) in enumerate(matrices(layout)):
+        for k in where:
+            if start <= k < start + rows * columns:
+                entries[t][0][(k - start) // columns] += 1
+                entries[t][1][(k - start) % columns] += 1
+        start += rows * columns
+
+    def after(before: list[int], new: list[int]) -> list[int]:
+        return [a - a // 8 + 16 * min(n, 255) for a, n in zip(before, new, strict=True)]
+
+    return [(after(a, c), after(b, d)) for (a, b), (c, d) in zip(activity, entries, strict=True)]
+
+
 class Grid:
     """A grid stream being written, or read if `octets` are given."""
 
-    def __init__(self, layout: list[Any], octets: bytes | None = None) -> None:
-        self.matrices = []
-        for _, shape, *_ in trained(layout):
-            rows = shape[0] if len(shape) > 1 else 1
-            columns = math.prod(shape[1:] if len(shape) > 1 else shape)
-            self.matrices.append((rows, columns))
+    def __init__(
+        self, layout: list[Any], octets: bytes | None = None, activity: Activity | None = None
+    ) -> None:
+        self.matrices = matrices(layout)
+        self.activity = activity or inactive(layout)
         self.reading = octets is not None
         self.octets = octets or b""
         self.low, self.high = 0, 0xFFFFFFFF
@@ -238,6 +267,35 @@ class Grid:
             context = 2 * (context % 2) + flag
         return flags
 
+    def lines(
+        self, truth: Sequence[int], length: int, ones: int, activity: list[int], slots: bool
+    ) -> list[int]:
+        """Flags of lines that have been active; `slots` are those of rows."""
+        known = sum(activity)
+        if not known:
+            return self.flags(truth, length, ones)
+        hits, seen = [0] * 16, [0] * 16
+        flags: list[int] = []
+        i, again, left = 0, 0, known + len(activity)
+        while len(flags) < length:
+            n = len(f"{4 * activity[i] * len(activity) // known:b}".lstrip("0"))
+            context, weight = 2 * min(n, 7) + again, activity[i] + 1
+            flag = int(ones > 0)
+            if 0 < ones < length - len(flags):
+                share = ones * weight
+                p = 65536 * share // (share + left) if slots else min(65536 * share // left, 63570)
+                chance = (65536 * hits[context] + 16 * p) // (seen[context] + 16)
+                flag = self.decide(chance, 0 if self.reading else truth[len(flags)])
+                hits[context] += flag
+                seen[context] += 1
+            flags.append(flag)
+            ones -= flag
+            again = int(slots and flag)
+            if not again:
+                left -= weight
+                i += 1
+        return flags
+
     def update(self, count: int, entries: Mapping[int, bool]) -> dict[int, bool]:
         """index -> whether it is a minus; `entries` is not looked at when reading."""
         found: dict[int, bool] = {}
@@ -254,27 +312,34 @@ class Grid:
                 x = self.number(2 * d - 1 if d > 0 else -2 * d, 2 * rows * columns)
                 k = share + ((x + 1) // 2 if x % 2 else -(x // 2))
             if k:
-                there = self.matrix(rows, columns, k, mine)
+                there = self.matrix(rows, columns, k, mine, *self.activity[t])
                 found |= {start + row * columns + column: minus for (row, column), minus in there.items()}
             start += rows * columns
         assert len(found) == count
         return dict(sorted(found.items()))
 
     def matrix(
-        self, rows: int, columns: int, k: int, mine: Mapping[tuple[int, int], bool]
+        self,
+        rows: int,
+        columns: int,
+        k: int,
+        mine: Mapping[tuple[int, int], bool],
+        of_rows: list[int],
+        of_columns: list[int],
     ) -> dict[tuple[int, int], bool]:
         told: list[int] = []
         for row in range(rows):
             told += [1] * sum(row == r for r, _ in mine) + [0]
         in_row, row = [0] * rows, 0
-        for slot in self.flags(told[:-1], rows + k - 1, k):
+        for slot in self.lines(told[:-1], rows + k - 1, k, of_rows, True):
             in_row[row] += slot
             row += 1 - slot
         widest = max(in_row)
         used = {column for _, column in mine}
         width = widest + self.number(len(used) - widest, min(columns, k) - widest)
         assert sum(n > 0 for n in in_row) * width <= 64 * k + 1024
-        flags = self.flags([column in used for column in range(columns)], columns, width)
+        listed = [column in used for column in range(columns)]
+        flags = self.lines(listed, columns, width, of_columns, False)
         number = [0] + [column for column in range(columns) if flags[column]]
 
         found: dict[tuple[int, int], bool] = {}
@@ -316,15 +381,22 @@ class Grid:
         return self.out + (bytes([(self.low >> 24) + 1]) if self.low else b"")
 
 
-def grid_encode(layout: list[Any], entries: Mapping[int, bool]) -> bytes:
-    grid = Grid(layout)
+def grid_encode(layout: list[Any], entries: Mapping[int, bool], activity: Activity | None = None) -> bytes:
+    if not entries:
+        return b""
+    grid = Grid(layout, None, activity)
     grid.update(len(entries), entries)
     return grid.end()
 
 
-def grid_decode(layout: list[Any], octets: bytes, count: int) -> dict[int, bool]:
+def grid_decode(
+    layout: list[Any], octets: bytes, count: int, activity: Activity | None = None
+) -> dict[int, bool]:
     """index -> whether its value is a minus."""
-    grid = Grid(layout, octets)
+    if not count:
+        assert octets == b""
+        return {}
+    grid = Grid(layout, octets, activity)
     entries = grid.update(count, {})
     assert grid.end() == octets
     assert count / 8 <= len(octets) <= 8 * count + 64
@@ -498,6 +570,7 @@ class Copy:
         self.version = -1
         self.theta: list[float] = []
         self.chain = 0
+        self.activity = inactive(layout)
         self.touched: dict[int, set[int]] = {}
         """Version -> the parameters that the update which made it changed."""
 
@@ -506,19 +579,20 @@ class Copy:
         return self.chain % 65536 or min(self.chain, 1)
 
     def take(self, model: list[Any]) -> None:
-        _, version, base, index_mode, value_mode, count, indices, octets, *changes = model
-        assert base in (None, self.version)
-        if any(changes) and base is not None:
+        _, version, behind, count, indices, octets, changes, index_mode, value_mode = completed(model)
+        assert behind is None or version - behind == self.version
+        if changes and behind is not None:
             self._add(index_mode, value_mode, count, indices, octets)
         else:
             where = decode_indices(index_mode, indices, count, self.size)
             numbers = decode_values(value_mode, octets, shares(self.layout, where))
-            if base is None:
+            if behind is None:
                 assert len(numbers) == self.size
                 self.theta = numbers
             for k, number in zip(where, numbers, strict=True):
                 self.theta[k] = number
-            self.chain = crc(octets, 0) if any(changes) else 0
+            self.chain = crc(octets, 0) if changes else 0
+            self.activity = inactive(self.layout)
         self.version = version
 
     def _add(self, index_mode: int, value_mode: int, count: int, indices: bytes, octets: bytes) -> None:
@@ -526,7 +600,7 @@ class Copy:
         parameters, statistics = trained(self.layout), 2 * (self.size - self.parameters)
         signs: dict[int, bool] = {}
         if index_mode == GRID:
-            signs = grid_decode(self.layout, indices, count)
+            signs = grid_decode(self.layout, indices, count, self.activity)
             where = list(signs)
         else:
             where = decode_indices(index_mode, indices, count, self.parameters)
@@ -542,10 +616,13 @@ class Copy:
             self.theta[k] = f32(self.theta[k] + (-number if signs.get(k) else number))
         if count:
             self.chain = crc(octets, crc(indices, self.chain))
+            if index_mode != DENSE:
+                self.activity = active(self.activity, self.layout, where)
 
     def descend(self, update: list[Any], learning_rate: float, rule: str = "adacomp") -> None:
         """theta[k] - rate[k] * value, and a part of the way to the statistics."""
-        _, _, base, index_mode, value_mode, count, indices, octets = update[:8]
+        _, _, base, count, indices, octets = update[:6]
+        index_mode, value_mode = update[9:11]
         statistics = struct.unpack(
             f"<{self.size - self.parameters}e", octets[len(octets) - 2 * (self.size - self.parameters) :]
         )
@@ -569,6 +646,17 @@ class Copy:
             self.theta[k] = f32(self.theta[k] - f32(rate * number))
         self.version += 1
         self.touched[self.version] = {k for k, number in zip(where, numbers, strict=True) if number}
+
+
+def completed(model: list[Any]) -> list[Any]:
+    """A Model with the last fields that it left out."""
+    return [*model, *(0, b"", b"", True, GRID, SCALE)[len(model) - 3 :]]
+
+
+def model_of(receipt: list[Any]) -> list[Any]:
+    """The Model that a Receipt brings: its version counts from the Receipt's."""
+    _, _, version, (ahead, *rest) = receipt
+    return completed([MODEL, version + ahead, *rest])
 
 
 def decode_indices(mode: int, octets: bytes, count: int, size: int) -> list[int]:

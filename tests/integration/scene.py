@@ -43,13 +43,15 @@ def update(**fields: object) -> bytes:
     good: dict[str, object] = {
         "sequence": 6,
         "base": 3,
-        "index_mode": RAW,
-        "value_mode": F32,
         "count": 3,
         "indices": u32(*WHERE),
         "values": f32(1, -2, 3),
-        "loss": 0.5,
+        "loss": -16,
         "samples": 10,
+        "held": 0,
+        "index_mode": RAW,
+        "value_mode": F32,
+        "facts": None,
         "pull": False,
     }
     assert fields.keys() <= good.keys()
@@ -106,14 +108,14 @@ async def unchanged(
         async with joined(server.port, "pi") as (device, _), joined(server.port, "jetson") as (bystander, _):
             for version, sequence in enumerate((1, 2, 5)):
                 receipt = await device.ask(msgpack.unpackb(update(sequence=sequence, base=version)))
-                assert receipt == [RECEIPT, sequence, version + 1, None]
+                assert receipt == [RECEIPT, sequence, version + 1]
             scene = Scene(server, device, bystander, directory)
             before = scene.state()
             yield scene
             assert scene.state() == before
             assert server.writer.error is None
             good = msgpack.unpackb(update(sequence=1, base=3))
-            assert await bystander.ask(good) == [RECEIPT, 1, 4, None]
+            assert await bystander.ask(good) == [RECEIPT, 1, 4]
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from aiohttp import web
 
-from edgeflock.client import run, transport
+from edgeflock.client import run
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.run import run_client
 from edgeflock.client.transport import Link
@@ -22,7 +22,7 @@ from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import ClientSettings, ModelSettings
 from tests.client.backends.graphs import INPUTS, LAYOUT, OUTPUTS, expected, model
 from tests.hosting import hosting, initial_theta
-from tests.integration.test_reconnect import at_once, link
+from tests.integration.test_reconnect import at_once
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -130,26 +130,6 @@ async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(
         assert (await run_client(settings)).updates == 30
         assert hosted.registry.devices["pi"].identity.facts["backend"] == "onnx"
     assert told == ["torch", "onnx"]
-
-
-@pytest.mark.parametrize(("heartbeat", "connections"), [(1e9, 1), (-1, 2)])
-async def test_a_graph_that_takes_long_is_followed_by_a_new_session(
-    heartbeat: float,
-    connections: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Nobody answered the server's pings while it was made, so the old one may be gone."""
-    monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
-    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
-        await device.join()
-        monkeypatch.setattr(transport, "HEARTBEAT", heartbeat)
-        await device.graph("step")
-        monkeypatch.undo()
-        assert (await device.pull(None)).version == 0
-        assert device.connections == connections
-    assert [record for record in caplog.records if "trying again" in record.message] == []
 
 
 # Link.graph against tiny servers.

@@ -14,14 +14,16 @@ import msgpack
 import numpy as np
 import pytest
 
+from edgeflock.client import transport
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Exact
-from edgeflock.shared.codecs import grid, packed, sparse, values
+from edgeflock.server.sessions import session
+from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol import messages, wire
+from edgeflock.shared.protocol import levels, messages, wire
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
 from tests.integration.foreign_client import (
     CODEBOOK4,
@@ -46,6 +48,7 @@ from tests.integration.foreign_client import (
     Copy,
     Device,
     Grid,
+    active,
     crc,
     decode_indices,
     decode_values,
@@ -58,8 +61,10 @@ from tests.integration.foreign_client import (
     golomb_steps,
     grid_decode,
     grid_encode,
+    inactive,
     joined,
     load,
+    model_of,
     pack,
     random_words,
     shares,
@@ -94,10 +99,17 @@ SENT = golomb_encode(WHERE, 5), encode_values(CODEBOOK4, NUMBERS["codebook4"][1]
 DIGEST = hashlib.sha256(pack(TINY)).digest()[:16]
 ADDED = [3, 11, 12, 27, 37], [0.5, -0.5, 0.5, -0.5, -0.125]
 GRIDDED = grid_encode(TINY, {k: number < 0 for k, number in zip(*ADDED, strict=True)}), b"\xb8\xa8"
+ADDED_AGAIN = [3, 12, 27, 37], [0.25, -0.25, 0.25, -0.0625]
+ACTIVE = active(inactive(TINY), TINY, WHERE)
+GRIDDED_AGAIN = (
+    grid_encode(TINY, {k: number < 0 for k, number in zip(*ADDED_AGAIN, strict=True)}, ACTIVE),
+    b"\xb0\xa0",
+)
 STATISTICS = struct.pack("<4e", 0.5, -0.25, 1, 2)
 WHOLE = b"\x80\x3d\x00\x3c" + bytes(range(36)) + bytes([127, 0, 129, 1])
 STEP = messages.Model(5, 4, GRID, SCALE, 5, *GRIDDED, True)
-NO_STEP = messages.Model(6, 5, GRID, SCALE, 0, b"\x81", b"", True)
+STEP_AGAIN = messages.Model(6, 5, GRID, SCALE, 4, *GRIDDED_AGAIN, True)
+NO_STEP = messages.Model(6, 5, GRID, SCALE, 0, b"", b"", True)
 DIFFERENCE = messages.Model(4, 3, GOLOMB, F32, 2, *CHANGED)
 TERMS = (3, 7, 10, 1, 0.0625, 0.125, 0.5, 0.25, 0.75, 2, 3, 1 << 26, 0.5, 0.125)
 WEIGHTS_DIGEST = hashlib.sha256(EXAMPLES["weights"]).digest()
@@ -158,18 +170,15 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     ),
     "pull": ([PULL, None], messages.Pull(None)),
     "pull-again": ([PULL, 3], messages.Pull(3)),
-    "model": ([MODEL, 4, 3, GOLOMB, F32, 2, *CHANGED], DIFFERENCE),
-    "model-unchanged": (
-        [MODEL, 3, 3, GOLOMB, F32, 0, golomb_encode([], 1), b""],
-        Exact(TINY_LAYOUT, 3).model(np.zeros(40, np.float32), 3),
-    ),
+    "model": ([MODEL, 4, 1, 2, *CHANGED, False, GOLOMB, F32], DIFFERENCE),
+    "model-unchanged": ([MODEL, 3, 0], Exact(TINY_LAYOUT, 3).model(np.zeros(40, np.float32), 3)),
     "update": (
-        [UPDATE, 8, 3, GOLOMB, CODEBOOK4, 5, *SENT, 0.5, 10, True],
+        [UPDATE, 8, 3, 5, *SENT, -16, 10, 0, GOLOMB, CODEBOOK4],
         messages.Update(8, 3, GOLOMB, CODEBOOK4, 5, *SENT, 0.5, 10, True),
     ),
-    "receipt": ([RECEIPT, 8, 4, None], messages.Receipt(8, 4, None)),
+    "receipt": ([RECEIPT, 8, 4], messages.Receipt(8, 4, None)),
     "receipt-with-model": (
-        [RECEIPT, 8, 4, [MODEL, 4, 3, GOLOMB, F32, 2, *CHANGED]],
+        [RECEIPT, 8, 4, [0, 1, 2, *CHANGED, False, GOLOMB, F32]],
         messages.Receipt(8, 4, DIFFERENCE),
     ),
     "refusal": (
@@ -177,7 +186,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         messages.Refusal("base-expired", "pull again", 8),
     ),
     "update-facts": (
-        [UPDATE, 8, 3, GOLOMB, CODEBOOK4, 5, *SENT, 0.5, 10, True, {"depth": 40}],
+        [UPDATE, 8, 3, 5, *SENT, -16, 10, 0, GOLOMB, CODEBOOK4, {"depth": 40}],
         messages.Update(8, 3, GOLOMB, CODEBOOK4, 5, *SENT, 0.5, 10, True, {"depth": 40}),
     ),
     "hello-shares": (
@@ -190,28 +199,30 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     ),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
-        [UPDATE, 9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, True, None, 65500],
+        [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500],
         messages.Update(9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, True, None, 65500),
     ),
     "update-smallest": (
-        [UPDATE, 9, 5, GRID, SCALE, 1, grid_encode(TINY, {11: True}), b"\xb8", 0.5, 10, True, None, 65500],
+        [UPDATE, 9, 5, 1, grid_encode(TINY, {11: True}), b"\xb8", -16, 10, 65500],
         messages.Update(9, 5, GRID, SCALE, 1, b"\xa0", b"\xb8", 0.5, 10, True, None, 65500),
     ),
     "receipt-held": (
-        [RECEIPT, 9, 6, [MODEL, 6, 5, GRID, SCALE, 0, grid_encode(TINY, {}), b"", True]],
-        messages.Receipt(9, 6, NO_STEP),
+        [RECEIPT, 9, 6, [0, 1, 5, *GRIDDED]],
+        messages.Receipt(9, 6, replace(STEP, version=6, base=5)),
     ),
-    "model-changes": ([MODEL, 5, 4, GRID, SCALE, 5, *GRIDDED, True], STEP),
+    "receipt-smallest": ([RECEIPT, 9, 6, [0, 1]], messages.Receipt(9, 6, NO_STEP)),
+    "model-changes": ([MODEL, 5, 1, 5, *GRIDDED], STEP),
+    "model-changes-again": ([MODEL, 6, 1, 4, *GRIDDED_AGAIN], STEP_AGAIN),
     "model-changes-statistics": (
-        [MODEL, 5, 4, GRID, SCALE, 5, GRIDDED[0], GRIDDED[1] + STATISTICS, True],
+        [MODEL, 5, 1, 5, GRIDDED[0], GRIDDED[1] + STATISTICS],
         replace(STEP, values=STEP.values + STATISTICS),
     ),
     "model-changes-none": (
-        [MODEL, 5, 5, GRID, SCALE, 0, grid_encode(TINY, {}), b"", True],
+        [MODEL, 5, 0],
         replace(NO_STEP, version=5),
     ),
     "model-whole": (
-        [MODEL, 4, None, DENSE, INT8, 40, b"", WHOLE, True],
+        [MODEL, 4, None, 40, b"", WHOLE, True, DENSE, INT8],
         messages.Model(4, None, DENSE, INT8, 40, b"", WHOLE, True),
     ),
     "stop": ([STOP, "the run has its 100 updates"], messages.Stop("the run has its 100 updates")),
@@ -220,7 +231,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
 
 def test_every_example_is_checked_here() -> None:
     assert set(EXAMPLES) == {
-        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid",
+        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid", "grid-after",
         "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "weights",
         "eighths",
     }  # fmt: skip
@@ -275,26 +286,47 @@ def test_grid_stream_and_its_decisions() -> None:
     assert grid.encode(where, negative, TINY_LAYOUT) == EXAMPLES["grid"]
 
 
+def test_grid_stream_after_activity_and_its_decisions() -> None:
+    entries = {k: number < 0 for k, number in zip(*ADDED_AGAIN, strict=True)}
+    writer = Grid(TINY, None, ACTIVE)
+    writer.update(4, entries)
+    assert writer.end() == EXAMPLES["grid-after"]
+    listed = re.findall(r"```text grid-after-decisions\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert re.findall(r"(\d+):([01])", listed[0]) == [(str(c), str(bit)) for c, bit in writer.decisions]
+    known = activity.follow(activity.none(TINY_LAYOUT), np.array(WHERE), TINY_LAYOUT)
+    where, negative = grid.decode(EXAMPLES["grid-after"], 4, TINY_LAYOUT, known)
+    assert dict(zip(where.tolist(), negative.tolist(), strict=True)) == entries
+    assert grid.encode(where, negative, TINY_LAYOUT, known) == EXAMPLES["grid-after"]
+    without = re.search(r"without activity: ([0-9a-f ]+)", DOCUMENT)
+    assert without is not None
+    assert grid_encode(TINY, entries) == bytes.fromhex(without[1])
+
+
 def test_the_foreign_grid_agrees_with_ours_on_random_updates() -> None:
-    """Crowded and scattered entries, in some tensors, in all, and in none."""
+    """Crowded and scattered entries, in some tensors, in all, and in none, each after those before."""
     random = np.random.default_rng(5)
     passed = 0
     for shapes in ([(12, 30), (12,), (3, 12), (3,)], [(0, 4), (), (5, 2, 3, 3), (1, 40)], [(7, 9)]):
         layout = Layout.of((str(t), shape) for t, shape in enumerate(shapes))
+        theirs, known = inactive(layout.shapes()), activity.none(layout)
         for share in (0.02, 0.1, 0.4, 1.0):
             rows, columns = random.random(layout.size) < share, np.arange(layout.size) % 6 < 2
             for chosen in (rows, rows & columns, rows & False):
                 where = np.flatnonzero(chosen)
                 negative = random.random(where.size) < share
                 entries = dict(zip(where.tolist(), negative.tolist(), strict=True))
-                octets = grid_encode(layout.shapes(), entries)
-                ours = grid.encode(where, negative, layout)
+                octets = grid_encode(layout.shapes(), entries, theirs)
+                ours = grid.encode(where, negative, layout, known)
                 assert ours == (octets if where.size <= 8 * len(octets) else None)
                 if ours is not None:
                     passed += 1
-                    assert grid_decode(layout.shapes(), octets, where.size) == entries
-                    back = grid.decode(octets, where.size, layout)
+                    assert grid_decode(layout.shapes(), octets, where.size, theirs) == entries
+                    back = grid.decode(octets, where.size, layout, known)
                     assert [part.tolist() for part in back] == [where.tolist(), negative.tolist()]
+                if where.size:
+                    theirs = active(theirs, layout.shapes(), where.tolist())
+                    known = activity.follow(known, where, layout)
+                    assert known.tolist() == [number for lines in theirs for line in lines for number in line]
     assert passed > 20
 
 
@@ -318,12 +350,12 @@ def test_changes_are_added_and_held_stands_for_them() -> None:
     copy, replica = Copy(TINY), Replica(TINY_LAYOUT)
     assert crc(b"123456789", 0) == 0xCBF43926
     chains = re.findall(r"\| 0x(\w{8}) \| (\d+) \|$", DOCUMENT, re.M)
-    names = ("model-whole", "model-changes", "model-changes-none")
-    for name, (chain, held) in zip(names, chains[:3], strict=True):
+    names = ("model-whole", "model-changes", "model-changes-none", "model-changes-again")
+    for name, (chain, held) in zip(names, chains[:4], strict=True):
         array = msgpack.unpackb(EXAMPLES[name])
         before = list(copy.theta)
         copy.take(array)
-        replica.take(messages.Model(*array[1:]))
+        replica.take(model_record(array))
         assert (f"{copy.chain:08x}", str(copy.held), replica.held) == (chain, held, copy.held)
         assert bits(copy.theta) == replica.theta.tobytes()
         if name == "model-whole":
@@ -339,18 +371,18 @@ def test_changes_are_added_and_held_stands_for_them() -> None:
     begun = Copy(TINY)
     begun.theta, begun.version = first_model(TINY, FIRST), 4
     begun.take(msgpack.unpackb(EXAMPLES["model-changes"]))
-    assert (f"{begun.chain:08x}", str(begun.held)) == chains[3]
-    begun.take([MODEL, 6, 5, GOLOMB, F32, 2, *CHANGED])
+    assert (f"{begun.chain:08x}", str(begun.held)) == chains[4]
+    begun.take([MODEL, 6, 1, 2, *CHANGED, False, GOLOMB, F32])
     assert begun.held == 0
 
 
 def test_running_statistics_behind_changes() -> None:
     layout: list[Any] = [*TINY, ["running_mean", [2], True], ["running_var", [2], True]]
     copy, replica = Copy(layout), Replica(Layout.of(layout))
-    whole = [MODEL, 4, None, DENSE, F32, 44, b"", bits([1.0] * 44)]
+    whole = [MODEL, 4, None, 44, b"", bits([1.0] * 44), False, DENSE, F32]
     for array in (whole, msgpack.unpackb(EXAMPLES["model-changes-statistics"])):
         copy.take(array)
-        replica.take(messages.Model(*array[1:]))
+        replica.take(model_record(array))
     assert copy.theta[40:] == [0.5, -0.25, 1, 2]
     assert copy.theta[3] == 1.5
     assert bits(copy.theta) == replica.theta.tobytes()
@@ -368,11 +400,13 @@ def test_layout_and_frame() -> None:
     assert DIGEST == TINY_LAYOUT.digest == EXAMPLES["digest"]
     assert frame(EXAMPLES["pull"]) == EXAMPLES["frame"]
     update = frame(EXAMPLES["update"])
-    assert (len(EXAMPLES["update"]), len(update)) == (47, 53), "as the document says"
-    assert len(update) == wire.framed_size(47, masked=True)
+    assert (len(EXAMPLES["update"]), len(update)) == (43, 49), "as the document says"
+    assert len(update) == wire.framed_size(43, masked=True)
     streams = len(GRIDDED[0]) + len(GRIDDED[1])
-    assert len(EXAMPLES["update-held"]) == 22 + streams, "as the document says"
-    assert len(EXAMPLES["update-smallest"]) == 22 + 2
+    assert len(EXAMPLES["update-held"]) == 14 + streams, "as the document says"
+    assert len(EXAMPLES["update-smallest"]) == 14 + 2
+    assert len(EXAMPLES["receipt-held"]) == 12 + streams
+    assert len(EXAMPLES["receipt-smallest"]) == 7
 
 
 def test_the_first_model() -> None:
@@ -415,7 +449,32 @@ def test_records_in_the_document_are_those_of_the_code() -> None:
         if title:
             rows = re.findall(r"^\| \d+ \| (\w+) \|", section, re.M)
             documented[title[2]] = (int(title[1]), tuple(rows))
-    assert documented == {kind.__name__: (tag, kind.__match_args__) for kind, tag in messages.TAGS.items()}
+    assert documented == {kind.__name__: (tag, messages.ORDER[kind]) for kind, tag in messages.TAGS.items()}
+
+
+def test_what_is_left_out_of_records_is_what_the_document_says() -> None:
+    """A field is optional in the document if it has a usual value in the code."""
+    for section in re.split(r"^#+ ", DOCUMENT, flags=re.M):
+        if title := re.match(r"(\d) (\w+) \(", section):
+            rows = re.findall(r"^\| \d+ \| \w+ \| [^|]* \|(.*)\|$", section, re.M)
+            (kind,) = (kind for kind in messages.TAGS if kind.__name__ == title[2])
+            usual = [row.lstrip().startswith("optional, ") for row in rows]
+            assert sum(usual) == len(messages.USUAL[kind]), title[2]
+            assert usual == sorted(usual), title[2]
+
+
+def test_when_to_ping() -> None:
+    assert f"Ping the server after {transport.HEARTBEAT:.0f} s without a byte" in DOCUMENT
+    assert f"after {session.HEARTBEAT:.0f} s\n" in DOCUMENT
+    assert f"nothing comes within {session.HEARTBEAT / 2:.0f} s more" in DOCUMENT
+
+
+def test_levels_of_losses() -> None:
+    rows = re.findall(r"^\| (\S+) \| (-?\d+) \| (\d) \|$", DOCUMENT, re.M)
+    assert len(rows) == 5
+    for loss, level, octets in rows:
+        assert levels.level(float(loss)) == int(level)
+        assert len(pack([int(level)])) == 1 + int(octets)
 
 
 def test_errors_in_the_document_are_those_that_reach_a_device() -> None:
@@ -444,13 +503,19 @@ def update(
         GRID: grid_encode(layout, {k: number < 0 for k, number in zip(where, numbers, strict=True)}),
     }[modes[0]]
     octets = encode_values(modes[1], numbers, shares(layout, where), LEVELS)
-    return [UPDATE, sequence, base, *modes, len(where), indices, octets, 0.5, 10, pull]
+    return [UPDATE, sequence, base, len(where), indices, octets, -16, 10, 0, *modes, None, pull]
+
+
+def model_record(model: list[Any]) -> messages.Model:
+    record = wire.decode(pack(model))
+    assert isinstance(record, messages.Model)
+    return record
 
 
 def with_statistics(question: list[Any], statistics: Sequence[float]) -> list[Any]:
     """The same update of a model with running statistics."""
-    octets = question[7] + struct.pack(f"<{len(statistics)}e", *statistics)
-    return [*question[:7], octets, *question[8:]]
+    octets = question[5] + struct.pack(f"<{len(statistics)}e", *statistics)
+    return [*question[:5], octets, *question[6:]]
 
 
 def bits(numbers: Sequence[float]) -> bytes:
@@ -486,11 +551,11 @@ async def test_server_computes_what_the_document_says(rule: str, lag: int, tmp_p
             assert bits(copy.theta) == initial_theta(LAYOUT.size).tobytes()
             for sequence, (modes, where) in enumerate(SCRIPT, 1):
                 question = update(sequence, max(0, copy.version - lag), modes, where)
-                assert await device.ask(question) == [RECEIPT, sequence, sequence, None]
+                assert await device.ask(question) == [RECEIPT, sequence, sequence]
                 copy.descend(question, 0.3, rule)
                 whole = await device.ask([PULL, None])
-                assert whole[1:6] == [sequence, None, DENSE, F32, LAYOUT.size]
-                assert whole[7] == bits(copy.theta), modes
+                assert whole[1:4] == [sequence, None, LAYOUT.size]
+                assert whole[5:] == [bits(copy.theta), False, DENSE, F32], modes
         digest = hashlib.sha256(pack(welcome[5])).digest()[:16]
         async with joined(server.port, "pi", digest) as (_, again):
             assert again[2] == RUN
@@ -513,11 +578,11 @@ async def test_a_device_makes_the_first_model_and_pulls_what_has_changed(tmp_pat
         whole.take(await device.ask([PULL, None]))
         copy.theta, copy.version = first_model(welcome[5], welcome[6]), 0
         assert bits(copy.theta) == bits(whole.theta)
-        assert await device.ask([PULL, 0]) == [MODEL, 0, 0, GOLOMB, F32, 0, b"\x01", b""]
+        assert await device.ask([PULL, 0]) == [MODEL, 0, 0]
         question = with_statistics(update(1, 0, (RAW, F32), [4, 9]), [0.5] * 6)
         assert (await other.ask(question))[0] == RECEIPT
         model = await device.ask([PULL, 0])
-        assert model[:6] == [MODEL, 1, 0, GOLOMB, F32, 2 + 6], "a difference"
+        assert model[:4] == [MODEL, 1, 1, 2 + 6], "a difference"
         copy.take(model)
         whole.descend(question, 0.3)
         assert bits(copy.theta) == bits(whole.theta)
@@ -542,15 +607,15 @@ async def test_a_device_loads_weights_and_takes_part(mode: str, tmp_path: Path) 
         assert (len(file), hashlib.sha256(file).digest()) == (size, digest)
         copy = Copy(welcome[5])
         stream = unpacked(file, value_mode)
-        copy.take([MODEL, 0, None, DENSE, value_mode, layout.size, b"", stream, value_mode != F32])
+        copy.take([MODEL, 0, None, layout.size, b"", stream, value_mode != F32, DENSE, value_mode])
         assert (copy.held == 0) == (mode != LOSSY)
         where = list(range(0, 500, 7))
         octets = struct.pack(f"<{len(where)}f", *(9.0 for _ in where))
         indices = struct.pack(f"<{len(where)}I", *where)
-        question = [UPDATE, 1, 0, RAW, F32, len(where), indices, octets, 0.5, 10, False]
+        question = [UPDATE, 1, 0, len(where), indices, octets, -16, 10, 0, RAW, F32, None, False]
         assert (await other.ask(question))[0] == RECEIPT
         model = await device.ask([PULL, 0, copy.held])
-        assert model[2] == 0, "a difference"
+        assert model[2] == 1, "a difference"
         copy.take(model)
         theta = server.engine.theta()[1]
         if mode == LOSSY:
@@ -579,7 +644,7 @@ async def test_running_statistics_go_where_the_document_says(lag: int, tmp_path:
             plain = update(sequence, max(0, copy.version - lag), modes, where)
             assert (await device.ask(plain))[:2] == [REFUSAL, "wrong-dtype"]
             question = with_statistics(plain, [math.sin(sequence + k) * 3**k for k in range(6)])
-            assert await device.ask(question) == [RECEIPT, sequence, sequence, None]
+            assert await device.ask(question) == [RECEIPT, sequence, sequence]
             copy.descend(question, 0.3)
             model = await device.ask([PULL, other.version])
             differences += model[2] is not None
@@ -623,11 +688,12 @@ async def test_a_lossy_run(settings: list[str], normed: bool, tmp_path: Path) ->
                 question = update(turn + 1, copy.version, *SCRIPT[turn % len(SCRIPT)], pull=True)
                 if normed:
                     question = with_statistics(question, [math.sin(turn + 7 * k) for k in range(6)])
-                question += [None, copy.held]
+                question[8] = copy.held
                 if turn % 7 == 6:  # the answer is lost, and it asks again
                     assert (await device.ask(question))[0] == RECEIPT
-                _, sequence, _, model = await device.ask(question)
-                assert sequence == turn + 1
+                receipt = await device.ask(question)
+                assert receipt[1] == turn + 1
+                model = model_of(receipt)
                 before = copy.theta[copy.parameters :]
                 copy.take(model)
                 wholes += model[2] is None
@@ -649,10 +715,11 @@ async def test_differences_carry_new_values(tmp_path: Path) -> None:
         for each in (copy, expected):
             each.take(await device.ask([PULL, None]))
         question = update(1, 0, (GOLOMB, CODEBOOK4), [4, 48, 110], pull=True)
-        kind, sequence, version, model = await device.ask(question)
-        assert (kind, sequence, version) == (RECEIPT, 1, 1)
-        assert model[:3] == [MODEL, 1, 0]
-        assert model[3] == GOLOMB, "a difference"
+        receipt = await device.ask(question)
+        assert receipt[:3] == [RECEIPT, 1, 1]
+        model = model_of(receipt)
+        assert model[:3] == [MODEL, 1, 1]
+        assert model[6:] == [False, GOLOMB, F32], "a difference"
         copy.take(model)
         expected.descend(question, 0.3)
         assert bits(copy.theta) == bits(expected.theta)
@@ -661,10 +728,10 @@ async def test_differences_carry_new_values(tmp_path: Path) -> None:
             await other.ask(question)
             expected.descend(question, 0.3)
         model = await device.ask([PULL, 1])
-        assert model[:6] == [MODEL, 3, 1, GOLOMB, F32, 4], "the union of both"
+        assert model[:4] == [MODEL, 3, 2, 4], "the union of both"
         copy.take(model)
         assert bits(copy.theta) == bits(expected.theta)
-        assert await device.ask([PULL, 3]) == [MODEL, 3, 3, GOLOMB, F32, 0, b"\x01", b""]
+        assert await device.ask([PULL, 3]) == [MODEL, 3, 0]
 
 
 async def test_a_resend_gets_the_same_receipt(tmp_path: Path) -> None:
@@ -672,17 +739,17 @@ async def test_a_resend_gets_the_same_receipt(tmp_path: Path) -> None:
         question = update(3, 0, (RAW, F32), SOME)
         async with joined(server.port, "pi") as (device, _):
             receipt = await device.ask(question)
-            assert receipt == [RECEIPT, 3, 1, None]
+            assert receipt == [RECEIPT, 3, 1]
             assert (await device.ask(update(8, 1, (GOLOMB, SIGN), SOME)))[1:3] == [8, 2]
             before = server.engine.theta()[1].tobytes()
             assert await device.ask(question) == receipt
         async with joined(server.port, "pi") as (device, welcome):
             assert welcome[8] == 8
             assert await device.ask(question) == receipt
-            _, _, version, model = await device.ask([*question[:-1], True])
-            assert (version, model[1]) == (1, 2), "the receipt of then, the model of now"
+            receipt = await device.ask([*question[:-1], True])
+            assert (receipt[2], model_of(receipt)[1]) == (1, 2), "the receipt of then, the model of now"
         async with joined(server.port, "jetson") as (other, _):
-            assert await other.ask(question) == [RECEIPT, 3, 3, None], "numbers count for each device"
+            assert await other.ask(question) == [RECEIPT, 3, 3], "numbers count for each device"
         assert server.engine.published.version == 3
         assert server.engine.last_sequence(1) == 8
         assert before != server.engine.theta()[1].tobytes()
@@ -693,7 +760,7 @@ async def test_a_complete_run_says_stop(tmp_path: Path) -> None:
         first = update(1, 0, (RAW, F32), SOME)
         assert (await device.ask(first))[0] == RECEIPT
         assert (await device.ask(update(2, 1, (RAW, F32), SOME)))[0] == STOP
-        assert await device.ask(first) == [RECEIPT, 1, 1, None]
+        assert await device.ask(first) == [RECEIPT, 1, 1]
         assert (await device.ask([PULL, None]))[:2] == [MODEL, 1]
 
 

@@ -6,9 +6,12 @@ from random import Random
 
 import numpy as np
 import pytest
+from aiohttp import WSMsgType
 
+from edgeflock.client import transport
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
+from edgeflock.server.sessions import session
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     BaseExpired,
@@ -70,6 +73,28 @@ async def test_an_update_whose_receipt_was_lost_is_not_applied_twice(tmp_path: P
             assert hosted.engine.published.version == 2
             third = await device.push(update(3, 2))
             assert third.version == 3
+
+
+async def test_a_device_pings_while_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not look at what comes meanwhile, so the server's pings would have to wait for their answer."""
+    assert transport.HEARTBEAT < session.HEARTBEAT
+    monkeypatch.setattr(transport, "HEARTBEAT", 0.01)
+    async with hosting(tmp_path) as hosted, proxying(hosted.port) as proxy, link(proxy.port) as device:
+        await device.join()
+        pings, often = 0, asyncio.Event()
+
+        def count(chunk: bytes) -> bool:
+            nonlocal pings
+            pings += chunk[0] == 0x80 | WSMsgType.PING
+            if pings == 3:
+                often.set()
+            return False
+
+        proxy.cut_upstream = count
+        await often.wait()
+        monkeypatch.undo()
+        assert (await device.pull(None)).version == 0
+        assert device.connections == 1
 
 
 async def test_an_update_that_never_arrived_is_sent_again(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class FakeServer:
         if reply is not None:
             raise reply
         self.version += 1
-        return Receipt(update.sequence, self.version, model_at(self.version))
+        return Receipt(update.sequence, self.version, model_at(self.version) if update.pull else None)
 
     def speak_as(self, layout: bytes) -> None:
         self.asked.append(("speak as", layout))
@@ -128,10 +128,15 @@ def training(
     return make
 
 
-def worker(server: FakeServer, backend: Backend | Callable[[Welcome], Backend], samples: int = 50) -> Worker:
+def worker(
+    server: FakeServer,
+    backend: Backend | Callable[[Welcome], Backend],
+    samples: int = 50,
+    leaving: Callable[[], bool] = lambda: False,
+) -> Worker:
     data = Dataset(np.zeros((samples, 1), np.float32), np.arange(samples))
     batches = Shuffled(data, np.random.default_rng(0))
-    return Worker(server, training(backend, batches), batches)
+    return Worker(server, training(backend, batches), batches, leaving=leaving)
 
 
 def sent(update: Update) -> dict[int, float]:

@@ -54,6 +54,14 @@ async def test_pull_step_keep_the_largest_push_again() -> None:
     assert progress == Progress(updates=3, samples=18, refused=0, loss=5 / 2)
 
 
+async def test_who_leaves_asks_for_no_model_and_goes() -> None:
+    server, leaving = FakeServer([None] * 9), iter([False, False, True])
+    device = worker(server, FakeBackend(), leaving=lambda: next(leaving))
+    progress = await device.run()
+    assert [update.pull for update in server.updates] == [True, True, False]
+    assert progress.updates == 3
+
+
 async def test_a_model_that_can_be_made_here_is_not_pulled() -> None:
     """Only what has changed since: here nothing, at version 0."""
     start = Start(7, (Filling(UNIFORM, -1.0, 1.0), Filling(CONSTANT, 0.5, 0.0)))

@@ -82,7 +82,8 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
         ],
     ),
     "schema-6": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
-    "schema-7": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36), ({"average": 3.0}, 25)]),
+    "schema-7": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
+    "schema-8": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36), ({"average": 3.0}, 25)]),
 }
 SINCE = [
     "schema-1-first",
@@ -95,6 +96,7 @@ SINCE = [
     "schema-5",
     "schema-6",
     "schema-7",
+    "schema-8",
 ]
 WITHOUT_A_LOSS = SINCE[1:]
 """Made by commits that take a loss that is no number."""
@@ -104,7 +106,7 @@ GRID = SINCE[3:]
 ADJUSTED = SINCE[6:]
 STARTED = SINCE[8:]
 """Made by commits that remember how a first model is made from a seed."""
-MARKED = SINCE[9:]
+MARKED = SINCE[10:]
 """Made by commits that note beside the journal how far it got."""
 START = (7, ((2, 0.0, 0.75), (1, -0.5, 0.25), (0, 0.5, 0.0), (0, 0.0, 0.0), (0, 1.0, 0.0)))
 """Normal, uniform, and constants."""

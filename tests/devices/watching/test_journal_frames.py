@@ -32,7 +32,8 @@ SPARSE = next(mode for mode in range(9) if mode != sparse.DENSE)
 
 def record(sequence: int, base: int, *, dense: bool = False) -> bytes:
     mode = sparse.DENSE if dense else SPARSE
-    return wire.encode(Update(sequence, base, mode, 0, 1, b"1234", b"5678", 0.5, 10, False))
+    count = LAYOUT.size if dense else 1
+    return wire.encode(Update(sequence, base, mode, 0, count, b"1234", b"5678", 0.5, 10, False))
 
 
 @pytest.fixture

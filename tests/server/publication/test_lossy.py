@@ -13,10 +13,10 @@ from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Lossy
 from edgeflock.server.publication.copies import Copies
 from edgeflock.server.publication.spill import Spill
-from edgeflock.shared.codecs import values
+from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import Model
+from edgeflock.shared.protocol.messages import Model, Receipt
 from edgeflock.shared.settings.config import DownlinkSettings
 
 LAYOUT = Layout.of([("kernel", (40, 50)), ("bias", (40,))])
@@ -39,6 +39,7 @@ class Fleet:
         most: int = 100,
         known: bool = True,
         disk: int = 1 << 24,
+        patience: int = 0,
     ) -> None:
         """`known`: every device can make the first model by itself."""
         self.layout, self.known = layout, known
@@ -48,7 +49,7 @@ class Fleet:
         self.version = 0
         first = self.start[: layout.parameters.size].copy() if known else None
         self.copies = Copies(layout.parameters, first, most, Spill(None, layout.parameters.size, disk))
-        self.lossy = Lossy(layout, 0, self.copies, terms)
+        self.lossy = Lossy(layout, 0, self.copies, terms, patience)
         self.replicas = {device: self.newcomer() for device in range(1, devices + 1)}
 
     def newcomer(self) -> Replica:
@@ -122,6 +123,56 @@ def test_both_ends_hold_the_same(doings: list[tuple[str, int]], most: int, known
         assert fleet.agree(device)
 
 
+@settings(deadline=None)
+@given(doings=doings, known=st.booleans(), patience=st.integers(1, 20))
+def test_both_ends_hold_the_same_where_devices_begin_with_an_older_model(
+    doings: list[tuple[str, int]], known: bool, patience: int
+) -> None:
+    fleet = Fleet(known=known, patience=patience)
+    fleet.move(30)
+    for doing, device in doings:
+        if doing == "move":
+            fleet.move()
+        elif doing == "lost":
+            fleet.answer(device)
+        else:
+            fleet.pull(device)
+            version = fleet.replicas[device].version
+            assert version is not None
+            assert fleet.version - patience <= version <= fleet.version
+            assert fleet.agree(device)
+    for device in fleet.replicas:
+        fleet.pull(device)
+        fleet.pull(device)
+        assert fleet.replicas[device].version == fleet.version
+        assert fleet.agree(device)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_many_devices_begin_with_is_made_anew_every_few_versions(known: bool) -> None:
+    """A whole model, or a long way from the first one: one that is somewhat old will do."""
+    fleet = Fleet(devices=21, known=known, patience=5)
+    for _ in range(200):
+        fleet.move()
+        fleet.pull(21)
+    versions = []
+    for device in range(1, 21):
+        versions.append(fleet.pull(device).version)
+        fleet.move()
+    assert sorted(set(versions)) == [200, 206, 212, 218]
+    assert {fleet.pull(device).version for device in fleet.replicas} == {fleet.version}
+
+
+def test_a_first_short_step_is_never_an_old_one() -> None:
+    fleet = Fleet(patience=5)
+    fleet.pull(1)
+    for device in fleet.replicas:
+        fleet.theta[device] += 1
+        fleet.version += 1
+        fleet.lossy.add(np.array([device]))
+        assert fleet.pull(device).version == fleet.version
+
+
 def test_a_step_is_a_small_part_and_what_is_left_out_comes_later() -> None:
     fleet = Fleet(devices=1)
     whole = values.CODINGS["f32"].size(LAYOUT.size, 2)
@@ -164,12 +215,13 @@ def test_a_device_that_was_away_gets_what_it_missed() -> None:
 
 def test_nothing_new_is_next_to_nothing() -> None:
     fleet = Fleet()
-    assert len(wire.encode(fleet.answer(1))) < 20
+    assert len(wire.encode(fleet.answer(1))) == 4
     fleet.move()
     fleet.pull(1)
     again = fleet.pull(1)
     assert again.count == 0
-    assert len(wire.encode(again)) < 20
+    assert len(wire.encode(again)) == 4
+    assert len(wire.encode(Receipt(3, again.version, again))) == 7
     assert fleet.agree(1)
 
 
@@ -292,9 +344,55 @@ def test_a_device_refuses_a_step_on_what_it_does_not_hold() -> None:
     before = fleet.replicas[1].theta.tobytes()
     with pytest.raises(Exception, match="builds on 0, held is 1"):
         fleet.replicas[1].take(model)
+    fleet.move()
+    model = fleet.answer(1)
     with pytest.raises(Exception, match="take"):
-        fleet.replicas[1].take(replace(model, base=1, values=model.values + b"\0"))
+        fleet.replicas[1].take(replace(model, values=model.values + b"\0"))
     assert fleet.replicas[1].theta.tobytes() == before
+    fleet.replicas[1].take(model)
+
+
+def test_steps_are_coded_along_what_was_active_until_the_model_comes_whole() -> None:
+    """Of each device that, also if others hold the same, and if a step is lost on the way."""
+    fleet = Fleet(devices=2)
+    random = np.random.default_rng(3)
+
+    def move() -> None:
+        """A few rows and columns."""
+        kernel = fleet.theta[:2000].reshape(40, 50)
+        kernel[3::9, 5::6] += random.standard_normal((5, 8))
+        fleet.version += 1
+        fleet.lossy.add(EVERYWHERE)
+
+    def as_if_nothing_was_active(model: Model) -> bool:
+        where, change = decoded(model, fleet.replicas[2])
+        return entries.encode(change, where, LAYOUT, *model_modes)[2:] == (model.indices, model.values)
+
+    model_modes = sparse.GRID, values.CODINGS["scale"].mode
+    move()
+    assert as_if_nothing_was_active(fleet.answer(2))
+    assert fleet.pull(1) == fleet.pull(2)
+    move()
+    lost, arrived = fleet.answer(1), fleet.answer(2)
+    assert lost == arrived
+    assert not as_if_nothing_was_active(arrived)
+    fleet.replicas[2].take(arrived)
+    for device in (1, 2):
+        move()
+        fleet.pull(device)
+        assert fleet.agree(device)
+    fleet.restart()
+    assert fleet.pull(2).base is None
+    move()
+    assert as_if_nothing_was_active(fleet.answer(2))
+
+
+def decoded(model: Model, replica: Replica) -> tuple[NDArray[np.int64], Vector]:
+    """(where, values) of a step on what `replica` holds."""
+    coded = model.index_mode, model.value_mode, model.count, model.indices, model.values
+    where, change = entries.decode(*coded, LAYOUT, replica._activity)
+    assert not isinstance(where, slice)
+    return where, change
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -4,6 +4,8 @@ import runpy
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
+from types import FunctionType
 from unittest.mock import patch
 
 import numpy as np
@@ -12,7 +14,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.shared.codecs import grid, sparse
+from edgeflock.shared.codecs import activity, grid, sparse
+from edgeflock.shared.codecs.activity import Activity
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, Refused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.selection.largest import select_largest
@@ -25,15 +28,15 @@ Flags = grid.Flags
 class Build:
     """The coder as the server runs it, or as a device without numba does."""
 
-    encode: Callable[[Indices, Flags, Layout], bytes | None]
-    decode: Callable[[bytes, int, Layout], tuple[Indices, Flags]]
+    encode: Callable[[Indices, Flags, Layout, Activity | None], bytes | None]
+    decode: Callable[[bytes, int, Layout, Activity | None], tuple[Indices, Flags]]
 
 
 def plain() -> Build:
     with patch.dict(sys.modules, {"numba": None}):
         sys.modules.pop("edgeflock.shared.codecs.compiled")
         names = runpy.run_path(grid.__file__)
-    assert not names["COMPILED"]
+    assert isinstance(names["_code"], FunctionType)
     return Build(names["encode"], names["decode"])
 
 
@@ -71,31 +74,44 @@ def updates(draw: st.DrawFn) -> tuple[Layout, Indices, Flags]:
     return layout, where, np.logical_xor.accumulate(negative) if signs == "runs" else negative
 
 
+def an_activity(layout: Layout, seed: int) -> Activity | None:
+    """After some steps; of none if `seed` is 0, and rarely of all rows and columns."""
+    if not seed:
+        return None
+    random, known = np.random.default_rng(seed), activity.none(layout)
+    for _ in range(seed % 4):
+        known = activity.follow(known, np.flatnonzero(random.random(layout.size) < 0.05), layout)
+    return known
+
+
 def same(one: tuple[Indices, Flags], other: tuple[Indices, Flags]) -> bool:
     return all(a.dtype == b.dtype and a.tolist() == b.tolist() for a, b in zip(one, other, strict=True))
 
 
-@given(update=updates())
-def test_entries_come_back_from_both_builds(update: tuple[Layout, Indices, Flags]) -> None:
+@given(update=updates(), seed=st.integers(0, 1000))
+def test_entries_come_back_from_both_builds(update: tuple[Layout, Indices, Flags], seed: int) -> None:
     layout, where, negative = update
-    stream = COMPILED.encode(where, negative, layout)
-    assert PLAIN.encode(where, negative, layout) == stream
+    known = an_activity(layout, seed)
+    stream = COMPILED.encode(where, negative, layout, known)
+    assert PLAIN.encode(where, negative, layout, known) == stream
     if stream is None:  # less than a bit for each: which do, tests/integration/test_protocol_document.py says
         return
     for build in (COMPILED, PLAIN):
-        assert same(build.decode(stream, where.size, layout), (where, negative))
+        assert same(build.decode(stream, where.size, layout, known), (where, negative))
 
 
-def outcome(build: Build, octets: bytes, count: int, layout: Layout) -> tuple[Indices, Flags] | type[Refused]:
+def outcome(
+    build: Build, octets: bytes, count: int, layout: Layout, known: Activity | None
+) -> tuple[Indices, Flags] | type[Refused]:
     try:
-        return build.decode(octets, count, layout)
+        return build.decode(octets, count, layout, known)
     except Refused as refusal:
         return type(refusal)
 
 
-def refused_or_canonical(octets: bytes, count: int, layout: Layout) -> None:
+def refused_or_canonical(octets: bytes, count: int, layout: Layout, known: Activity | None = None) -> None:
     """What a decoder takes is what an encoder writes; the builds agree on it."""
-    results = [outcome(build, octets, count, layout) for build in (COMPILED, PLAIN)]
+    results = [outcome(build, octets, count, layout, known) for build in (COMPILED, PLAIN)]
     if isinstance(results[0], type):
         assert results[0] is results[1]
         assert results[0] in (IndexMalformed, IndexOutOfRange)
@@ -106,7 +122,7 @@ def refused_or_canonical(octets: bytes, count: int, layout: Layout) -> None:
     assert where.size == count
     assert count == 0 or (0 <= where[0] and where[-1] < layout.size)
     assert (np.diff(where) > 0).all()
-    assert COMPILED.encode(where, negative, layout) == octets
+    assert COMPILED.encode(where, negative, layout, known) == octets
 
 
 @given(octets=st.binary(max_size=40), count=st.one_of(st.integers(0, 60), st.integers(0, 1 << 63)), of=shapes)
@@ -116,24 +132,32 @@ def test_garbage_is_refused_or_canonical(octets: bytes, count: int, of: list[tup
     refused_or_canonical(octets, count, layout_of(*of))
 
 
-@given(update=updates(), data=st.data())
+def test_nothing_takes_no_bytes() -> None:
+    nothing = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    for build in (COMPILED, PLAIN):
+        assert build.encode(*nothing, layout_of((4, 5))) == b""
+        assert same(build.decode(b"", 0, layout_of((4, 5))), nothing)
+
+
+@given(update=updates(), seed=st.integers(0, 1000), data=st.data())
 def test_a_damaged_stream_is_refused_or_canonical(
-    update: tuple[Layout, Indices, Flags], data: st.DataObject
+    update: tuple[Layout, Indices, Flags], seed: int, data: st.DataObject
 ) -> None:
     layout, where, negative = update
-    stream = COMPILED.encode(where, negative, layout)
+    known = an_activity(layout, seed)
+    stream = COMPILED.encode(where, negative, layout, known)
     assume(stream)
     assert stream
     damaged = bytearray(stream)
     damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    refused_or_canonical(bytes(damaged), where.size, layout)
-    refused_or_canonical(stream[: data.draw(st.integers(0, len(stream) - 1))], where.size, layout)
+    refused_or_canonical(bytes(damaged), where.size, layout, known)
+    refused_or_canonical(stream[: data.draw(st.integers(0, len(stream) - 1))], where.size, layout, known)
     for count in {max(0, where.size - 1), where.size + 1}:
         refused_or_canonical(stream, count, layout)
     for addition in (b"\x80", b"\xff\xff"):
         refused_or_canonical(stream + addition, where.size, layout)
     with pytest.raises(IndexMalformed):  # reads the same, for what is missing counts as zeros
-        COMPILED.decode(stream + b"\0", where.size, layout)
+        COMPILED.decode(stream + b"\0", where.size, layout, None)
 
 
 def test_announced_counts_are_held_against_stream_and_model() -> None:
@@ -144,6 +168,18 @@ def test_announced_counts_are_held_against_stream_and_model() -> None:
         grid.decode(bytes(73), 1, layout)
     with pytest.raises(IndexOutOfRange):
         grid.decode(b"\1\2", 13, layout)
+
+
+def test_a_stream_is_always_these_bytes() -> None:
+    """They are what other clients read and what journals hold: divided as whole numbers, or as floats."""
+    layout = layout_of((16, 24), (40,), (64, 300))
+    places = np.arange(layout.size)
+    where = np.flatnonzero((places // 300 % 5 < 2) & (places * places % 11 < 3))
+    for build in (COMPILED, PLAIN):
+        stream = build.encode(where, where // 300 % 3 == 0, layout)
+        assert stream is not None
+        assert (where.size, len(stream)) == (2160, 740)
+        assert sha256(stream).hexdigest().startswith("27b2bc147fbbeac74750d4400b55f9f7")
 
 
 def test_scattered_entries_are_left_to_golomb() -> None:
@@ -180,7 +216,7 @@ def test_a_gradient_takes_two_thirds_of_golomb_and_sign_bits_at_most(fraction: f
         where = select_largest(gradient, layout, fraction)
         stream = grid.encode(where, gradient[where] < 0, layout)
         assert stream is not None
-        assert PLAIN.encode(where, gradient[where] < 0, layout) == stream
+        assert PLAIN.encode(where, gradient[where] < 0, layout, None) == stream
         grid_bytes += len(stream)
         plain_bytes += len(sparse.encode(where, layout.size)) + (where.size + 7) // 8
     print(f"{fraction}: {grid_bytes / 10} bytes for {plain_bytes / 10}")

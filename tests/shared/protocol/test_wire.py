@@ -1,6 +1,6 @@
 """Bytes <-> records: what is written comes back, and what is not known is refused."""
 
-import struct
+import math
 from dataclasses import replace
 
 import msgpack
@@ -12,6 +12,7 @@ from edgeflock.shared.errors import Malformed, UnknownRecord
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.levels import MOST, loss_at
 from edgeflock.shared.protocol.messages import (
     TAGS,
     Hello,
@@ -41,17 +42,24 @@ fillings = st.one_of(
 starts = st.builds(Start, whole_numbers, st.lists(fillings, max_size=3).map(tuple))
 weights = st.builds(Weights, st.binary(min_size=32, max_size=32), whole_numbers, whole_numbers, st.booleans())
 
-models = st.builds(
-    Model,
-    whole_numbers,
-    whole_numbers | st.none(),
-    whole_numbers,
-    whole_numbers,
-    whole_numbers,
-    octets,
-    octets,
-    st.booleans(),
-)
+losses = st.integers(-MOST, MOST).map(loss_at)
+
+
+@st.composite
+def models(draw: st.DrawFn, least: int = 0) -> Model:
+    """Of a version of `least` or above."""
+    version = draw(st.integers(least, (1 << 63) - 1))
+    base = draw(st.integers(0, version) | st.none())
+    modes = draw(st.tuples(whole_numbers, whole_numbers) | st.just((3, 5)))
+    return Model(version, base, *modes, draw(whole_numbers), draw(octets), draw(octets), draw(st.booleans()))
+
+
+@st.composite
+def receipts(draw: st.DrawFn) -> Receipt:
+    version = draw(whole_numbers)
+    return Receipt(draw(whole_numbers), version, draw(models(version) | st.none()))
+
+
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(Hello, whole_numbers, texts, octets, facts, st.booleans()),
     st.builds(
@@ -79,7 +87,7 @@ records: st.SearchStrategy[Record] = st.one_of(
         beta=single,
     ),
     st.builds(Pull, whole_numbers | st.none(), whole_numbers),
-    models,
+    models(),
     st.builds(
         Update,
         sequence=whole_numbers,
@@ -89,13 +97,13 @@ records: st.SearchStrategy[Record] = st.one_of(
         count=whole_numbers,
         indices=octets,
         values=octets,
-        loss=single,
+        loss=losses,
         samples=whole_numbers,
         pull=st.booleans(),
         facts=facts | st.none(),
         held=whole_numbers,
     ),
-    st.builds(Receipt, whole_numbers, whole_numbers, models | st.none()),
+    receipts(),
     st.builds(Refusal, texts, texts, whole_numbers | st.none()),
     st.builds(Stop, texts),
     st.builds(Samples, count=whole_numbers, octets=st.booleans(), x=octets, labels=st.booleans(), y=octets),
@@ -113,31 +121,57 @@ def test_every_record_has_a_tag_of_its_own() -> None:
 
 
 def test_an_update_byte_by_byte() -> None:
-    update = Update(300, 7, 2, 3, 2, b"ab", b"xyz", 0.1, 10, True)
-    expected = (
-        b"\x9b\x05\xcd\x01\x2c\x07\x02\x03\x02\xc4\x02ab\xc4\x03xyz\xca"
-        + struct.pack(">f", 0.1)
-        + b"\x0a\xc3"
-    )
+    update = Update(300, 7, 3, 5, 2, b"ab", b"xyz", 0.5, 10, True)
+    expected = b"\x98\x05\xcd\x01\x2c\x07\x02\xc4\x02ab\xc4\x03xyz\xf0\x0a"
     assert wire.encode(update) == expected
+    assert wire.encode(replace(update, held=7)) == b"\x99" + expected[1:] + b"\x07"
+    other = replace(update, index_mode=2, value_mode=3, pull=False)
+    assert wire.encode(other) == b"\x9d" + expected[1:] + b"\x00\x02\x03\xc0\xc2"
 
 
 def test_last_fields_that_say_nothing_are_left_out_and_may_be_written() -> None:
-    plain = [5, 1, 1, 1, 1, 1, b"", b"", 1.0, 1, True]
-    update = Update(1, 1, 1, 1, 1, b"", b"", 1.0, 1, True)
-    for last in ([], [None], [None, 0]):
+    plain = [5, 1, 1, 1, b"", b"", 0, 1]
+    update = Update(1, 1, 3, 5, 1, b"", b"", 1.0, 1, True)
+    for last in ([], [0], [0, 3], [0, 3, 5], [0, 3, 5, None], [0, 3, 5, None, True]):
         assert wire.decode(msgpack.packb([*plain, *last])) == update
-    assert len(msgpack.unpackb(wire.encode(update))) == 11
-    assert msgpack.unpackb(wire.encode(replace(update, facts={"a": 1}))) == [*plain, {"a": 1}]
-    assert msgpack.unpackb(wire.encode(replace(update, held=7))) == [*plain, None, 7]
-    model = [4, 1, None, 0, 0, 1, b"", b"abcd"]
-    assert wire.decode(msgpack.packb([*model, False])) == wire.decode(msgpack.packb(model))
+    assert len(msgpack.unpackb(wire.encode(update))) == 8
+    assert msgpack.unpackb(wire.encode(replace(update, held=7))) == [*plain, 7]
+    assert msgpack.unpackb(wire.encode(replace(update, facts={"a": 1}))) == [*plain, 0, 3, 5, {"a": 1}]
+    model = [4, 9, 2]
+    for more in ([], [0, b""], [0, b"", b"", True, 3, 5]):
+        assert wire.decode(msgpack.packb([*model, *more])) == Model(9, 7, 3, 5, 0, b"", b"", True)
+    assert wire.decode(msgpack.packb([6, 1, 2, None])) == wire.decode(msgpack.packb([6, 1, 2]))
 
 
 def test_a_receipt_holds_its_model_as_a_record() -> None:
     receipt = Receipt(1, 2, Model(2, None, 0, 0, 1, b"", b"abcd"))
-    assert wire.encode(receipt) == b"\x94\x06\x01\x02\x98\x04\x02\xc0\x00\x00\x01\xc4\x00\xc4\x04abcd"
-    assert wire.encode(Receipt(1, 2, None)) == b"\x94\x06\x01\x02\xc0"
+    assert wire.encode(receipt) == b"\x94\x06\x01\x02\x98\x00\xc0\x01\xc4\x00\xc4\x04abcd\xc2\x00\x00"
+    nothing_new = Receipt(1, 200, Model(203, 198, 3, 5, 0, b"", b"", True))
+    assert wire.encode(nothing_new) == b"\x94\x06\x01\xcc\xc8\x92\x03\x05"
+    assert wire.decode(wire.encode(nothing_new)) == nothing_new
+    assert wire.encode(Receipt(1, 2, None)) == b"\x93\x06\x01\x02"
+
+
+@pytest.mark.parametrize(
+    ("loss", "level"),
+    [(1.0, 0), (2.0, 16), (0.5, -16), (0.25, -32), (2.3, 19), (0.0, -2400), (-1.0, -2400), (1e300, 2400)],
+)
+def test_a_loss_travels_in_sixteenths_of_an_octave(loss: float, level: int) -> None:
+    update = Update(1, 1, 3, 5, 1, b"", b"", loss, 1, True)
+    assert msgpack.unpackb(wire.encode(update))[6] == level
+    decoded = wire.decode(wire.encode(update))
+    assert isinstance(decoded, Update)
+    if abs(level) < MOST:
+        assert abs(decoded.loss / loss - 1) < 0.0219
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_none(loss: float) -> None:
+    octets = wire.encode(Update(1, 1, 3, 5, 1, b"", b"", loss, 1, True))
+    assert msgpack.unpackb(octets)[6] is None
+    decoded = wire.decode(octets)
+    assert isinstance(decoded, Update)
+    assert math.isnan(decoded.loss)
 
 
 def assert_record_or_refusal(octets: bytes) -> None:
@@ -210,7 +244,7 @@ def test_records_nested_too_deep_are_refused(head: bytes, tail: bytes, depth: in
 @pytest.mark.parametrize("depth", [3, 100, 300, 500, 900, 1020])
 @pytest.mark.parametrize("tag", [3, 5, 8])
 def test_a_field_nested_too_deep_is_refused(tag: int, depth: int) -> None:
-    fields = {3: 1, 5: 10, 8: 1}[tag]
+    fields = {3: 1, 5: 7, 8: 1}[tag]
     with pytest.raises(Malformed):
         wire.decode(bytes([0x90 + fields + 1, tag]) + b"\x91" * depth + b"\x00" + b"\x00" * (fields - 1))
 
@@ -237,13 +271,18 @@ def test_a_field_nested_too_deep_is_refused(tag: int, depth: int) -> None:
         ([1, 1, "a", b"", {str(n): n for n in range(33)}], "Hello.facts has at most 32 entries"),
         ([1, 1, "a", b"", {"a" * 101: 1}], "Hello.facts has at most .* of at most 100 characters"),
         ([1, 1, "a", b"", {"a": "b" * 101}], "Hello.facts has at most .* of at most 100 characters"),
-        ([6, 1, 1, [3, None]], "Receipt.model must be a Model or nil"),
-        ([6, 1, 1, 5], "Receipt.model must be a Model or nil"),
-        ([6, 1, 1, []], "Receipt.model must be a Model or nil"),
-        ([6, 1, 1, [4, 1]], "Model has 8 fields, not 1"),
-        ([6, 1, 1, [4.0, 1]], "a record is a msgpack array that begins with its type tag"),
-        ([5, 1, 1, 1, 1, 1, b"", b"", "x", 1, True], "Update.loss must be a number"),
-        ([5, 1, 1, 1, 1, 1, b"", b"", 1, 1, 1], "Update.pull must be bool, not int"),
+        ([6, 1, 1, 5], "Receipt.model must be the fields of a Model or nil, not 5"),
+        ([6, 1, 1, []], "Receipt.model.version must be an integer"),
+        ([6, 1, 1, [None, 0]], "Receipt.model.version must be an integer"),
+        ([6, 1, 1, [-1, 0]], "Receipt.model.version must be an integer"),
+        ([6, 1, 1, [4]], "Model has 8 fields, not 1"),
+        ([6, 1, 1, [4, 6]], "Model.behind must be at most its version, 5, not 6"),
+        ([6, 1, (1 << 63) - 1, [1, 0]], "Model.version must be an integer"),
+        ([4, 1, 2], "Model.behind must be at most its version, 1, not 2"),
+        ([5, 1, 1, 1, b"", b"", "x", 1], "Update.loss must be an integer of -2400 to 2400 or nil"),
+        ([5, 1, 1, 1, b"", b"", 0.5, 1], "Update.loss must be an integer of -2400 to 2400 or nil"),
+        ([5, 1, 1, 1, b"", b"", 2401, 1], "Update.loss must be an integer of -2400 to 2400 or nil"),
+        ([5, 1, 1, 1, b"", b"", 1, 1, 0, 3, 5, None, 1], "Update.pull must be bool, not int"),
         ([], "a record is a msgpack array that begins with its type tag"),
         (["Pull", 1], "a record is a msgpack array that begins with its type tag"),
         ([True, 1], "a record is a msgpack array that begins with its type tag"),
@@ -296,13 +335,6 @@ def test_an_unknown_record(tag: int) -> None:
         wire.decode(msgpack.packb([tag, 1]))
 
 
-def test_a_whole_number_will_do_for_a_loss() -> None:
-    update = wire.decode(msgpack.packb([5, 1, 1, 1, 1, 1, b"", b"", 3, 1, True]))
-    assert isinstance(update, Update)
-    assert type(update.loss) is float
-    assert update.loss == 3
-
-
 @pytest.mark.parametrize(
     ("payload", "framed"),
     [(0, 2), (125, 127), (126, 130), (65535, 65539), (65536, 65546), (1 << 20, (1 << 20) + 10)],
@@ -325,7 +357,7 @@ LENGTHS = [0, 255, 256, (1 << 16) - 1, 1 << 16, (1 << 16) + 1, 4 * 38_282, (1 <<
 def test_the_size_of_what_is_large(length: int) -> None:
     values = bytes(length)
     model = Model(1 << 40, None, 0, 0, length, b"", values)
-    difference = Model(7, 6, 2, 0, length, bytes(length // 8), values)
+    difference = Model(1 << 41, 6, 2, 0, length, bytes(length // 8), values)
     update = Update(1, 2, 0, 0, length, b"", values, 0.5, 10, True)
     for record in (model, difference, Receipt(1, 2, model), Receipt(1, 2, difference), update):
         assert wire.size(record) == len(wire.encode(record))

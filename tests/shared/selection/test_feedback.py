@@ -46,14 +46,13 @@ def test_what_is_sent_and_what_is_kept_make_the_whole(
 
 
 @given(selections())
-def test_neither_touches_what_it_is_given(drawn: tuple[NDArray[np.float32], NDArray[np.int64]]) -> None:
-    """A backend's buffer stays its own, and so does the memory."""
-    corrected, sent = drawn
-    memory, before = corrected[::-1].copy(), corrected.tobytes()
-    for kept in (remember(corrected, sent, 1.0), recall(memory, corrected)):
+def test_neither_touches_the_gradient(drawn: tuple[NDArray[np.float32], NDArray[np.int64]]) -> None:
+    """A backend's buffer stays its own."""
+    gradient, sent = drawn
+    before = gradient.tobytes()
+    for kept in (remember(gradient, sent, 1.0), recall(np.ones_like(gradient), gradient)):
         kept += 1
-    assert corrected.tobytes() == before
-    assert memory.tobytes() == corrected[::-1].tobytes()
+    assert gradient.tobytes() == before
 
 
 def test_without_a_memory_the_gradient_is_itself() -> None:
