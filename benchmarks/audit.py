@@ -99,8 +99,8 @@ def _step(update: Update, version: int) -> Step:
 
 def copy_journal(directory: Path, to: Path) -> Path:
     """A copy of an ended server's journal: opening it would spare the next server its own recovery."""
-    for name in ("journal.sqlite", "journal.sqlite-wal"):
+    for name in ("journal.sqlite", "journal.sqlite-wal", "journal.sqlite-mark"):
         (to / name).unlink(missing_ok=True)
         if (directory / name).exists():
-            shutil.copyfile(directory / name, to / name)
+            shutil.copy(directory / name, to / name)
     return to / "journal.sqlite"

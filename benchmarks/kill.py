@@ -160,7 +160,7 @@ class Server:
         self._pipe.close()
 
     def _next(self) -> Opened | None:
-        if not self._pipe.poll(60):
+        if not self._pipe.poll(300):  # on a busy machine imports alone take a minute
             raise TimeoutError("the server does not come up")
         message = self._pipe.recv()
         assert message is None or isinstance(message, Opened)

@@ -9,6 +9,7 @@ from edgeflock.devices.commands.client import client
 from edgeflock.devices.commands.config import config
 from edgeflock.devices.commands.export import export
 from edgeflock.devices.commands.fleet import fleet
+from edgeflock.devices.commands.journal import journal
 from edgeflock.devices.commands.plot import plot
 from edgeflock.devices.commands.quickstart import quickstart
 from edgeflock.devices.commands.reproduce import reproduce
@@ -68,3 +69,4 @@ def options(
 
 for command in (server, client, status, top, plot, quickstart, fleet, reproduce, export, config):
     app.command()(command)  # in the order in which --help lists them
+app.add_typer(journal, name="journal")

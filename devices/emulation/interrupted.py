@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from edgeflock.server.ledger import Journal
+from edgeflock.server.ledger.mark import marked
 from edgeflock.server.ledger.records import Journaled
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.protocol import wire
@@ -31,6 +32,7 @@ class Interrupted:
         if _length(self._fresh) > _length(self._path):
             _remove(self._path)
             self._fresh.rename(self._path)
+            marked(self._fresh).rename(marked(self._path))
         _remove(self._fresh)
         if _length(self._path) < 0:
             _remove(self._path)
@@ -83,5 +85,5 @@ def _length(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in ("", "-wal", "-shm", "-mark"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgpack
 
-from edgeflock.server.ledger.journal import raise_if_damaged
+from edgeflock.server.ledger.chain import COVERED
+from edgeflock.server.ledger.examination import raise_if_damaged
 from edgeflock.server.ledger.migrations import schema_of
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged
@@ -157,7 +158,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     evaluations = deque(
         Evaluation(version, time, finite(loss), finite(accuracy), ingress, egress)
         for version, time, loss, accuracy, ingress, egress in db.execute(
-            "SELECT * FROM evaluations ORDER BY rowid"
+            f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid"
         )
     )
     began = min([first, *(evaluation.time for evaluation in evaluations)])
@@ -269,6 +270,8 @@ def _regimes(db: sqlite3.Connection) -> dict[int, str]:
     cursor = db.execute("SELECT * FROM regimes ORDER BY rowid")
     columns = [column[0] for column in cursor.description]
     rows = [dict(zip(columns, row, strict=True)) for row in cursor]
+    for row in rows:
+        row.pop("kind", None), row.pop("chain", None)
     changes = (
         {rows[0]["version"]: ", ".join(f"{k} {v}" for k, v in rows[0].items() if k != "version")}
         if rows

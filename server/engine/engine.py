@@ -270,7 +270,7 @@ class Engine:
         version, regime = self.parameters.version, self.parameters.regime
         regime = replace(regime, learning_rate=learning_rate)
         self._snapshot()
-        self._log.add_regime(version, regime)
+        self._log.add_regime(version, regime, "operator")
         self._log.add_adjustment(version, configured, learning_rate)
         self._log.commit()
         self.parameters.regime = regime

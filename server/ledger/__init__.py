@@ -2,8 +2,8 @@
 
 `claimed` is a run's directory as one process's own; `open_engine` makes the engine of a journal, and is the
 one way to do so. `Journal` implements what the engine wants of a log (engine/log.py). A new schema is a
-step in migrations.py; what changes theta must be in the journal or a function of it. Imports engine and
-below.
+step in migrations.py; what changes theta must be in the journal or a function of it, and in its chain of
+checksums (chain.py). `verify` and `repair` are for people whose disk failed. Imports engine and below.
 """
 
 from edgeflock.server.ledger.claim import Claim, claimed
@@ -11,5 +11,19 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.ledger.records import Account
 from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.server.ledger.repairing import Repaired, repair
+from edgeflock.server.ledger.verifying import Verified, verify
 
-__all__ = ["OFFERED", "Account", "Claim", "Journal", "claimed", "keep_offered", "open_engine"]
+__all__ = [
+    "OFFERED",
+    "Account",
+    "Claim",
+    "Journal",
+    "Repaired",
+    "Verified",
+    "claimed",
+    "keep_offered",
+    "open_engine",
+    "repair",
+    "verify",
+]

@@ -1,6 +1,7 @@
 """A run's directory, which belongs to one process at a time: the lock, the journal in it, and its engine."""
 
 import fcntl
+import os
 import secrets
 import sqlite3
 import time
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from edgeflock.server.engine import Engine
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine
-from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.settings.config import Config
@@ -50,12 +51,15 @@ def claimed(
     with ExitStack() as opened:
         try:
             if directory is not None:
-                directory.mkdir(parents=True, exist_ok=True)
-                opened.enter_context(_lock(directory, setting))
-            journal = Journal(Path(":memory:") if directory is None else directory / "journal.sqlite")
+                directory.mkdir(0o700, parents=True, exist_ok=True)
+                opened.enter_context(lock(directory, setting))
+            path = Path(":memory:") if directory is None else directory / "journal.sqlite"
+            with _saying_what_to_run(path):
+                journal = Journal(path)
             closing = opened.enter_context(ExitStack())
             closing.callback(journal.abandon)
-            known = journal.run()
+            with _saying_what_to_run(path):
+                known = journal.run()
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(f"{setting} = {str(directory)!r} cannot hold a run: {error}") from error
         if known is None:
@@ -68,7 +72,8 @@ def claimed(
                     f"{directory} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
-        engine = open_engine(journal, layout, config)
+        with _saying_what_to_run(path):
+            engine = open_engine(journal, layout, config)
         yield Claim(run, journal, engine)
         try:
             engine.close()
@@ -80,9 +85,17 @@ def claimed(
         closing.pop_all()
 
 
-def _lock(directory: Path, setting: str) -> IO[str]:
+@contextmanager
+def _saying_what_to_run(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except JournalDamaged as damage:
+        raise JournalDamaged(f"{damage}; to see what is whole: edgeflock journal verify {path}") from damage
+
+
+def lock(directory: Path, setting: str) -> IO[str]:
     """Claim the directory for this process; the claim ends with it, however it ends."""
-    file = open(directory / "lock", "w")
+    file = open(os.open(directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600), "w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

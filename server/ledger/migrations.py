@@ -9,35 +9,51 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from edgeflock.server.ledger.examination import seal
 from edgeflock.server.ledger.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
-SCHEMA = 7
+SCHEMA = 8
 
 TABLES = """
 CREATE TABLE meta (
-    run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL, start BLOB
+    run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL, start BLOB,
+    chain INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE devices (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    ingress INTEGER NOT NULL DEFAULT 0, egress INTEGER NOT NULL DEFAULT 0
+    ingress INTEGER NOT NULL DEFAULT 0, egress INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE updates (
     version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
-    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
+    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB,
+    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE regimes (
     version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
-    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL
+    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL,
+    kind TEXT NOT NULL DEFAULT 'settings', chain INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE snapshots (version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB);
+CREATE TABLE snapshots (
+    version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB,
+    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0
+);
 CREATE TABLE evaluations (
     version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
-    ingress INTEGER NOT NULL, egress INTEGER NOT NULL
+    ingress INTEGER NOT NULL, egress INTEGER NOT NULL, chain INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE adjustments (version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL);
+CREATE TABLE adjustments (
+    version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL,
+    chain INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE repairs (
+    version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
+    chain INTEGER NOT NULL DEFAULT 0
+);
 """
 """Those of a new journal."""
+
+_CHAINED = ("meta", "devices", "updates", "regimes", "snapshots", "evaluations", "adjustments")
 
 Step = str | Callable[[sqlite3.Connection], None]
 Steps = Mapping[int, tuple[Step, ...]]
@@ -91,6 +107,18 @@ STEPS: Steps = {
     5: ("ALTER TABLE meta ADD COLUMN start BLOB",),
     # Updates whose last fields can mostly be left out.
     6: (reorder,),
+    # Checksums; why a regime began; what repairs gave up.
+    7: (
+        "ALTER TABLE regimes ADD COLUMN kind TEXT NOT NULL DEFAULT 'settings'",
+        "ALTER TABLE updates ADD COLUMN sum INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE snapshots ADD COLUMN sum INTEGER NOT NULL DEFAULT 0",
+        *(f"ALTER TABLE {table} ADD COLUMN chain INTEGER NOT NULL DEFAULT 0" for table in _CHAINED),
+        """CREATE TABLE repairs (
+    version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
+    chain INTEGER NOT NULL DEFAULT 0
+)""",
+        seal,
+    ),
 }
 """The schema that a step sets out from -> its statements."""
 
@@ -111,16 +139,25 @@ def schema_of(db: sqlite3.Connection, path: Path) -> int:
     return int(schema)
 
 
-def migrate(db: sqlite3.Connection, path: Path, steps: Steps = STEPS) -> None:
-    """Bring an older journal to SCHEMA: all of it, or nothing if it is interrupted. Raises as `schema_of`."""
+def migrate(
+    db: sqlite3.Connection, path: Path, steps: Steps = STEPS, last: Callable[[], None] = lambda: None
+) -> None:
+    """Bring an older journal to SCHEMA: all of it, or nothing if it is interrupted. Raises as `schema_of`.
+
+    `last` is called before the commit, if there is anything to commit.
+    """
     if schema_of(db, path) in (0, SCHEMA):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
         for schema in range(schema_of(db, path), SCHEMA):
-            for statement in steps[schema]:
-                statement(db) if callable(statement) else db.execute(statement)
+            for step in steps[schema]:
+                if callable(step):
+                    step(db)
+                else:
+                    db.execute(step)
         db.execute(f"PRAGMA user_version = {SCHEMA}")
+        last()
         db.execute("COMMIT")
     except BaseException:
         # On a full disk SQLite has rolled back by itself.

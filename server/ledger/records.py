@@ -52,6 +52,8 @@ class RegimeStart:
 
     version: int
     regime: Regime
+    kind: str = "settings"
+    """Why: the settings said so, or an `operator`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,11 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     """
     snapshot, regimes, regime = journal.snapshot(), journal.regimes(), _adjusted(regime, journal)
     if regimes:
+        if snapshot.version < regimes[-1].version:
+            raise JournalDamaged(
+                f"{journal.path}: the snapshot of version {regimes[-1].version} is missing, from which on "
+                "updates count otherwise"
+            )
         parameters = _under(regimes[-1].regime, snapshot, journal, layout)
         _replay(parameters, journal, layout)
         if regimes[-1].regime == regime:
@@ -57,16 +62,19 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     return _under(regime, snapshot, journal, layout)
 
 
-def replay(journal: Journal, layout: Layout) -> Parameters:
-    """The parameters computed from version 0 and every journaled update, later snapshots unread.
+def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
+    """The parameters computed from version 0 and every journaled update, later snapshots unread; or, if the
+    `newest` snapshot is to be believed, from that one on.
 
     Raises JournalDamaged, and ConfigError if the updates were not kept.
     """
-    snapshot, regimes = journal.snapshot(first=True), journal.regimes()
+    snapshot, regimes = journal.snapshot(first=not newest), journal.regimes()
     if not regimes:
         raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
     for start, end in pairwise(chain(regimes, (None,))):
         assert start is not None, "only the last one is"
+        if newest and end is not None and end.version <= snapshot.version:
+            continue
         parameters = _under(start.regime, snapshot, journal, layout)
         _replay(parameters, journal, layout, None if end is None else end.version)
         snapshot = _snapshot(parameters)
@@ -80,7 +88,7 @@ def _adjusted(regime: Regime, journal: Journal) -> Regime:
         return regime
     if adjustment.configured == regime.learning_rate:
         return replace(regime, learning_rate=adjustment.chosen)
-    journal.forget_adjustments()
+    journal.add_adjustment(journal.version, regime.learning_rate, regime.learning_rate)
     journal.commit()
     return regime
 
@@ -117,12 +125,6 @@ def _under(regime: Regime, snapshot: Snapshot, journal: Journal, layout: Layout)
 
     Who touched what over the window is learned from what the journal still holds of it.
     """
-    for vector in (snapshot.theta, snapshot.average):
-        if vector is not None and vector.size != layout.size:
-            raise JournalDamaged(
-                f"{journal.path}: the snapshot of version {snapshot.version} holds {vector.size} numbers, "
-                f"the model {layout.size}"
-            )
     if regime.rule not in RULES:
         raise JournalDamaged(
             f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}"

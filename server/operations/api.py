@@ -30,7 +30,7 @@ routes = web.RouteTableDef()
 @routes.get("/v1/status")
 async def get_status(request: web.Request) -> web.Response:
     """The run, its traffic and its devices as JSON."""
-    return web.json_response(status(request.app[HOST], request.app[EVALUATOR], time.time()))
+    return web.json_response(status(request.app[HOST], request.app[EVALUATOR], time.monotonic()))
 
 
 @routes.get("/livez")
@@ -194,7 +194,7 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "egress": egress,
         "last_seen": connection.last_seen or None,
         "paused_because": None if connection.order is None else connection.order.because,
-        "idle_seconds": round(now - connection.last_seen, 1) if connection.last_seen else None,
+        "idle_seconds": round(now - connection.last_heard, 1) if connection.last_seen else None,
     }
 
 

@@ -151,7 +151,7 @@ def flat_settings(host: Host) -> dict[str, str | int | float | bool]:
 async def rows(devices: Sequence[Device]) -> tuple[DeviceRow, ...]:
     """Of devices that have a number; others have not even arrived."""
     made: list[DeviceRow] = []
-    now = time.time()
+    now = time.monotonic()
     for start in range(0, len(devices), _AT_ONCE):
         if start:
             await asyncio.sleep(0)
@@ -160,7 +160,10 @@ async def rows(devices: Sequence[Device]) -> tuple[DeviceRow, ...]:
 
 
 def row(device: Device, now: float) -> DeviceRow:
-    """What is known of a device. What it tells of itself counts only where it is of the right type."""
+    """What is known of a device at `now` by the monotonic clock.
+
+    What it tells of itself counts only where it is of the right type.
+    """
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     facts, told = identity.facts, done.telemetry
@@ -208,7 +211,7 @@ def document(device: Device) -> dict[str, Any]:
     history = device.statistics.history
     points: Iterable[Point] = history.points() if history is not None else ()
     return {
-        "device": dict(zip(COLUMNS, row(device, time.time()), strict=True)),
+        "device": dict(zip(COLUMNS, row(device, time.monotonic()), strict=True)),
         "history": [list(point) for point in points],
     }
 

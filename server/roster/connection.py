@@ -5,6 +5,7 @@ One table says all that can happen. What the device learns of it is up to its se
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
@@ -88,9 +89,16 @@ class Connection:
     arriving: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a session takes the place of another."""
     last_seen: float = 0.0
-    """Unix time of its last record."""
+    """Unix time of its last record, to be shown. The system's clock may jump; by
+    """
+    last_heard: float = 0.0
+    """the monotonic one it is told for how long it has been silent."""
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
+
+    def hear(self) -> None:
+        """Something came from it."""
+        self.last_seen, self.last_heard = time.time(), time.monotonic()
 
     @property
     def here(self) -> bool:

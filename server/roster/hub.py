@@ -103,7 +103,8 @@ class Hub:
         """An update was accepted, now or already before."""
         self._idle.discard(device.id)
         connection = device.connection
-        if device.statistics.count(update, staleness, connection.last_seen, connection.traffic[0]):
+        times = connection.last_seen, connection.last_heard
+        if device.statistics.count(update, staleness, *times, connection.traffic[0]):
             self.tally.count(update, device.statistics.staleness)
         self.changed(device)
 
@@ -127,7 +128,7 @@ class Hub:
             await asyncio.sleep(1)
             self._samples.append(self._sample())
             if self.watched:
-                self._look_for_idle(time.time())
+                self._look_for_idle(time.monotonic())
             if (now := state()) != before:
                 before = now
                 if now != "training":

@@ -44,9 +44,9 @@ class Device:
         return self.identity.name
 
     def is_idle(self, now: float) -> bool:
-        """Whether it is connected, but silent for much longer than usual."""
+        """Whether it is connected, but silent for much longer than usual, at `now` by the monotonic clock."""
         connection = self.connection
-        return connection.here and self.statistics.is_long(now - connection.last_seen)
+        return connection.here and self.statistics.is_long(now - connection.last_heard)
 
 
 class Registry:

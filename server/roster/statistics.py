@@ -39,6 +39,8 @@ class Statistics:
     """Seconds between its updates, of late; 0 until there were two."""
     last_update: float = 0.0
     """Unix time."""
+    _last_heard: float = 0.0
+    """The same by the monotonic clock."""
     shared: int = 0
     """Samples that it shared, and"""
     received: int = 0
@@ -47,10 +49,10 @@ class Statistics:
     """What its updates told last."""
     history: History | None = None
 
-    def count(self, update: Update, staleness: int, now: float, ingress: int) -> bool:
+    def count(self, update: Update, staleness: int, now: float, heard: float, ingress: int) -> bool:
         """Take note of an update accepted at the Unix time `now`; False if it is counted already.
 
-        `ingress` are the bytes received from the device until then.
+        `heard` is the same by the monotonic clock, `ingress` are the bytes that came from the device.
         """
         if update.sequence <= (self.sequence or 0):
             return False
@@ -67,9 +69,9 @@ class Statistics:
         if update.facts is not None:
             self.telemetry = update.facts
         if self.last_update:
-            interval = now - self.last_update
+            interval = heard - self._last_heard
             self.interval += (_FOLLOW if self.interval else 1.0) * (interval - self.interval)
-        self.last_update = now
+        self.last_update, self._last_heard = now, heard
         if self.history is not None:
             self.history.add(now, update.loss, self.staleness, ingress)
         return True

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
@@ -16,6 +15,7 @@ from edgeflock.server.roster import Device, Meter
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.writer import Held, Writer
 from edgeflock.shared.errors import (
+    BaseInFuture,
     Dropped,
     FrameTooLarge,
     LayoutMismatch,
@@ -160,7 +160,7 @@ class Session:
             connection.join(self)
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
-        connection.last_seen = time.time()
+        connection.hear()
         self._writer.see(device.id, connection.present)
         return device
 
@@ -179,7 +179,7 @@ class Session:
         host.hub.note("joined", device, f"at version {version:,}")
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
-        now = device.connection.last_seen = time.time()
+        device.connection.hear()
         if isinstance(record, Samples):
             self._share(device, record, frame)
         elif isinstance(record, Pull):
@@ -189,7 +189,9 @@ class Session:
             await self._send(model)
         elif isinstance(record, Update):
             try:
-                accepted = await self._push(device, Push(device.id, now, record, frame))
+                accepted = await self._push(
+                    device, Push(device.id, device.connection.last_seen, record, frame)
+                )
             except RunComplete as complete:
                 await self._send(Stop(str(complete)))
             except SessionRefused:
@@ -227,6 +229,11 @@ class Session:
 
     async def _model(self, device: Device, asked: Pull | Update) -> Model:
         engine = self._host.engine
+        version = engine.published.version
+        if asked.base is not None and asked.base > version:
+            # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
+            ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
+            self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
         return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id))
 
     async def _listening(self, awaited: Awaitable[T], device: Device) -> T:

@@ -19,7 +19,9 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.outcomes import Answer
+from edgeflock.server.ledger.examination import examine, seal
 from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.mark import Mark
 from edgeflock.server.ledger.recovery import recover
 from edgeflock.server.publication import Publication
 from edgeflock.shared.codecs import sparse, values
@@ -126,6 +128,21 @@ def recovered(directory: Path, regime: Regime, layout: Layout = LAYOUT) -> Param
     return parameters
 
 
+def tampered(path: Path, statement: str, *values: object, sealed: bool = False) -> None:
+    """Change a closed journal; with `sealed` its checksums and its mark fit again, as a mistake's would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN")
+        db.execute(statement, values)
+        if sealed:
+            seal(db)
+            heads = examine(db, path, None).heads
+        db.execute("COMMIT")
+    if sealed:
+        mark = Mark(path, durable=False)
+        mark.note(heads)
+        mark.close()
+
+
 def copy_as_killed(directory: Path, to: Path) -> Path:
     """What `kill -9` leaves: the journal and its write-ahead log as they lie on the disk at this moment."""
     to.mkdir()
@@ -216,4 +233,5 @@ def kinds(answers: Sequence[object]) -> list[type]:
 
 def journal_rows(directory: Path) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(directory / "journal.sqlite")) as db:
-        return db.execute("SELECT * FROM updates ORDER BY version").fetchall()
+        facts = "version, device, sequence, time, loss, samples, frame"
+        return db.execute(f"SELECT {facts} FROM updates ORDER BY version").fetchall()

@@ -83,6 +83,7 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
     ),
     "schema-6": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
     "schema-7": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
+    "schema-8": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36), ({"average": 3.0}, 25)]),
 }
 SINCE = [
     "schema-1-first",
@@ -95,6 +96,7 @@ SINCE = [
     "schema-5",
     "schema-6",
     "schema-7",
+    "schema-8",
 ]
 WITHOUT_A_LOSS = SINCE[1:]
 """Made by commits that take a loss that is no number."""
@@ -104,6 +106,8 @@ GRID = SINCE[3:]
 ADJUSTED = SINCE[6:]
 STARTED = SINCE[8:]
 """Made by commits that remember how a first model is made from a seed."""
+MARKED = SINCE[10:]
+"""Made by commits that note beside the journal how far it got."""
 START = (7, ((2, 0.0, 0.75), (1, -0.5, 0.25), (0, 0.5, 0.0), (0, 0.0, 0.0), (0, 1.0, 0.0)))
 """Normal, uniform, and constants."""
 
@@ -246,6 +250,12 @@ class Run:
         }
 
 
+def pack(path: Path, to: Path) -> None:
+    with open(path, "rb") as file, open(to, "wb") as out:
+        with gzip.GzipFile("", "wb", 9, out, mtime=0) as packed:
+            shutil.copyfileobj(file, packed)
+
+
 def digest(vector: Any) -> str | None:
     return None if vector is None else sha256(vector.tobytes()).hexdigest()
 
@@ -266,9 +276,9 @@ def main(name: str, commit: str, folder: Path) -> None:
             snapshot = db.execute("SELECT max(version) FROM snapshots").fetchone()[0]
         db.close()
         assert snapshot < run.live["version"], "a recovery has something to replay"
-        with open(run.path, "rb") as file, open(folder / f"{name}.sqlite.gz", "wb") as out:
-            with gzip.GzipFile("", "wb", 9, out, mtime=0) as packed:
-                shutil.copyfileobj(file, packed)
+        pack(run.path, folder / f"{name}.sqlite.gz")
+        if name in MARKED:
+            pack(run.path.with_name("journal.sqlite-mark"), folder / f"{name}.sqlite-mark.gz")
         run.open(run.phases[-1][0])
         recovered = found(run.recovered)
         replayed = found(named("server.recovery", "replay")(run.journal, run.layout))

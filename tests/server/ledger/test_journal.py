@@ -15,7 +15,17 @@ from edgeflock.server.ledger.records import Account, Adjustment, BegunRun, Journ
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.start import NORMAL, Filling, Start
 from edgeflock.shared.protocol.frames import Evaluation
-from tests.server.pushes import LAYOUT, REGIME, THETA, commit, open_engine, push, recovered, sparse_update
+from tests.server.pushes import (
+    LAYOUT,
+    REGIME,
+    THETA,
+    commit,
+    open_engine,
+    push,
+    recovered,
+    sparse_update,
+    tampered,
+)
 
 
 @pytest.fixture
@@ -38,11 +48,11 @@ def test_a_new_journal_has_no_run(path: Path) -> None:
 
 def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal) -> None:
     one, two = journal.device_id("one"), journal.device_id("two")
+    journal.add_regime(0, REGIME)
     journal.add_update(1, two, 9, 1.5, 0.25, 10, b"first")
     journal.add_update(2, one, 1, 2.5, 0.125, 20, b"second")
+    journal.add_regime(2, Regime("tau", 1 / 3, 9), "operator")
     journal.add_update(3, two, 12, 3.5, 0.5, 30, b"third")
-    journal.add_regime(0, REGIME)
-    journal.add_regime(2, Regime("tau", 1 / 3, 9))
     journal.add_evaluation(Evaluation(3, 4.0, 0.75, None, 1 << 40, 2))
     journal.add_account(two, 1 << 41, 5)
     journal.commit()
@@ -58,7 +68,10 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
         assert again.receipt(two, 12) == 3
         assert again.receipt(one, 9) is None
         assert again.last_receipts() == {one: LastReceipt(1, 2), two: LastReceipt(12, 3)}
-        assert again.regimes() == [RegimeStart(0, REGIME), RegimeStart(2, Regime("tau", 1 / 3, 9))]
+        assert again.regimes() == [
+            RegimeStart(0, REGIME),
+            RegimeStart(2, Regime("tau", 1 / 3, 9), "operator"),
+        ]
         assert again.evaluations() == [Evaluation(3, 4.0, 0.75, None, 1 << 40, 2)]
         assert again.accounts() == [Account(one, "one", 1, 0, 0), Account(two, "two", 2, 1 << 41, 5)]
         snapshot = again.snapshot()
@@ -68,8 +81,12 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
 
 
 def test_snapshots_first_and_newest(journal: Journal) -> None:
-    for version in (3, 7, 11):
-        journal.add_snapshot(version, THETA + np.float32(version))
+    for version in range(1, 12):
+        journal.add_update(version, 1, version, 0.0, 0.5, 10, b"")
+        if version in (3, 7, 11):
+            journal.add_snapshot(version, THETA + np.float32(version))
+    journal.device_id("one")
+    journal.commit()
     assert journal.snapshot().version == 11
     assert journal.snapshot(first=True).version == 0
     assert journal.snapshot().theta.tobytes() == (THETA + np.float32(11)).tobytes()
@@ -77,6 +94,8 @@ def test_snapshots_first_and_newest(journal: Journal) -> None:
 
 def test_a_snapshot_keeps_the_average_beside_theta(path: Path, journal: Journal) -> None:
     average = THETA * np.float32(1 / 3)
+    for version in range(1, 5):
+        journal.add_update(version, journal.device_id("one"), version, 0.0, 0.5, 10, b"")
     journal.add_snapshot(4, THETA, average)
     journal.commit()
     with closing(Journal(path)) as again:
@@ -93,8 +112,12 @@ def test_a_snapshot_keeps_the_average_beside_theta(path: Path, journal: Journal)
 
 def test_a_regime_keeps_its_average(journal: Journal) -> None:
     regimes = [(0, REGIME), (5, Regime("adacomp", 0.1, 6, 1 / 3)), (9, Regime("tau", 0.1, 6, 8.0))]
+    done = 0
     for version, regime in regimes:
+        for made in range(done + 1, version + 1):
+            journal.add_update(made, 1, made, 0.0, 0.5, 10, b"")
         journal.add_regime(version, regime)
+        done = version
     assert journal.regimes() == [RegimeStart(version, regime) for version, regime in regimes]
     assert [regime.average for _, regime in regimes] == [0.0, 1 / 3, 8.0]
 
@@ -106,8 +129,6 @@ def test_the_adjustment_that_holds_is_the_last_one(path: Path, journal: Journal)
     journal.commit()
     with closing(Journal(path)) as again:
         assert again.adjustment() == Adjustment(0.1, 1 / 3)
-        again.forget_adjustments()
-        assert again.adjustment() is None
 
 
 def test_nothing_is_there_before_the_commit(path: Path, journal: Journal) -> None:
@@ -140,7 +161,7 @@ def test_what_is_no_database_is_named(path: Path, octets: bytes) -> None:
     assert path.read_bytes() == octets * 50
 
 
-def damaged(path: Path, statement: str, *values: object) -> Journal:
+def damaged(path: Path, statement: str, *values: object, sealed: bool = True) -> Journal:
     """The journal of three updates and a snapshot, after `statement`."""
     journal = Journal(path)
     journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
@@ -148,8 +169,7 @@ def damaged(path: Path, statement: str, *values: object) -> Journal:
     for version in (1, 2, 3):
         journal.add_update(version, device, version, 1.0, 0.5, 10, bytes([version]) * 10_000)
     journal.close()
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(statement, values)
+    tampered(path, statement, *values, sealed=sealed)
     return Journal(path)
 
 
@@ -160,7 +180,6 @@ def test_a_hole_in_the_versions_is_named(path: Path, after: int, until: int | No
             JournalDamaged, match=r"journal\.sqlite: the update that made version 2 is missing"
         ):
             list(journal.updates(after, until))
-        assert [update.version for update in journal.updates(2)] == [3]
 
 
 def test_a_missing_end_is_named_where_an_end_is_asked_for(path: Path) -> None:
@@ -173,7 +192,7 @@ def test_a_missing_end_is_named_where_an_end_is_asked_for(path: Path) -> None:
 @pytest.mark.parametrize("column", ["theta", "average"])
 def test_a_truncated_snapshot_is_named(path: Path, column: str) -> None:
     with closing(damaged(path, f"UPDATE snapshots SET {column} = x'0000803f00'")) as journal:
-        with pytest.raises(JournalDamaged, match="the snapshot of version 0 is truncated"):
+        with pytest.raises(JournalDamaged, match="the snapshot of version 0 holds 5 bytes, the model 100"):
             journal.snapshot()
 
 
@@ -181,9 +200,9 @@ def test_a_journal_without_a_snapshot_or_a_run_is_damaged(path: Path) -> None:
     with closing(damaged(path, "DELETE FROM snapshots")) as journal:
         with pytest.raises(JournalDamaged, match="holds no snapshot"):
             journal.snapshot()
-        journal._db.execute("DELETE FROM meta")
-        with pytest.raises(JournalDamaged, match="holds no run"):
-            journal.run()
+    tampered(path, "DELETE FROM meta")
+    with pytest.raises(JournalDamaged, match="holds no run"):
+        Journal(path)
 
 
 @pytest.mark.parametrize("layout", [b"", b"\xc1", b"\x01", b"\x90", b"\x91\x92\xa1w\x91\xa1x"])
@@ -223,9 +242,8 @@ def test_pages_that_SQLite_cannot_read_are_damage(path: Path) -> None:
 
 
 def test_a_missing_table_is_damage(path: Path) -> None:
-    with closing(damaged(path, "DROP TABLE evaluations")) as journal:
-        with pytest.raises(JournalDamaged, match="no such table: evaluations"):
-            journal.evaluations()
+    with pytest.raises(JournalDamaged, match="its evaluations cannot be read: no such table: evaluations"):
+        damaged(path, "DROP TABLE evaluations", sealed=False)
 
 
 def test_a_locked_file_is_no_damage(path: Path, journal: Journal) -> None:

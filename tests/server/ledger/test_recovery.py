@@ -1,6 +1,5 @@
 """From the journal back to the parameters: as if nothing had happened, whatever happened."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import cycle
@@ -32,6 +31,7 @@ from tests.server.pushes import (
     push,
     recovered,
     sparse_update,
+    tampered,
 )
 
 every_rule = pytest.mark.parametrize("rule", RULES)
@@ -165,9 +165,9 @@ def test_replay_reads_no_later_snapshot(tmp_path: Path) -> None:
     run.commit(3)
     run.commit(3)
     run.engine.close()
-    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db:
-        db.execute("UPDATE snapshots SET theta = zeroblob(length(theta)) WHERE version > 0")
-        db.commit()
+    tampered(
+        tmp_path / "journal.sqlite", "UPDATE snapshots SET theta = zeroblob(length(theta)) WHERE version > 0"
+    )
     run.slow.assert_equals(replay(Journal(tmp_path / "journal.sqlite"), LAYOUT))
 
 
@@ -200,9 +200,12 @@ def test_an_entry_that_is_no_update_is_named(tmp_path: Path) -> None:
     run = Watched(tmp_path)
     run.commit(3)
     run.journal.close()
-    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db:
-        db.execute("UPDATE updates SET frame = ? WHERE version = 2", (wire.encode(Pull(None)),))
-        db.commit()
+    tampered(
+        tmp_path / "journal.sqlite",
+        "UPDATE updates SET frame = ? WHERE version = 2",
+        wire.encode(Pull(None)),
+        sealed=True,
+    )
     with pytest.raises(
         JournalDamaged, match="the entry of version 2 is no update of the model: it is a Pull"
     ):
@@ -218,8 +221,7 @@ def damaged(directory: Path, statement: str, *values: object) -> Journal:
     run.engine.checkpoint()
     run.commit()
     run.journal.close()
-    with closing(sqlite3.connect(directory / "journal.sqlite")) as db, db:
-        db.execute(statement, values)
+    tampered(directory / "journal.sqlite", statement, *values, sealed=True)
     return Journal(directory / "journal.sqlite")
 
 
@@ -244,7 +246,7 @@ DAMAGE = {
     "short theta": (
         "UPDATE snapshots SET theta = substr(theta, 1, 20)",
         (),
-        "the snapshot of version [05] holds 5 numbers, the model 25",
+        "the snapshot of version [05] holds 20 bytes, the model 100",
     ),
     "rule": ("UPDATE regimes SET rule = 'elastic'", (), "the rule 'elastic' is unknown"),
 }
@@ -266,9 +268,9 @@ def test_a_base_from_before_the_window_is_damage(tmp_path: Path) -> None:
     run = Watched(tmp_path)
     run.commit(20)
     run.journal.close()
-    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
-        frame = wire.encode(sparse_update(99, 1, {2: 1.0}))
-        db.execute("UPDATE updates SET frame = ? WHERE version = 20", (frame,))
+    frame = wire.encode(sparse_update(99, 1, {2: 1.0}))
+    path, statement = tmp_path / "journal.sqlite", "UPDATE updates SET frame = ? WHERE version = 20"
+    tampered(path, statement, frame, sealed=True)
     with closing(Journal(tmp_path / "journal.sqlite")) as journal:
         with pytest.raises(JournalDamaged, match="entry of version 20 is no update of the model: base 1 is"):
             replay(journal, LAYOUT)

@@ -1,0 +1,188 @@
+"""What a journal gives back: nothing of it before its checksum has been looked at."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import Regime
+from edgeflock.server.engine.log import LastReceipt
+from edgeflock.server.ledger.chain import COVERED, missing, of_vectors, walk
+from edgeflock.server.ledger.examination import raise_if_damaged
+from edgeflock.server.ledger.mark import Heads
+from edgeflock.server.ledger.records import (
+    Account,
+    Adjustment,
+    BegunRun,
+    Journaled,
+    JournaledUpdate,
+    RegimeStart,
+    Snapshot,
+)
+from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import Start
+from edgeflock.shared.protocol.frames import Evaluation
+
+
+class Contents:
+    """The half of a journal (journal.py) that reads."""
+
+    path: Path
+    _db: sqlite3.Connection
+    _updates: list[tuple[Any, ...]]
+    """Those that wait for the next commit."""
+    _heads: Heads
+    _turns: dict[int, int]
+    """Version at which a regime began -> the chain of versions behind it."""
+
+    @property
+    def version(self) -> int:
+        """That of the last update, committed or not; 0 if there is none."""
+        return self._heads["updates"].row
+
+    def run(self) -> BegunRun | None:
+        """Whose journal it is, or None if it is new."""
+        if not self._one("PRAGMA user_version", "schema")[0]:
+            return None
+        return begun(self.path, *self._one("SELECT run, model, layout, start FROM meta", "run"))
+
+    def receipt(self, device: int, sequence: int) -> int | None:
+        """The version that this update made, or None if it is not in the journal. Reads all of it.
+
+        There is no index: it would scatter every commit over a page per device, for a question that only a
+        device asks which resends an update older than its last.
+        """
+        for version, *of in self._updates:
+            if of[:2] == [device, sequence]:
+                return int(version)
+        rows = self._read("SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence)
+        return next((int(version) for (version,) in rows), None)
+
+    def frames(self) -> dict[tuple[int, int], Journaled]:
+        """(device, sequence) -> what became of it, of every update whose record is still there."""
+        rows = self._read("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
+        return {(device, sequence): Journaled(version, time) for device, sequence, version, time in rows}
+
+    def last_receipts(self) -> dict[int, LastReceipt]:
+        """device -> the receipt of its latest update."""
+        # SQLite takes the bare column from the row of the maximum.
+        rows = self._read("SELECT device, max(sequence), version FROM updates GROUP BY device")
+        return {device: LastReceipt(sequence, version) for device, sequence, version in rows}
+
+    def snapshot(self, *, first: bool = False) -> Snapshot:
+        """The newest snapshot, or that of version 0. Raises JournalDamaged if it is not as it was written."""
+        order = "ASC" if first else "DESC"
+        version, theta, average, record, chain = self._one(
+            f"SELECT version, theta, average, sum, chain FROM snapshots ORDER BY version {order} LIMIT 1",
+            "snapshot",
+        )
+        if first and version:
+            raise JournalDamaged(f"{self.path} is damaged: it holds no snapshot of version 0")
+        if of_vectors(version, chain, theta, average) != record or chain != self._chain(version):
+            raise JournalDamaged(
+                f"{self.path}: the snapshot of version {version} is not as it was written, or of another run"
+            )
+        # Compiled code that gets it takes its size for granted.
+        run = self.run()
+        needed = 4 * run.layout.size if run else 0
+        for octets in (theta, average):
+            if octets is not None and len(octets) != needed:
+                raise JournalDamaged(
+                    f"{self.path}: the snapshot of version {version} holds {len(octets)} bytes, "
+                    f"the model {needed}"
+                )
+        return Snapshot(version, _vector(theta), None if average is None else _vector(average))
+
+    def updates(self, after: int, until: int | None = None) -> Iterator[JournaledUpdate]:
+        """The updates that made the versions after `after`, up to and with `until`, in order.
+
+        Raises JournalDamaged at one that is missing or not as it was written, ConfigError if its record was
+        dropped.
+        """
+        rows = self._read(
+            f"SELECT {COVERED['updates']}, chain, frame FROM updates "
+            "WHERE version > ? AND version <= ? ORDER BY version",
+            after,
+            (1 << 62) if until is None else until,
+        )
+        version = after
+        for facts, frame, _ in walk(rows, self._chain(after), self._turns, after, self.path):
+            version = facts[0]
+            if frame is None:
+                raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
+            yield JournaledUpdate(version, frame)
+        if until is not None and version < until:
+            raise missing(self.path, version + 1)
+
+    def _chain(self, version: int) -> int:
+        """As its update left it. Raises JournalDamaged if that is missing."""
+        if version == 0:
+            return self._heads["meta"].chain
+        for (chain,) in self._read("SELECT chain FROM updates WHERE version = ?", version):
+            return int(chain)
+        raise missing(self.path, version)
+
+    def first_kept(self) -> int | None:
+        """The oldest version whose update record is still there."""
+        rows = self._read("SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1")
+        return next((int(version) for (version,) in rows), None)
+
+    def regimes(self) -> list[RegimeStart]:
+        """How updates counted, in order."""
+        rows = self._read(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
+        return [RegimeStart(version, Regime(*rest), kind) for version, *rest, kind in rows]
+
+    def adjustment(self) -> Adjustment | None:
+        """The learning rate that an operator chose last, if it still holds."""
+        rows = self._read("SELECT configured, chosen FROM adjustments ORDER BY rowid DESC LIMIT 1")
+        return next((Adjustment(configured, chosen) for configured, chosen in rows), None)
+
+    def accounts(self) -> list[Account]:
+        """What is known of every device."""
+        rows = self._read(
+            "SELECT id, name, coalesce(updates, 0), ingress, egress FROM devices LEFT JOIN "
+            "(SELECT device, count(*) AS updates FROM updates GROUP BY device) ON device = id"
+        )
+        accounts = [Account(*row) for row in rows]
+        for account in accounts:
+            if not (isinstance(account.ingress, int) and isinstance(account.egress, int)):
+                raise JournalDamaged(f"{self.path}: the traffic of device {account.name!r} is no number")
+        return accounts
+
+    def evaluations(self) -> list[Evaluation]:
+        rows = self._read(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
+        return [Evaluation(*row) for row in rows]
+
+    def _one(self, statement: str, what: str) -> tuple[Any, ...]:
+        """The first row of what every journal has."""
+        for row in self._read(statement):
+            return row
+        raise JournalDamaged(f"{self.path} is damaged: it holds no {what}")
+
+    def _read(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows, one by one. Raises JournalDamaged where the file is no longer what SQLite wrote."""
+        try:
+            # Not `yield from`: that would close the cursor, which fails once the journal is closed.
+            for row in self._db.execute(statement, values):  # noqa: UP028
+                yield row
+        except sqlite3.Error as error:
+            raise_if_damaged(self.path, error)
+            raise
+
+
+def begun(path: Path, run: str, model: str, shapes: bytes, made: bytes | None) -> BegunRun:
+    """A row of meta. Raises JournalDamaged if it cannot be one."""
+    try:
+        layout = Layout.of(msgpack.unpackb(shapes))
+        return BegunRun(run, model, layout, None if made is None else Start.of(msgpack.unpackb(made)))
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException, ConfigError, Malformed) as error:
+        raise JournalDamaged(f"{path}: layout or start of its model cannot be read: {error}") from error
+
+
+def _vector(octets: bytes) -> NDArray[np.float32]:
+    return np.frombuffer(octets, "<f4").astype(np.float32)

@@ -1,0 +1,210 @@
+"""A journal made again of what is whole in another one, up to a version; the rest is given up.
+
+It is another run: devices hold versions that it will make anew, otherwise, and must not take them for the
+same. They begin with what it holds when they join (`RunReplaced`), and lose nothing but updates that were
+given up.
+"""
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import Regime
+from edgeflock.server.ledger import mark
+from edgeflock.server.ledger.chain import COVERED, Facts
+from edgeflock.server.ledger.claim import lock
+from edgeflock.server.ledger.contents import begun
+from edgeflock.server.ledger.examination import Examined, examine, raise_if_damaged, reading
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.ledger.verifying import Verified, verified
+from edgeflock.shared.errors import ConfigError, JournalDamaged
+from edgeflock.shared.protocol.frames import Evaluation
+
+_AT_ONCE = 1000
+"""Updates a transaction."""
+
+_FILES = ("", "-wal", "-shm", "-mark")
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What became of a journal."""
+
+    run: str
+    """Its name from now on."""
+    before: str
+    version: int
+    given_up: int
+    """The last version that there was; `version` if nothing was lost."""
+    updates: int
+    """How many of the lost ones the old journal still holds."""
+    devices: int
+    """Of how many devices they are."""
+    backup: Path
+    """The journal as it was; its other files beside it."""
+
+
+def repair(path: Path, to: int, now: float) -> Repaired:
+    """Keep the versions of the journal at `path` up to `to`, and what it was under another name.
+
+    Raises ConfigError if a server hosts it or it is not whole up to that version, JournalDamaged if nothing
+    of it can be read.
+    """
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such file; name the journal.sqlite of a run")
+    with lock(path.parent, "the folder of PATH"):
+        fresh, backup = path.with_name(path.name + ".repaired"), _backup(path)
+        _remove(fresh)
+        noted = mark.read(path)
+        try:
+            with reading(path) as db:
+                if schema_of(db, path) != SCHEMA:
+                    raise ConfigError(f"{path} holds no run of schema {SCHEMA}, so nothing can be repaired")
+                found = examine(db, path, noted)
+                known = verified(db, path, noted, found)
+                _check_reach(path, known, to)
+                run = _copied(db, found, known, to, fresh, now)
+                lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ?"
+                updates, devices = db.execute(lost, (to,)).fetchone()
+        except sqlite3.Error as error:
+            raise_if_damaged(path, error)
+            raise
+        for suffix in _FILES:
+            if (old := path.with_name(path.name + suffix)).exists():
+                old.rename(backup.with_name(backup.name + suffix))
+        # The mark first: without its journal it is refused, a journal without it, too.
+        for suffix in reversed(_FILES):
+            if (new := fresh.with_name(fresh.name + suffix)).exists():
+                new.rename(path.with_name(path.name + suffix))
+    given_up = max(known.acknowledged, known.version)
+    return Repaired(run, known.run, to, given_up, updates, devices, backup)
+
+
+def _backup(path: Path) -> Path:
+    """A name that is free."""
+    number = 1
+    while (backup := path.with_name(f"{path.name}.before-repair-{number}")).exists():
+        number += 1
+    return backup
+
+
+def _remove(path: Path) -> None:
+    for suffix in _FILES:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _check_reach(path: Path, known: Verified, to: int) -> None:
+    """Raises ConfigError if the model of version `to` cannot be had."""
+    if not 0 <= to <= known.whole:
+        raise ConfigError(f"--to {to}: the versions of {path} are whole from 0 to {known.whole}")
+    since = max((version for version in known.snapshots if version <= to), default=-1)
+    if 0 not in known.snapshots or since < min(known.dropped, to):
+        possible = max(known.snapshots) if 0 in known.snapshots else None
+        raise ConfigError(
+            f"--to {to}: no whole snapshot of {path} leads there by updates that are kept; "
+            + ("restore a copy of it" if possible is None else f"--to {possible} would do")
+        )
+
+
+def _copied(
+    db: sqlite3.Connection, found: Examined, known: Verified, to: int, fresh: Path, now: float
+) -> str:
+    """Write what is kept into the journal `fresh`; the name of its run."""
+    run, model, packed, made, created = db.execute(
+        "SELECT run, model, layout, start, created FROM meta"
+    ).fetchone()
+    if found.unsound.get("meta"):
+        raise JournalDamaged("the run, model and layout of the journal are not whole: restore a copy of it")
+    was = begun(fresh, run, model, packed, made)
+    name = secrets.token_hex(8)
+    journal = Journal(fresh)
+    try:
+        journal.begin_run(name, model, was.layout, _snapshot(db, 0)[0], created, was.start)
+        for device in _names(db, found, to):
+            journal.device_id(device)
+        _copy_versions(db, journal, known, to)
+        for row in _sound(db, found, "evaluations", to):
+            journal.add_evaluation(Evaluation(*row))
+        for row in _sound(db, found, "adjustments", to):
+            journal.add_adjustment(*row)
+        for row in _sound(db, found, "repairs", to):
+            journal.add_repair(*row)
+        for account in db.execute("SELECT id, ingress, egress FROM devices"):
+            journal.add_account(*account)
+        journal.add_repair(to, max(known.acknowledged, known.version), run, now)
+        journal.commit()
+        parameters = replay(journal, was.layout, newest=True)
+        journal.add_snapshot(to, parameters.theta, parameters.average)
+    except BaseException:
+        journal.abandon()
+        raise
+    journal.close()
+    return name
+
+
+def _names(db: sqlite3.Connection, found: Examined, to: int) -> Iterator[str]:
+    """Of the devices, in the order of their numbers. Whose name is lost gets another one: updates count
+    by number, and the device itself will be a new one.
+    """
+    names = dict(db.execute("SELECT id, name FROM devices"))
+    (last,) = db.execute("SELECT max(device) FROM updates WHERE version <= ?", (to,)).fetchone()
+    for number in range(1, max(last or 0, *names, 0) + 1):
+        lost = number not in names or number in found.unsound.get("devices", ())
+        yield f"unknown device {number}" if lost else names[number]
+
+
+def _copy_versions(db: sqlite3.Connection, journal: Journal, known: Verified, to: int) -> None:
+    """Updates, regimes and snapshots in their order, since each follows what came before it."""
+    kept = [version for version in known.snapshots if 0 < version <= to]
+    regimes = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (to,))
+    turns = {
+        version: [(Regime(*rest), kind) for _, *rest, kind in rows]
+        for version, rows in groupby(regimes.fetchall(), key=lambda row: int(row[0]))
+    }
+
+    def arrive(version: int) -> None:
+        if version in kept:
+            journal.add_snapshot(version, *_snapshot(db, version))
+        for regime, kind in turns.get(version, ()):
+            journal.add_regime(version, regime, kind)
+
+    arrive(0)
+    for facts, frame in _updates(db, to):
+        journal.add_kept(facts, frame)
+        if facts[0] in kept or facts[0] in turns or facts[0] % _AT_ONCE == 0:
+            arrive(facts[0])
+            journal.commit()
+
+
+def _updates(db: sqlite3.Connection, to: int) -> Iterator[tuple[Facts, bytes | None]]:
+    for *facts, frame in db.execute(
+        f"SELECT {COVERED['updates']}, frame FROM updates WHERE version <= ? ORDER BY version", (to,)
+    ):
+        yield tuple(facts), frame
+
+
+def _snapshot(db: sqlite3.Connection, version: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    theta, average = db.execute(
+        "SELECT theta, average FROM snapshots WHERE version = ?", (version,)
+    ).fetchone()
+    return np.frombuffer(theta, "<f4"), None if average is None else np.frombuffer(average, "<f4")
+
+
+def _sound(db: sqlite3.Connection, found: Examined, table: str, to: int) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table up to a version, without those that are not as they were written."""
+    if table in found.unreadable:
+        return
+    unsound = found.unsound.get(table, [])
+    rows = f"SELECT rowid, {COVERED[table]} FROM {table} WHERE version <= ? ORDER BY rowid"
+    for rowid, *row in db.execute(rows, (to,)):
+        if rowid not in unsound:
+            yield tuple(row)

@@ -1,0 +1,136 @@
+"""All of a journal held against its checksums, without changing it: what is whole, what is not."""
+
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgeflock.server.ledger import mark
+from edgeflock.server.ledger.chain import COVERED, of_vectors, walk
+from edgeflock.server.ledger.examination import Examined, examine, is_damage, reading
+from edgeflock.server.ledger.migrations import SCHEMA, schema_of
+from edgeflock.shared.errors import ConfigError, JournalDamaged
+
+
+@dataclass(slots=True)
+class Verified:
+    """What a journal is worth. Without `damage` a server goes on with it."""
+
+    run: str
+    version: int
+    """The last one that it holds."""
+    acknowledged: int
+    """The last one that was noted beside it; -1 if that is not known."""
+    whole: int = 0
+    """Every update up to this version is as it was written, and follows the one before it."""
+    snapshots: list[int] = field(default_factory=list)
+    """The versions of those that are whole, and of which the updates are."""
+    dropped: int = 0
+    """Up to this version the records of updates were dropped (run.keep_updates = false)."""
+    repairs: list[tuple[int, int, str]] = field(default_factory=list)
+    """(version, given up until, the run before) of earlier ones."""
+    damage: list[str] = field(default_factory=list)
+
+
+def verify(path: Path) -> Verified:
+    """Read all of it; its server may be running. Raises ConfigError if there is no journal of this schema at
+    `path`, JournalDamaged if nothing of it can be read.
+    """
+    noted = mark.read(path)  # before the journal, which may grow meanwhile
+    try:
+        with reading(path) as db:
+            if (schema := schema_of(db, path)) != SCHEMA:
+                raise ConfigError(
+                    f"{path} is of schema {schema}, which has no checksums; its server migrates it"
+                    if schema
+                    else f"{path} holds no run"
+                )
+            db.execute("BEGIN")  # one state of it
+            return verified(db, path, noted, examine(db, path, noted))
+    except sqlite3.Error as error:
+        if is_damage(error):
+            raise JournalDamaged(
+                f"{path} is damaged, or no journal: {error}; restore a copy of it"
+            ) from error
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def verified(db: sqlite3.Connection, path: Path, noted: mark.Heads | None, found: Examined) -> Verified:
+    """What of an open journal is whole, of which `found` is known."""
+    (run,) = db.execute("SELECT run FROM meta").fetchone()
+    acknowledged = -1 if noted is None else noted["updates"].row
+    result = Verified(run, found.version, acknowledged, damage=found.damage)
+    last = _unsound_regime(db, found)
+    rows = db.execute(f"SELECT {COVERED['updates']}, chain, frame FROM updates ORDER BY version")
+    try:
+        for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.turns, 0, path):
+            if last is not None and facts[0] > last:
+                break
+            result.whole = facts[0]
+            if frame is None:
+                result.dropped = facts[0]
+    except JournalDamaged as damage:
+        result.damage.append(str(damage).removeprefix(f"{path}: "))
+    except sqlite3.Error as error:
+        _note(result, f"what follows version {result.whole} cannot be read: {error}", error)
+    _look_at_snapshots(db, found, result)
+    _look_at_pages(db, result)
+    if not found.heads["regimes"].row and result.version:
+        result.damage.append("it does not say how its updates count")
+    try:
+        lost = "SELECT count(*) FROM updates WHERE device NOT IN (SELECT id FROM devices)"
+        if count := db.execute(lost).fetchone()[0]:
+            result.damage.append(f"{count} updates are of devices that it does not know")
+        result.repairs = db.execute("SELECT version, given_up, run FROM repairs ORDER BY rowid").fetchall()
+    except sqlite3.Error as error:
+        _note(result, f"its devices or repairs cannot be read: {error}", error)
+    return result
+
+
+def _unsound_regime(db: sqlite3.Connection, found: Examined) -> int | None:
+    """The version at which the first one begins that is not as it was written: what follows is not known."""
+    begins = "SELECT version FROM regimes WHERE rowid >= ? ORDER BY rowid LIMIT 1"
+    versions = [db.execute(begins, (number,)).fetchone() for number in found.unsound.get("regimes", ())]
+    return min((int(row[0]) for row in versions if row is not None), default=None)
+
+
+def _look_at_snapshots(db: sqlite3.Connection, found: Examined, result: Verified) -> None:
+    try:
+        chains = dict(
+            db.execute("SELECT version, chain FROM updates WHERE version IN (SELECT version FROM snapshots)")
+        )
+        chains[0] = found.heads["meta"].chain
+        for version, theta, average, record, chain in db.execute(
+            "SELECT version, theta, average, sum, chain FROM snapshots ORDER BY version"
+        ):
+            if version > result.whole:
+                result.damage.append(f"the snapshot of version {version} is of an update that is not whole")
+            elif of_vectors(version, chain, theta, average) != record or chain != chains.get(version):
+                result.damage.append(f"the snapshot of version {version} is not as it was written")
+            else:
+                result.snapshots.append(version)
+    except sqlite3.Error as error:
+        _note(result, f"its snapshots cannot be read: {error}", error)
+    turned = max(found.turns, default=0)
+    if max(result.snapshots, default=0) < turned:
+        result.damage.append(
+            f"no snapshot is whole since version {turned}, from which on updates count otherwise"
+        )
+    if 0 not in result.snapshots:
+        result.damage.append("it holds no whole snapshot of version 0")
+
+
+def _look_at_pages(db: sqlite3.Connection, result: Verified) -> None:
+    """What no row is kept in can be damaged, too, and does harm later."""
+    try:
+        (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        _note(result, f"its pages cannot be read: {error}", error)
+        return
+    if answer != "ok":
+        result.damage.append(f"SQLite finds its pages damaged: {answer}")
+
+
+def _note(result: Verified, text: str, error: sqlite3.Error) -> None:
+    if not is_damage(error):
+        raise error
+    result.damage.append(text)
