@@ -114,6 +114,17 @@ def memory_used(meminfo: str | None) -> int | None:
     return (kibibytes["MemTotal"] - kibibytes["MemAvailable"]) // 1024
 
 
+def memory_of(root: Path = ROOT) -> int:
+    """Bytes of memory that this machine has."""
+    for line in (_read(root / "proc/meminfo") or "").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    import psutil
+
+    total: int = psutil.virtual_memory().total
+    return total
+
+
 def thermal_zones(root: Path) -> list[Path]:
     """The files of the temperatures that count."""
     zones = sorted((root / "sys/class/thermal").glob("thermal_zone*"))

@@ -19,10 +19,10 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.data.open import batches_of, own_seed
 from edgeflock.client.first_model import Kept, first_model
-from edgeflock.client.health import Health, device_class
+from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.transport import Link
-from edgeflock.shared.errors import ConfigError, Malformed
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Model, Welcome
@@ -45,6 +45,8 @@ async def run_client(settings: "ClientSettings") -> Progress:
     """Train for `settings.server` until its run is over. Raises ConfigError, Diverged or SessionRefused."""
     # Which model it is, only the Welcome says: most are of the zoo.
     hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share)
+    memory = memory_of() // 2
+    samples = _samples() if settings.share else 0
     # One thread for all computing: each has a heap of its own, and keeps what it once needed.
     with ThreadPoolExecutor(1) as thread:
 
@@ -57,7 +59,7 @@ async def run_client(settings: "ClientSettings") -> Progress:
             if kind == "torch":
                 backend: Backend = await compute(_torch, settings, welcome)
             else:
-                backend = await compute(_onnx, settings, welcome, await link.graph("step"))
+                backend = await compute(_onnx, settings, welcome, await link.graph("step"), memory)
             if injected is not None:
                 injected.begin(welcome, backend)
                 odds = welcome.alpha * (welcome.beta > 0)
@@ -70,7 +72,7 @@ async def run_client(settings: "ClientSettings") -> Progress:
 
         async with (
             batches_of(settings) as batches,
-            Link(settings.server, settings.token, hello, Random()) as link,
+            Link(settings.server, settings.token, hello, Random(), memory=memory, samples=samples) as link,
         ):
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
@@ -97,6 +99,13 @@ def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Inje
     return injected
 
 
+def _samples() -> int:
+    """Bytes of the longest record of others' samples."""
+    from edgeflock.client.data.injection import LONGEST_RECORD
+
+    return LONGEST_RECORD
+
+
 def choose(settings: "ClientSettings", model: str) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
 
@@ -112,10 +121,15 @@ def choose(settings: "ClientSettings", model: str) -> Kind:
                 "nothing that trains is installed: pip install 'edgeflock[onnx]', which is small, or "
                 "'edgeflock[torch]'"
             )
-        wanted = "torch" if here["torch"] and (allowed or not here["onnx"]) else "onnx"
+        may = here["torch"] and not settings.graph_digest
+        wanted = "torch" if may and (allowed or not here["onnx"]) else "onnx"
     if not here[wanted]:
         raise ConfigError(
             f"client.backend = {wanted!r} needs {_NEEDS[wanted]}: pip install 'edgeflock[{wanted}]'"
+        )
+    if wanted == "torch" and settings.graph_digest:
+        raise ConfigError(
+            "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
         )
     if wanted == "torch" and not allowed:
         raise ConfigError(
@@ -133,15 +147,19 @@ def _torch(settings: "ClientSettings", welcome: Welcome) -> Backend:
     return TorchBackend(model, welcome.loss, seed=settings.seed, threads=settings.threads)
 
 
-def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes) -> Backend:
-    """A graph can only compute, so it may be of any model."""
+def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> Backend:
+    """A graph can only compute, so it may be of any model; unless the owner wants one only."""
     from edgeflock.client.backends.onnx import OnnxBackend
 
-    try:
-        layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # whatever the server sent
-    except (TypeError, ValueError) as error:
-        raise Malformed(f"the server's layout is none: {error}") from error
-    return OnnxBackend(graph, layout, threads=settings.threads, model=welcome.model)
+    layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
+    return OnnxBackend(
+        graph,
+        layout,
+        threads=settings.threads,
+        model=welcome.model,
+        memory=memory,
+        digest=settings.graph_digest,
+    )
 
 
 def _facts(kind: Kind) -> Facts:

@@ -2,28 +2,34 @@
 
 A request that got no answer is sent again after a reconnect. That is safe for each: a Pull changes nothing,
 and an Update keeps its sequence number, so that the server answers a second one with the first one's receipt.
+
+A server is believed no more than it must be. An answer is no longer than the run's layout can need, says what
+an answer can say, and comes from where it was asked; else the device's part ends with a ServerAtFault.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 from typing import TypeVar
 
 import aiohttp
 from yarl import URL
 
 from edgeflock.client.first_model import Kept
+from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
     FrameTooLarge,
-    Malformed,
     Refused,
     RunOver,
     RunReplaced,
+    ServerAtFault,
     SessionRefused,
     TooManyDevices,
     Unauthorized,
@@ -44,6 +50,7 @@ from edgeflock.shared.protocol.messages import (
     Update,
     Welcome,
 )
+from edgeflock.shared.protocol.shown import shown
 
 R = TypeVar("R")
 
@@ -60,6 +67,20 @@ HEARTBEAT = 50.0
 takes about a thousand to begin anew, and proxies and routers forget what is silent for a minute. It is less
 than the server's, so that one end pings only, and the one that goes on while it trains."""
 
+LONGEST_WELCOME = 1 << 24
+"""Bytes of a message before the layout is known. One that needs longer messages costs one more connection."""
+
+LONGEST_GRAPH = 1 << 24
+"""Bytes, decompressed."""
+
+_LONGEST_DETAIL = 1 << 16
+"""Bytes of what a server says when it gives no graph."""
+
+_GRAPH_SECONDS = 1800.0
+"""The longest wait for all of a graph, making it included."""
+
+_PLENTY = 1 << 40
+
 _TRANSIENT = (Unavailable, TooManyDevices)
 
 
@@ -73,8 +94,14 @@ class Link:
         hello: Hello,
         random: Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        memory: int = _PLENTY,
+        samples: int = 0,
     ) -> None:
-        """`server` is the server's http(s) URL. Raises ConfigError if it is none."""
+        """`server` is the server's http(s) URL. Raises ConfigError if it is none.
+
+        A model that does not fit into `memory` bytes is refused, and Samples of more than `samples` bytes.
+        """
         try:
             url = URL(server)
         except ValueError:
@@ -92,13 +119,22 @@ class Link:
         self._run = ""
         self._injects = False
         self._listener: Callable[[Samples], None] = lambda samples: None
+        self._memory, self._samples = memory, samples
+        self._longest = LONGEST_WELCOME
+        """Bytes of a message that is read at all, and"""
+        self._longest_answer = 0
+        """that is an answer in this run."""
         self._graphs: dict[str, tuple[str, bytes]] = {}
         """kind -> (ETag, graph)."""
         self.connections = 0
 
     async def __aenter__(self) -> "Link":
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
-        self._http = aiohttp.ClientSession(timeout=timeout)
+        redirected = aiohttp.TraceConfig()
+        redirected.on_request_redirect.append(_not_elsewhere)
+        self._http = aiohttp.ClientSession(
+            timeout=timeout, trace_configs=[redirected], cookie_jar=aiohttp.DummyCookieJar()
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -183,7 +219,9 @@ class Link:
                 await socket.send_bytes(octets)
             answer = await self._receive(socket)
             if not isinstance(answer, expected):
-                raise Malformed(f"the server answered with a {type(answer).__name__}")
+                raise ServerAtFault(
+                    f"the server answered a {type(question).__name__} with a {type(answer).__name__}"
+                )
             return answer
 
         return await self._retry(attempt)
@@ -200,7 +238,8 @@ class Link:
                 if hopeless := permanent(str(self._server), error, status):
                     raise hopeless from error
                 delay = next(delays)
-                log.warning("%s; trying again in %.1f s", error or type(error).__name__, delay)
+                reason = shown(str(error)) or type(error).__name__
+                log.warning("%s; trying again in %.1f s", reason, delay)
                 await self._sleep(delay)
 
     async def _get_graph(self, kind: str) -> bytes:
@@ -208,7 +247,7 @@ class Link:
         url = self._server / "v1/graphs" / kind
         etag, graph = self._graphs.get(kind, ("", b""))
         headers = {**self._headers, **({"If-None-Match": etag} if etag else {})}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=ANSWER_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=_GRAPH_SECONDS, sock_connect=20, sock_read=ANSWER_SECONDS)
         async with self._http.get(url, headers=headers, timeout=timeout) as response:
             if response.status == 304:
                 return graph
@@ -217,7 +256,7 @@ class Link:
             if not response.ok and not may_pass(response.status):
                 raise ConfigError(f"{url} gives no graph: {await _detail(response)}")
             response.raise_for_status()
-            graph = await response.read()
+            graph = await _read(response, LONGEST_GRAPH)
             self._graphs[kind] = response.headers.get("ETag", ""), graph
             return graph
 
@@ -253,10 +292,27 @@ class Link:
         return self._socket
 
     async def _dial(self) -> Welcome:
+        """A new session. Its messages may be as long as the run that it is of needs them."""
+        welcome = await self._connect()
+        layout = layout_of(welcome, self._memory)
+        self._longest_answer = max(longest_message(layout), self._samples)
+        if self._longest_answer > self._longest:
+            self._longest = self._longest_answer
+            await self._hang_up()
+            return await self._dial()
+        self._injects = welcome.alpha > 0 and welcome.beta > 0
+        return welcome
+
+    async def _connect(self) -> Welcome:
         assert self._http is not None, "use Link as an async context manager"
+        self._longest_answer = self._longest
         try:
             socket = await self._http.ws_connect(
-                self._url, headers=self._headers, heartbeat=HEARTBEAT, max_msg_size=0, compress=0
+                self._url,
+                headers=self._headers,
+                heartbeat=HEARTBEAT,
+                max_msg_size=self._longest + 1,
+                compress=0,
             )
         except aiohttp.WSServerHandshakeError as error:
             if error.status == Unauthorized.status:
@@ -267,8 +323,7 @@ class Link:
         await socket.send_bytes(wire.encode(self._hello))
         welcome = await self._receive(socket)
         if not isinstance(welcome, Welcome):
-            raise Malformed(f"the server answered a Hello with a {type(welcome).__name__}")
-        self._injects = welcome.alpha > 0 and welcome.beta > 0
+            raise ServerAtFault(f"the server answered a Hello with a {type(welcome).__name__}")
         return welcome
 
     async def _receive(self, socket: aiohttp.ClientWebSocketResponse) -> Record:
@@ -277,23 +332,40 @@ class Link:
         """
         async with asyncio.timeout(ANSWER_SECONDS):
             while isinstance(record := await self._next(socket), Samples):
+                if not self._hello.shares:
+                    raise ServerAtFault("the server sent samples, but this device does not share any")
                 self._listener(record)
         return record
 
     async def _next(self, socket: aiohttp.ClientWebSocketResponse) -> Record:
         message = await socket.receive()
-        if message.type is not aiohttp.WSMsgType.BINARY:
-            # The close frame itself: the socket's own close_code is 1006 once the line is gone.
-            code = message.data if message.type is aiohttp.WSMsgType.CLOSE else socket.close_code
-            if code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
-                raise FrameTooLarge("the server takes no update of this size (limits.frame_bytes)")
-            refusal = _refusal_of(code)
-            raise refusal or ConnectionResetError("the server hung up")
-        record = wire.decode(message.data)
+        if message.type is aiohttp.WSMsgType.BINARY:
+            return self._read(message.data)
+        if message.type is aiohttp.WSMsgType.TEXT:
+            raise ServerAtFault("the server sent a text message, where all are binary")
+        if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, aiohttp.WebSocketError):
+            raise ServerAtFault(f"the server broke the WebSocket protocol: {shown(str(message.data))}")
+        # The close frame itself: the socket's own close_code is 1006 once the line is gone.
+        code = message.data if message.type is aiohttp.WSMsgType.CLOSE else socket.close_code
+        if code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+            raise FrameTooLarge("the server takes no update of this size (limits.frame_bytes)")
+        raise _refusal_of(code) or ConnectionResetError("the server hung up")
+
+    def _read(self, octets: bytes) -> Record:
+        """The record in a message. Raises what the server refused, RunOver, or ServerAtFault."""
+        if len(octets) > self._longest_answer:
+            raise ServerAtFault(
+                f"the server sent a message of {len(octets)} bytes; this run needs {self._longest_answer} "
+                "at most"
+            )
+        try:
+            record = wire.decode(octets)
+        except SessionRefused as error:
+            raise ServerAtFault(f"the server sent what is no record: {shown(str(error))}") from error
         if isinstance(record, Refusal):
-            raise REFUSALS.get(record.code, Refused)(record.detail)
+            raise REFUSALS.get(record.code, Refused)(shown(record.detail))
         if isinstance(record, Stop):
-            raise RunOver(record.reason)
+            raise RunOver(shown(record.reason))
         return record
 
     async def _hang_up(self) -> None:
@@ -302,12 +374,34 @@ class Link:
             await socket.close()
 
 
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body. Raises ServerAtFault if it is longer than `most`, of which no more is read."""
+    body = bytearray()
+    async for part in response.content.iter_chunked(1 << 16):
+        body += part
+        if len(body) > most:
+            raise ServerAtFault(f"{response.url.path} answered with more than {most} bytes")
+    return bytes(body)
+
+
 async def _detail(response: aiohttp.ClientResponse) -> str:
     """What the server says is wrong, or the status if it does not say."""
     try:
-        return str((await response.json())["detail"])
-    except (aiohttp.ContentTypeError, ValueError, KeyError, TypeError):
-        return f"{response.status} {response.reason}"
+        return shown(str(json.loads(await _read(response, _LONGEST_DETAIL))["detail"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return shown(f"{response.status} {response.reason}")
+
+
+async def _not_elsewhere(
+    session: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """A server that sends its devices on could have them ask anything within their own network."""
+    where = shown(redirect.response.headers.get("Location", ""))
+    if not where:
+        return
+    raise ConfigError(
+        f"{redirect.url} sends this device on to {where}: if that is the server, name it in client.server"
+    )
 
 
 def _refusal_of(close_code: int | None) -> SessionRefused | None:

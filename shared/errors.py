@@ -6,6 +6,8 @@
     ├── Diverged                       training left the finite numbers
     ├── JournalDamaged                 the journal is not as it was written
     ├── JournalTooNew                  a newer version wrote it
+    ├── ServerAtFault                  a server's answer that a device must not take; its part ends with it
+    │   └── BadGraph                   an ONNX graph that does more than train, or takes more than there is
     └── Refused                        a peer's input; it changed nothing
         ├── WrongDtype                 unknown coding, one without its other half, or of another length
         ├── NonFinite                  NaN or infinity among the values
@@ -67,6 +69,14 @@ class JournalDamaged(EdgeflockError):
 
 class JournalTooNew(EdgeflockError):
     """A journal that a newer version of Edgeflock wrote: this one must not guess what it means."""
+
+
+class ServerAtFault(EdgeflockError):
+    """What a server sent is not what a server sends; the message says what, for its operator."""
+
+
+class BadGraph(ServerAtFault):
+    """An ONNX graph that does more than train, or takes more than this device has."""
 
 
 class Refused(EdgeflockError):

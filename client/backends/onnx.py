@@ -3,10 +3,13 @@
 The server exports the training step (server/training_graph/export.py) as a graph whose inputs are theta/NAME
 for each tensor of the layout, x and y, and whose outputs are loss, gradient/NAME for each parameter and
 buffer/NAME for each buffer.
+
+The server may be anybody's. Its graph is read, checked and weighed here (shared/graphs), and onnxruntime gets
+what was written anew of what was read.
 """
 
 import logging
-import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -14,7 +17,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import BadGraph, ConfigError
+from edgeflock.shared.graphs import step as steps
 from edgeflock.shared.model.layout import Layout, Tensor
 
 log = logging.getLogger(__name__)
@@ -41,11 +45,10 @@ TOLERANCE = 1e-3
 _RUNS = 3
 """Timed steps of each provider; the quickest counts."""
 
-# A tensor whose data lie in a file, and a node that may load a compiled engine from one. protobuf also reads
-# the key's tag and length in longer forms than it writes.
-_READS_FILES = re.compile(
-    rb"(?:\x0a|\x8a\x80{0,8}\x00)(?:\x08|\x88\x80{0,8}\x00)location|EPContext", re.DOTALL
-)
+_PLENTY = 1 << 40
+
+_SPARE = 1 << 26
+"""Bytes that onnxruntime may take in any case."""
 
 
 class OnnxBackend:
@@ -55,28 +58,52 @@ class OnnxBackend:
     that computes the same gradient stays.
     """
 
-    def __init__(self, graph: bytes, layout: Layout, *, threads: int = 1, model: str = "the model") -> None:
-        """Load `graph`, use `threads` cores. Raises ConfigError if it cannot run or is of another layout."""
-        if _READS_FILES.search(graph):
-            raise ConfigError(f"the graph of {model} wants to read files of this device, which none may do")
+    def __init__(
+        self,
+        graph: bytes,
+        layout: Layout,
+        *,
+        threads: int = 1,
+        model: str = "the model",
+        memory: int = _PLENTY,
+        digest: str = "",
+    ) -> None:
+        """Load `graph`, use `threads` cores and at most `memory` bytes for the tensors of a step.
+
+        Raises BadGraph if the graph is not one that trains, or of another layout, or heavier, or cannot run;
+        and ConfigError if it is not the one of `digest`, unless that is empty.
+        """
         self.layout = layout
         self.name = engine()
         self._model = model
         try:
-            self._step: Step = Bound(open_session(graph, ("CPUExecutionProvider",), threads), layout)
-        except ConfigError as error:
-            raise ConfigError(f"the graph of {model}: {error}") from error
+            self._graph = steps.Step(graph, layout, memory)
+        except BadGraph as error:
+            raise BadGraph(f"the graph of {model}: {error}") from error
+        if digest not in ("", self._graph.digest):
+            raise ConfigError(
+                f"the server's graph of {model} is {self._graph.digest}, and client.graph_digest {digest}: "
+                "approve the new one by setting that, if you know what has changed"
+            )
+        octets = self._graph.octets
+        _limit_memory(memory)
+        try:
+            self._step: Step = Bound(open_session(octets, ("CPUExecutionProvider",), threads), layout)
         except Exception as error:  # onnxruntime's errors have no base of their own
-            raise ConfigError(f"onnxruntime cannot load the graph of {model}: {_line(error)}") from error
+            raise BadGraph(f"onnxruntime cannot load the graph of {model}: {_line(error)}") from error
 
         def opening(providers: tuple[str, ...]) -> Callable[[], Step]:
-            return lambda: Bound(open_session(graph, providers, threads), layout)
+            return lambda: Bound(open_session(octets, providers, threads), layout)
 
         self._untried = {provider: opening(PROVIDERS[provider]) for provider in _others()}
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        try:
+            self._graph.weigh(x.shape, y.shape)
+        except BadGraph as error:
+            raise BadGraph(f"the graph of {self._model}: {error}") from error
         try:
             result = self._step(theta, x, y)
         except RuntimeError as error:
@@ -96,8 +123,6 @@ class Bound:
     """A session whose inputs are views of theta, and whose outputs land in flat vectors."""
 
     def __init__(self, session: onnxruntime.InferenceSession, layout: Layout) -> None:
-        """Raises ConfigError if the session's inputs and outputs are not those of the layout."""
-        _check(session, layout)
         self._session = session
         self._binding = session.io_binding()
         wanted = {node.name for node in session.get_inputs()}
@@ -110,7 +135,7 @@ class Bound:
         self._buffers = np.zeros(layout.buffers, np.float32)
         self._into("loss", (), self._loss)
         for tensor in layout.tensors:
-            self._into(_output(tensor), tensor.shape, self._place(tensor))
+            self._into(steps.output_of(tensor), tensor.shape, self._place(tensor))
 
     def __call__(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
@@ -147,6 +172,7 @@ def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnx
     options.log_severity_level = 4  # what goes wrong is raised as well
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.add_session_config_entry("session.use_env_allocators", "1")
     # A run has one batch size, so after its first step the arena has what a step needs and grows no more.
     # Without the arena, or with it shrunk after each run, a step peaks higher and may be slower. Planning a
     # step's memory as one piece costs 5 to 15 MB and saves no time.
@@ -161,6 +187,19 @@ def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnx
     if session.get_providers()[0] != providers[0]:  # it was not there after all, and the next one took over
         raise RuntimeError(f"{providers[0]} does not work on this device")
     return session
+
+
+def _limit_memory(octets: int) -> None:
+    """Have onnxruntime take no more than `octets` bytes for tensors, in all of this process.
+
+    In which order it goes through a graph, onnxruntime decides, so that a step may hold more at a time than
+    footprint() found, and it takes memory in larger pieces.
+    """
+    here = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    arena = onnxruntime.OrtArenaCfg({"max_mem": min(octets + octets // 2 + _SPARE, sys.maxsize)})
+    onnxruntime.create_and_register_allocator(here, arena)
 
 
 def fastest(
@@ -204,33 +243,6 @@ def _seconds(step: Step, batch: Arguments, clock: Callable[[], float]) -> float:
     began = clock()
     step(*batch)
     return clock() - began
-
-
-def _check(session: onnxruntime.InferenceSession, layout: Layout) -> None:
-    """Raise ConfigError unless the graph's inputs and outputs are those of the layout."""
-    known = {f"theta/{tensor.name}": list(tensor.shape) for tensor in layout.tensors}
-    asked = {node.name: node for node in session.get_inputs()}
-    for name in ("x", "y"):
-        if asked.pop(name, None) is None:
-            raise ConfigError(f"it asks for no {name}")
-    for name, node in asked.items():
-        if name not in known:
-            raise ConfigError(f"it asks for {name}, which the layout does not have")
-        _check_one("takes", node, known[name])
-    results = {node.name: node for node in session.get_outputs()}
-    for name, shape in [("loss", []), *((_output(tensor), list(tensor.shape)) for tensor in layout.tensors)]:
-        if name not in results:
-            raise ConfigError(f"it does not give {name}")
-        _check_one("gives", results[name], shape)
-
-
-def _check_one(verb: str, node: onnxruntime.NodeArg, shape: list[int]) -> None:
-    if (node.type, node.shape) != ("tensor(float)", shape):
-        raise ConfigError(f"it {verb} {node.name} as {node.type} {node.shape}, the layout as float {shape}")
-
-
-def _output(tensor: Tensor) -> str:
-    return f"{'buffer' if tensor.buffer else 'gradient'}/{tensor.name}"
 
 
 def _line(error: Exception) -> str:

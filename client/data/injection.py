@@ -23,11 +23,13 @@ from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 KEPT_BYTES = 1 << 25
 """The most that is kept of others' samples, as float32, and of what is to be sent; also of one record."""
 
-FAR = 1000.0
-"""A number so many times as large as the device's own, and as 1, is broken: its gradient would swamp all."""
-
 _HEAD = 64
 """More bytes than a Samples record has around x and y."""
+
+LONGEST_RECORD = KEPT_BYTES + _HEAD
+
+FAR = 1000.0
+"""A number so many times as large as the device's own, and as 1, is broken: its gradient would swamp all."""
 
 
 class Injected:

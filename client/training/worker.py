@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,7 +13,16 @@ from numpy.typing import NDArray
 
 from edgeflock.client.data import Batches, StreamOver
 from edgeflock.client.training.replica import Replica
-from edgeflock.shared.errors import BaseExpired, BaseInFuture, LayoutMismatch, RunOver, RunReplaced
+from edgeflock.shared.errors import (
+    BaseExpired,
+    BaseInFuture,
+    LayoutMismatch,
+    Refused,
+    RunOver,
+    RunReplaced,
+    ServerAtFault,
+    Unauthorized,
+)
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
@@ -121,13 +131,14 @@ class Worker:
         if list(layout.shapes()) != welcome.layout:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
         self._server.speak_as(layout.digest)
-        replica = Replica(layout, welcome.start)
-        if welcome.weights is not None:
-            first = await self._load(welcome.weights, layout)
-            if first is not None:
-                replica.take(first)
+        with _of_the_server("first model"):
+            replica = Replica(layout, welcome.start)
+            if welcome.weights is not None:
+                first = await self._load(welcome.weights, layout)
+                if first is not None:
+                    replica.take(first)
         self._telemetry_due = -math.inf
-        replica.take(await self._server.pull(replica.version, replica.held))
+        _take(replica, await self._server.pull(replica.version, replica.held))
         sequence = welcome.sequence
         while True:
             await self._batches.ready(welcome.local_steps)
@@ -142,17 +153,21 @@ class Worker:
                 log.info("%s", stale)
                 trainer.take_back()
                 self._batches.take_back()
-                replica.take(await self._server.pull(replica.version, replica.held))
+                _take(replica, await self._server.pull(replica.version, replica.held))
                 continue
             sequence = update.sequence
             self._batches.settle()
             self.progress.updates += 1
             self.progress.samples += update.samples
             self.progress.loss = update.loss
-            if not update.pull:
+            if receipt.sequence != sequence or (receipt.model is None and update.pull):
+                raise ServerAtFault(
+                    f"the server answered update {sequence} with a receipt for {receipt.sequence}"
+                    + (", without the model that was asked for" if receipt.model is None else "")
+                )
+            if not update.pull or receipt.model is None:
                 return self.progress
-            assert receipt.model is not None, "asked for with the push"
-            replica.take(receipt.model)
+            _take(replica, receipt.model)
 
     def _with_telemetry(self, update: Update, now: float) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""
@@ -163,3 +178,22 @@ class Worker:
             return update
         self._telemetry_due = now + _TELEMETRY_EVERY
         return replace(update, facts=facts)
+
+
+def _take(replica: Replica, model: Model) -> None:
+    """Have `replica` become `model`. Raises ServerAtFault if it cannot."""
+    with _of_the_server("model"):
+        replica.take(model)
+
+
+@contextmanager
+def _of_the_server(what: str) -> Iterator[None]:
+    """Here the server is the peer whose input is refused: raises ServerAtFault then. A token that it does
+    not know is no fault of it.
+    """
+    try:
+        yield
+    except Unauthorized:
+        raise
+    except Refused as error:
+        raise ServerAtFault(f"the server's {what} is none for this device: {error}") from error

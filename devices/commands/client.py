@@ -16,13 +16,24 @@ def client(
     data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
     backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
     model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
+    graph_digest: Annotated[
+        str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
+    ] = None,
     set_: Set = None,
     verbose: Verbose = False,
 ) -> None:
     """Train for a server on this machine's data, until its run is over."""
     import asyncio
 
-    flags = client_flags(server=server, token=token, name=name, data=data, backend=backend, model=model)
+    flags = client_flags(
+        server=server,
+        token=token,
+        name=name,
+        data=data,
+        backend=backend,
+        model=model,
+        graph_digest=graph_digest,
+    )
     settings = settings_of(config, [*(set_ or []), *flags], verbose)
     from edgeflock.client.run import run_client
 

@@ -32,7 +32,9 @@ from edgeflock.server.training_graph import tracing
 from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
 from edgeflock.server.training_graph.translations import TRANSLATIONS
-from edgeflock.shared.errors import NotExportable
+from edgeflock.shared.errors import BadGraph, NotExportable
+from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.writing import write
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -75,7 +77,7 @@ def export_model(module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.g
     graphs = []
     for what, training, outputs, check in (steps, judge):
         traced = _traced(flat, what, arguments, training=training)
-        graph = _stripped(_to_onnx(flat, traced, arguments, outputs).model_proto)
+        graph = _as_devices_take_it(flat, _to_onnx(flat, traced, arguments, outputs).model_proto)
         try:
             wrong = check(flat, graph, x, y)
         except Exception as error:  # onnxruntime's have no base of their own
@@ -155,8 +157,10 @@ def _to_onnx(
     return exported
 
 
-def _stripped(model: onnx.ModelProto) -> bytes:
-    """Without what only people read: most of the bytes."""
+def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:
+    """In the one form that graphs have, without what only people read. Raises NotExportable."""
+    model.ClearField("producer_name")
+    model.ClearField("producer_version")
     for node in model.graph.node:
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
@@ -165,8 +169,10 @@ def _stripped(model: onnx.ModelProto) -> bytes:
     model.graph.ClearField("value_info")
     model.graph.ClearField("metadata_props")
     model.ClearField("metadata_props")
-    octets: bytes = model.SerializeToString(deterministic=True)
-    return octets
+    try:
+        return write(read(model.SerializeToString(deterministic=True)))
+    except BadGraph as error:
+        raise NotExportable(f"{flat.path}: devices would refuse its ONNX graph: {error}") from error
 
 
 @contextmanager

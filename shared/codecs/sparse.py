@@ -144,10 +144,11 @@ def _decode_golomb(octets: bytes, count: int) -> Indices:
         at = end
     else:
         remainders = np.zeros(count, np.int64)
-    ones = np.flatnonzero(np.unpackbits(np.frombuffer(octets[at:], np.uint8)))
-    end = at + int(ones[-1]) // 8 + 1 if ones.size else at
-    if ones.size != count or end != len(octets):
-        raise IndexMalformed(f"the unary plane holds {ones.size} indices, announced were {count}")
+    unary = np.frombuffer(octets[at:], np.uint8)
+    held = int(np.bitwise_count(unary).sum(dtype=np.int64))  # before they take eight bytes each
+    if held != count or (len(unary) and not unary[-1]):
+        raise IndexMalformed(f"the unary plane holds {held} indices, announced were {count}")
+    ones = np.flatnonzero(np.unpackbits(unary))
     # ones[i] = q_0 + ... + q_i + i, so the running index needs one multiplication and one sum.
     steps = np.arange(count)
     indices: Indices = (ones - steps) * parameter + np.cumsum(remainders) + steps

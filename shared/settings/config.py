@@ -209,6 +209,9 @@ class ClientSettings(Section):
     directory: str = Field(
         "", description="where the first model is kept if it must be loaded; empty: the user's cache"
     )
+    graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
+        "", description="of the one graph to train with onnx (edgeflock export --digest); empty: the server's"
+    )
     threads: Annotated[int, Field(ge=1)] = 1
     batch_min: Annotated[int, Field(ge=1)] = Field(8, description="of a stream: fewest samples of a batch")
     batch_max: Annotated[int, Field(ge=1)] = Field(1024, description="of a stream: most samples of a batch")

@@ -59,6 +59,14 @@ def test_torch_if_asked_for(model: str, allowed: str, installed: set[str]) -> No
     assert choose(ClientSettings(backend="torch", model=allowed), model) == "torch"
 
 
+def test_a_pinned_graph_is_for_onnx(installed: set[str]) -> None:
+    installed.update(BOTH)
+    digest = "0123456789abcdef" * 4
+    assert choose(ClientSettings(graph_digest=digest), ZOO) == "onnx"
+    with pytest.raises(ConfigError, match="client.graph_digest pins a graph, and .* 'torch' takes none"):
+        choose(ClientSettings(graph_digest=digest, backend="torch"), ZOO)
+
+
 WRONG: list[tuple[str, str, tuple[str, ...], list[str]]] = [
     ("auto", ZOO, NEITHER, ["pip install 'edgeflock[onnx]'", "'edgeflock[torch]'"]),
     ("onnx", ZOO, ("torch",), ["client.backend = 'onnx'", "pip install 'edgeflock[onnx]'"]),

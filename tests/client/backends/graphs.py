@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from edgeflock.shared.model.layout import Layout
 
@@ -89,16 +89,16 @@ def model(
         make("Add", ["old", "new"], ["buffer/norm.running_mean"]),
     ]
     own = [
-        helper.make_tensor("first", TensorProto.INT64, [1], [0]),
-        helper.make_tensor("no_values", TensorProto.FLOAT, [0], []),
-        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
-        helper.make_tensor("kept", TensorProto.FLOAT, [], [0.9]),
-        helper.make_tensor("taken", TensorProto.FLOAT, [], [0.1]),
+        numpy_helper.from_array(np.array([0]), "first"),
+        numpy_helper.from_array(np.zeros(0, np.float32), "no_values"),
+        numpy_helper.from_array(np.array(0, np.float32), "zero"),
+        numpy_helper.from_array(np.array(0.9, np.float32), "kept"),
+        numpy_helper.from_array(np.array(0.1, np.float32), "taken"),
     ]
     graph = helper.make_graph(
         [*nodes, *more], "step", list(inputs.values()), list(outputs.values()), [*own, *constants]
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     octets: bytes = made.SerializeToString()
     return octets
 

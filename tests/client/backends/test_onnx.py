@@ -11,11 +11,14 @@ import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from edgeflock.client.backends import onnx as onnx_backend
-from edgeflock.client.backends.onnx import OnnxBackend, Step, fastest
-from edgeflock.shared.errors import ConfigError
+from edgeflock.client.backends.onnx import OnnxBackend, fastest
+from edgeflock.client.backends.onnx import Step as Steps
+from edgeflock.shared.errors import BadGraph, ConfigError
+from edgeflock.shared.graphs.protobuf import field, varint
+from edgeflock.shared.graphs.step import Step
 from edgeflock.shared.model.layout import Layout
 from tests.client.backends.graphs import (
     INPUT_INFOS,
@@ -94,9 +97,9 @@ def test_a_model_without_buffers_or_inputs_that_are_not_needed() -> None:
         "step",
         [floats("theta/w", (3,)), floats("x", ("batch", 3)), floats("y", ("batch",))],
         [floats("loss", ()), floats("gradient/w", (3,))],
-        [helper.make_tensor("first", TensorProto.INT64, [1], [0])],
+        [numpy_helper.from_array(np.array([0]), "first")],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     backend = OnnxBackend(made.SerializeToString(), Layout.of([("w", (3,))]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     loss, gradient, statistics = backend.gradient(np.array([1, 2, 4], np.float32), x, np.zeros(2, np.float32))
@@ -159,73 +162,174 @@ MISFITS: dict[str, tuple[bytes, str]] = {
     ),
     "a parameter of another shape": (
         model(inputs=INPUT_INFOS | {"theta/dense.bias": floats("theta/dense.bias", (1,))}),
-        r"takes theta/dense.bias as tensor\(float\) \[1\], the layout as float \[2\]",
+        r"takes theta/dense.bias as \[1\] of type 1, the layout has float \[2\]",
     ),
-    "a gradient of another type": (counted(), r"gives gradient/unused as tensor\(int64\) \[\]"),
+    "a gradient of another type": (counted(), r"gives gradient/unused as \[\] of type 7"),
+    "one more output": (
+        model(outputs=OUTPUT_INFOS | {"leak": floats("product", ("batch", OUTPUTS))}),
+        "gives product, which is no part of a step",
+    ),
     "no targets": (
         model(inputs=without("y", INPUT_INFOS), more=[helper.make_node("Identity", ["product"], ["y"])]),
-        "asks for no y",
+        "Sub takes y, which nothing before it makes",
     ),
-    "no graph": (b"", "cannot load"),
-    "no ONNX": (b"<html>" * 40, "cannot load"),
-    "cut short": (model()[:-40], "cannot load"),
+    "no graph": (b"", "the model has no ir_version"),
+    "no ONNX": (b"<html>" * 40, "the model has a field of wire type 4"),
+    "cut short": (model()[:-40], "cut short"),
 }
 
 
 @pytest.mark.parametrize(("graph", "said"), MISFITS.values(), ids=MISFITS.keys())
 def test_a_graph_that_does_not_fit_the_layout_is_refused(graph: bytes, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as raised:
+    with pytest.raises(BadGraph, match=said) as raised:
         OnnxBackend(graph, LAYOUT, model="package:Model")
     assert "package:Model" in str(raised.value)
 
 
-def reading(location: str) -> bytes:
-    """A graph that takes a constant from a file."""
-    outside = TensorProto(
-        name="outside", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL
+# What a hostile server serves
+
+
+def stealing(path: Path) -> bytes:
+    """A graph whose gradient is a file: a subgraph's constant, whose tag of external data is spelt longer."""
+    outside = TensorProto(name="outside", data_type=TensorProto.FLOAT, dims=[2])
+    entry = onnx.StringStringEntryProto(key="location", value=str(path)).SerializeToString()
+    # Field 13, external_data, and field 14, data_location = EXTERNAL: as nobody writes them.
+    external = b"\xea\x80\x80\x80\x10" + varint(len(entry)) + entry + b"\xf0\x80\x80\x80\x10\x01"
+    branch = helper.make_graph(
+        [helper.make_node("Identity", ["outside"], ["branch"])], "branch", [], [floats("branch", (2,))]
     )
-    outside.external_data.add(key="location", value=location)
-    return model(
-        outputs=OUTPUT_INFOS | {"leak": floats("leak", ("batch", 2))},
-        constants=[outside],
-        more=[helper.make_node("Sub", ["p", "outside"], ["leak"])],
-    )
+    graph = branch.SerializeToString() + field(5, outside.SerializeToString() + external)
+    attributes = [
+        field(1, name) + field(6, graph) + field(20, onnx.AttributeProto.GRAPH)
+        for name in ("then_branch", "else_branch")
+    ]
+    node = onnx.NodeProto(op_type="If", input=["yes"], output=["gradient/dense.bias"]).SerializeToString()
+    proto = onnx.load_from_string(model(constants=[numpy_helper.from_array(np.array(True), "yes")]))
+    (own,) = (one for one in proto.graph.node if one.output[0] == "gradient/dense.bias")
+    proto.graph.node.remove(own)
+    more = field(1, node + b"".join(field(5, attribute) for attribute in attributes))
+    return field(1, 10) + field(7, proto.graph.SerializeToString() + more) + field(8, field(2, 20))
 
 
 def test_a_graph_may_not_read_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the server could have any file of the device sent to it, as a gradient."""
+    """onnxruntime itself would, and the file would leave the device as a gradient."""
     secret = np.array([3, 4], np.float32)
     (tmp_path / "secret.bin").write_bytes(secret.tobytes())
     monkeypatch.chdir(tmp_path)
-    graph = reading("secret.bin")
-    # onnxruntime itself would.
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    zeros = {
-        info.name: np.zeros([d.dim_value or 1 for d in info.type.tensor_type.shape.dim], np.float32)
-        for info in INPUT_INFOS.values()
-    }
-    assert (-session.run(["leak"], zeros)[0]).tolist() == [secret.tolist()]
-    with pytest.raises(ConfigError, match="read files of this device"):
+    graph = stealing(Path("secret.bin"))
+    session = onnx_backend.open_session(graph, ("CPUExecutionProvider",), 1)
+    given = {"x": X, "y": Y}
+    for tensor in LAYOUT.tensors:
+        given[f"theta/{tensor.name}"] = THETA[tensor.start : tensor.stop].reshape(tensor.shape)
+    asked = {info.name: given[info.name] for info in session.get_inputs()}
+    assert session.run(["gradient/dense.bias"], asked)[0].tolist() == secret.tolist()
+    with pytest.raises(BadGraph, match="an operator If, which no training step needs"):
         OnnxBackend(graph, LAYOUT)
 
 
-@pytest.mark.parametrize("tag", [b"\x0a", b"\x8a\x00", b"\x8a\x80\x00", b"\x8a\x80\x80\x80\x00"])
-@pytest.mark.parametrize("length", [b"\x08", b"\x88\x00", b"\x88\x80\x80\x00"])
-def test_however_that_is_coded(tag: bytes, length: bytes) -> None:
-    """protobuf takes longer forms of small numbers, too."""
-    graph = model() + b"\x0a\x14" + tag + length + b"location"
-    with pytest.raises(ConfigError, match="read files"):
-        OnnxBackend(graph, LAYOUT)
-
-
-def test_a_graph_may_not_bring_a_compiled_engine() -> None:
-    node = helper.make_node(
-        "EPContext", ["x"], ["engine"], domain="com.microsoft", ep_cache_context="engine.bin"
+def large(*nodes: onnx.NodeProto, **constants: NDArray[Any]) -> bytes:
+    """The step with more in it."""
+    return model(
+        constants=[numpy_helper.from_array(value, name) for name, value in constants.items()], more=nodes
     )
-    with pytest.raises(ConfigError, match="read files"):
-        OnnxBackend(model(more=[node]), LAYOUT)
+
+
+make = helper.make_node
+MUCH = np.array([1 << 20, 1 << 20])
+
+BOMBS: dict[str, bytes] = {
+    "ConstantOfShape": large(make("ConstantOfShape", ["much"], ["bomb"]), much=MUCH),
+    "Expand": large(make("Expand", ["zero", "much"], ["bomb"]), much=MUCH),
+    "Tile": large(make("Tile", ["theta/dense.weight", "much"], ["bomb"]), much=MUCH),
+    "Pad": large(make("Pad", ["first", "much"], ["bomb"]), much=MUCH << 19),
+    "Range": large(
+        make("Range", ["from", "to", "by"], ["bomb"]),
+        **{"from": np.array(0), "to": np.array(1 << 40), "by": np.array(1)},
+    ),
+    "a product": large(
+        make("Expand", ["zero", "column"], ["a"]),
+        make("Transpose", ["a"], ["b"]),
+        make("MatMul", ["a", "b"], ["bomb"]),
+        column=np.array([1 << 20, 1]),
+    ),
+    "many that are small": large(
+        *(make("Expand", ["zero", "some"], [f"bomb{number}"]) for number in range(100)),
+        make("Concat", [f"bomb{number}" for number in range(100)], ["bomb"], axis=0),
+        some=np.array([1 << 18]),
+    ),
+    "by the size of the batch": large(
+        make("Shape", ["x"], ["batch"], start=0, end=1),
+        make("Mul", ["batch", "many"], ["times"]),
+        make("Expand", ["zero", "times"], ["bomb"]),
+        many=np.array([1 << 24]),
+    ),
+}
+
+
+@pytest.mark.parametrize("graph", BOMBS.values(), ids=BOMBS.keys())
+def test_a_graph_may_not_take_more_memory_than_there_is(graph: bytes) -> None:
+    """It is refused before onnxruntime sees it."""
+    with pytest.raises(BadGraph, match=r"takes [\d,.]+ MiB of memory, for which this device has 64.0 MiB"):
+        OnnxBackend(graph, LAYOUT, memory=1 << 26)
+
+
+def test_nor_as_soon_as_the_batch_is_large() -> None:
+    backend = OnnxBackend(model(), LAYOUT, memory=1 << 10, model="package:Model")
+    check(backend, *batch_of(8))
+    with pytest.raises(BadGraph, match="graph of package:Model: a step on 64 samples takes"):
+        backend.gradient(*batch_of(64))
+
+
+def test_nor_more_time_than_a_step_takes() -> None:
+    """Small results of long work."""
+    shape = np.array([1 << 12, 1 << 12])
+    graph = large(
+        make("Expand", ["zero", "square"], ["m0"]),
+        *(make("MatMul", [f"m{n}", f"m{n}"], [f"m{n + 1}"]) for n in range(1000)),
+        square=shape,
+    )
+    with pytest.raises(BadGraph, match=r"takes 2\^45 operations; at most 2\^44"):
+        OnnxBackend(graph, LAYOUT)
+
+
+def test_a_shape_that_depends_on_values_is_refused() -> None:
+    graph = large(
+        make("Cast", ["loss"], ["whole"], to=TensorProto.INT64),
+        make("Reshape", ["whole", "first_shape"], ["sizes"]),
+        make("Expand", ["zero", "sizes"], ["bomb"]),
+        first_shape=np.array([1]),
+    )
+    with pytest.raises(BadGraph, match=r"Expand \(bomb\): a shape in it depends on values"):
+        OnnxBackend(graph, LAYOUT)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.COMPLEX64, 1000])
+def test_numbers_become_no_text(kind: int) -> None:
+    with pytest.raises(BadGraph, match=f"entries of type {kind}"):
+        OnnxBackend(large(make("Cast", ["loss"], ["text"], to=kind)), LAYOUT)
+
+
+# Which graph
+
+
+def test_another_graph_than_the_approved_one_is_refused() -> None:
+    approved = Step(model(), LAYOUT, 1 << 30).digest
+    check(OnnxBackend(model(), LAYOUT, digest=approved), THETA, X, Y)
+    other = large(make("Neg", ["p"], ["negative"]))
+    with pytest.raises(ConfigError) as raised:
+        OnnxBackend(other, LAYOUT, digest=approved)
+    assert "client.graph_digest" in str(raised.value)
+    assert approved in str(raised.value)
+    assert Step(other, LAYOUT, 1 << 30).digest in str(raised.value)
+
+
+def test_the_digest_is_of_what_the_graph_says_not_of_how_it_is_spelt() -> None:
+    spelt = onnx.load_from_string(model())
+    for number, node in enumerate(spelt.graph.node):
+        node.name = f"node {number}"
+    other = spelt.SerializeToString()
+    assert other != model()
+    assert Step(other, LAYOUT, 1 << 30).digest == Step(model(), LAYOUT, 1 << 30).digest
 
 
 def test_names_may_hold_any_word() -> None:
@@ -271,7 +375,7 @@ class Clock:
 WANTED = np.array([3, -4, 0], np.float32)
 
 
-def step(clock: Clock, *seconds: float, gradient: Any = WANTED) -> Callable[[], Step]:
+def step(clock: Clock, *seconds: float, gradient: Any = WANTED) -> Callable[[], Steps]:
     """Opens a step that takes `seconds` in turn, the last of them for ever."""
     left = list(seconds)
 
@@ -282,11 +386,11 @@ def step(clock: Clock, *seconds: float, gradient: Any = WANTED) -> Callable[[], 
     return lambda: run
 
 
-def broken() -> Step:
+def broken() -> Steps:
     raise RuntimeError("libcudnn.so.9: no such file")
 
 
-def failing() -> Step:
+def failing() -> Steps:
     def run(theta: Any, x: Any, y: Any) -> Any:
         raise RuntimeError("out of memory")
 
@@ -294,7 +398,7 @@ def failing() -> Step:
 
 
 EMPTY = np.zeros(0, np.float32)
-Candidates = Callable[[Clock], dict[str, Callable[[], Step]]]
+Candidates = Callable[[Clock], dict[str, Callable[[], Steps]]]
 
 CHOICES: dict[str, tuple[Candidates, str, list[str]]] = {
     "the CPU alone": (lambda c: {"CPU": step(c, 2)}, "CPU", []),

@@ -20,10 +20,10 @@ from edgeflock.shared.errors import (
     BaseInFuture,
     ConfigError,
     LayoutMismatch,
-    NonFinite,
     Refused,
     RunOver,
     RunReplaced,
+    ServerAtFault,
     Unauthorized,
 )
 from edgeflock.shared.model.layout import Layout
@@ -35,6 +35,7 @@ from tests.client.training.fakes import (
     WELCOME,
     FakeBackend,
     FakeServer,
+    model_at,
     theta_at,
     training,
     worker,
@@ -235,9 +236,28 @@ async def test_changes_are_added_and_told_of_in_the_next_update() -> None:
 async def test_changes_that_are_no_numbers_end_the_worker() -> None:
     server = Lossy([None, None])
     server.added = np.nan
-    with pytest.raises(NonFinite, match="the server's model has diverged"):
+    with pytest.raises(ServerAtFault, match="none for this device: .* the server's model has diverged"):
         await worker(server, FakeBackend()).run()
     assert len(server.updates) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"sequence": 40}, "update 41 with a receipt for 40"),
+        ({"model": None}, "without the model that was asked for"),
+        ({"model": replace(model_at(4), base=2)}, "builds on 2"),
+        ({"model": replace(model_at(4), values=b"")}, "take 56 bytes, not 0"),
+        ({"model": replace(model_at(4), count=1 << 40)}, "entries for 14"),
+    ],
+)
+async def test_a_receipt_that_is_none_ends_the_worker(answer: dict[str, object], said: str) -> None:
+    class Wrong(FakeServer):
+        async def push(self, update: Update) -> Receipt:
+            return replace(await super().push(update), **answer)  # type: ignore[arg-type]
+
+    with pytest.raises(ServerAtFault, match=said):
+        await worker(Wrong([None]), FakeBackend()).run()
 
 
 # Telemetry

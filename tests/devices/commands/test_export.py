@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.commands.export import write_graphs
+from edgeflock.devices.commands.export import export, write_graphs
 from edgeflock.server.training_graph.export import ExportedGraphs
 from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError
@@ -95,6 +95,17 @@ def test_a_person_reads_a_line_for_each(tmp_path: Path, capsys: pytest.CaptureFi
         f"{tmp_path}/evaluation.onnx  11 bytes  sha256 {sha256(b'evaluation!').hexdigest()}",
     ]
     assert printed.err == "a user's module prints\n"
+
+
+@pytest.mark.usefixtures("_quick")
+def test_the_digest_alone_is_for_a_device_s_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    export("a:B", None, "digits:", "mse", digest=True)
+    assert capsys.readouterr().out == f"{sha256(b'step').hexdigest()}\n"
+
+
+def test_without_a_folder_there_is_nothing_to_do() -> None:
+    with pytest.raises(ConfigError, match="--out names the folder"):
+        export("a:B", None, "digits:", "mse")
 
 
 @pytest.mark.usefixtures("_quick")

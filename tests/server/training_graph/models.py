@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edgeflock.shared.model.layout import Layout
 
@@ -201,6 +202,65 @@ class Switch(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return output.squeeze(1)
+
+
+FUNCTIONS: tuple[Callable[[Tensor], Tensor], ...] = (
+    functional.relu6,
+    functional.leaky_relu,
+    functional.selu,
+    functional.celu,
+    lambda h: functional.gelu(h, approximate="tanh"),
+    functional.mish,
+    functional.softsign,
+    functional.hardtanh,
+    functional.hardsigmoid,
+    functional.logsigmoid,
+    functional.tanhshrink,
+    functional.softshrink,
+    functional.hardshrink,
+    lambda h: functional.softmax(h, -1) + functional.log_softmax(h, -1),
+    lambda h: torch.log(h.abs() + 1) + torch.exp(h),
+    lambda h: (h * h + 1).sqrt() + (h * h + 1).rsqrt(),
+    lambda h: h**2 + h**3 + (h.abs() + 0.5) ** 1.5,
+    lambda h: torch.sin(h) + torch.cos(h) + torch.erf(h),
+    lambda h: torch.maximum(h, -h) + torch.minimum(h, 2 * h),
+    lambda h: h.clamp(-0.3, 0.4),
+    lambda h: h.amax(-1, keepdim=True) * h,
+    lambda h: h / (h.std(-1, keepdim=True) + 1),
+    lambda h: functional.normalize(h, dim=-1),
+    lambda h: h.repeat(1, 1, 2).sum(-1, keepdim=True) * h,
+    lambda h: torch.einsum("bij,bkj->bik", h, h) @ h,
+    lambda h: h.masked_fill(h > 0.5, 0.1),
+    lambda h: h.logsumexp(-1, keepdim=True) * h,
+    lambda h: functional.pad(h, (1, 2)).sum(-1, keepdim=True) * h,
+    lambda h: functional.rms_norm(h, (6,)),
+    lambda h: functional.scaled_dot_product_attention(h, h, h, is_causal=True),
+    lambda h: h.cumsum(-1),
+    lambda h: h.roll(1, -1) * h + h.flip(-1),
+    lambda h: torch.stack((h.floor(), h.round(), h)).sum(0),
+)
+
+
+class Functions(nn.Module):
+    """What else there is to make numbers of numbers. 4 x 6."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in FUNCTIONS)
+        self.slope = nn.PReLU(4)
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.slope(x)
+        for function, layer in zip(FUNCTIONS, self.layers, strict=True):
+            h = h + torch.tanh(function(layer(x)))
+        output: Tensor = self.head(h.flatten(1))
+        return output
+
+
+def upsampling() -> nn.Module:
+    """1 x 4 x 4."""
+    return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Upsample(scale_factor=2), *_head(128))
 
 
 def dropping() -> nn.Module:

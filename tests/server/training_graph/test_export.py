@@ -23,6 +23,10 @@ from edgeflock.server.training_graph import translations
 from edgeflock.server.training_graph.export import ExportedGraphs, export_model
 from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.graphs.footprint import footprint
+from edgeflock.shared.graphs.operators import TABLE
+from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.step import outputs_of
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 from tests.server.training_graph.models import HERE, Arrays, reference
@@ -100,9 +104,21 @@ MODELS: dict[str, Model] = {
     "Odd": Model(HERE + "Odd", (5, 6), together=True),
     "regression": Model(HERE + "regression", (6,), "mse", targets=(3,)),
     "Switch": Model(HERE + "Switch", (6,), "bce"),
+    "Functions": Model(HERE + "Functions", (4, 6)),
+    "upsampling": Model(HERE + "upsampling", (1, 4, 4)),
 }
 
-LONG = {"TransformerBlock", "ResNetGN", "ResNetBN", "LSTMTagger", "Recurrent", "Words", "Odd", "signals"}
+LONG = {
+    "TransformerBlock",
+    "ResNetGN",
+    "ResNetBN",
+    "LSTMTagger",
+    "Recurrent",
+    "Words",
+    "Odd",
+    "signals",
+    "Functions",
+}
 
 every_model = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=slow) if name in LONG else name for name in MODELS]
@@ -258,6 +274,33 @@ def test_it_holds_what_machines_need_and_no_more(name: str) -> None:
         assert b"tests" not in octets
         # The parameters are no part of it.
         assert sum(onnx.numpy_helper.to_array(tensor).size for tensor in graph.initializer) < 1000
+
+
+@slow
+def test_devices_take_what_is_exported_and_nothing_else() -> None:
+    """The table of what a graph may have is what these graphs have: no attribute more, and no text."""
+    used: dict[str, dict[str, set[bytes]]] = {}
+    every = [exported(name) for name in MODELS] + [export_model(*DROPPING, *pictures())]
+    for graphs in every:
+        for node in (*read(graphs.step).nodes, *read(graphs.evaluation).nodes):
+            attributes = used.setdefault(node.operator, {})
+            for name, value in node.attributes.items():
+                attributes.setdefault(name, set()).update([value] if isinstance(value, bytes) else [])
+    assert used.keys() == TABLE.keys()
+    for name, operator in TABLE.items():
+        assert used[name].keys() == operator.attributes.keys(), name
+        assert set().union(*used[name].values()) == operator.texts, name
+
+
+@every_model
+def test_what_a_step_gives_and_takes_is_known_beforehand(name: str) -> None:
+    model, graph = MODELS[name], read(exported(name).step)
+    layout = FlatModule(model.path, model.loss).layout
+    for size in (2, 7):
+        x, y = model.batch(size, seed=0)
+        given = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
+        taken = footprint(graph, {**given, "x": x.shape, "y": y.shape})
+        assert {n: seen.shape for n, seen in taken.outputs.items()} == outputs_of(layout)
 
 
 @pytest.mark.parametrize("name", ["DigitsCNN", "normed"])

@@ -135,8 +135,8 @@ def test_garbage_is_refused_or_canonical(octets: bytes, count: int, of: list[tup
 def test_nothing_takes_no_bytes() -> None:
     nothing = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     for build in (COMPILED, PLAIN):
-        assert build.encode(*nothing, layout_of((4, 5))) == b""
-        assert same(build.decode(b"", 0, layout_of((4, 5))), nothing)
+        assert build.encode(*nothing, layout_of((4, 5)), None) == b""
+        assert same(build.decode(b"", 0, layout_of((4, 5)), None), nothing)
 
 
 @given(update=updates(), seed=st.integers(0, 1000), data=st.data())
@@ -176,7 +176,7 @@ def test_a_stream_is_always_these_bytes() -> None:
     places = np.arange(layout.size)
     where = np.flatnonzero((places // 300 % 5 < 2) & (places * places % 11 < 3))
     for build in (COMPILED, PLAIN):
-        stream = build.encode(where, where // 300 % 3 == 0, layout)
+        stream = build.encode(where, where // 300 % 3 == 0, layout, None)
         assert stream is not None
         assert (where.size, len(stream)) == (2160, 740)
         assert sha256(stream).hexdigest().startswith("27b2bc147fbbeac74750d4400b55f9f7")

@@ -1,0 +1,113 @@
+"""What a device takes from a server's Welcome: whether it can be meant, and what it makes of its size.
+
+A Welcome says how much is to be held, computed and sent. Nothing of it is believed before it is here.
+"""
+
+import math
+from typing import Any
+
+from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.errors import ConfigError, ServerAtFault
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
+
+_TENSORS, _RANK, _NAME = 10_000, 8, 300
+
+_SAMPLES = 1 << 24
+"""Of an update at most, and"""
+_BATCH = 1 << 16
+"""of a batch."""
+
+_LARGEST_SEQUENCE = 1 << 62
+
+_HELD = 24
+"""Bytes that a device holds for an entry of theta: the model, the one that comes, the gradient, what was left
+out, and two more while it selects."""
+
+_AROUND = 1 << 12
+"""Bytes of a Model or a Receipt beside its streams, at most."""
+
+
+def layout_of(welcome: Welcome, memory: int) -> Layout:
+    """The layout of the run, if the Welcome can be meant and fits into so many bytes of memory.
+
+    Raises ServerAtFault, which says what of it cannot be.
+    """
+    if welcome.protocol != PROTOCOL:
+        raise ServerAtFault(f"the server speaks protocol {welcome.protocol}, this device {PROTOCOL}")
+    for name in ("run", "model"):
+        _check(_is_name(getattr(welcome, name)), name, getattr(welcome, name))
+    _check(welcome.loss in LOSSES, "loss", welcome.loss)
+    for name, most in (
+        ("batch", _BATCH),
+        ("local_steps", _SAMPLES // max(1, min(welcome.batch, _BATCH))),
+        ("frame_bytes", math.inf),
+    ):
+        _check(1 <= getattr(welcome, name) <= most, name, getattr(welcome, name), most)
+    for name in ("version", "sequence"):
+        _check(getattr(welcome, name) <= _LARGEST_SEQUENCE, name, getattr(welcome, name))
+    for name in ("balance", "threshold", "feedback", "alpha", "beta"):
+        _check(0 <= getattr(welcome, name) <= 1, name, getattr(welcome, name))
+    _check(0 < welcome.select <= 1, "select", welcome.select)
+    _check(0 < welcome.local_rate < math.inf, "local_rate", welcome.local_rate)
+    _check(welcome.indices in (coding.mode for coding in sparse.CODINGS.values()), "indices", welcome.indices)
+    _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)
+    grids = welcome.indices == sparse.GRID, welcome.values == values.CODINGS["scale"].mode
+    _check(grids[0] == grids[1], "indices and values", f"{welcome.indices} and {welcome.values}")
+    layout = _layout(welcome.layout)
+    if layout.size * _HELD > memory:
+        raise ServerAtFault(
+            f"the server's model has {layout.size} entries, for which this device's memory is too small"
+        )
+    if welcome.start is not None and len(welcome.start.tensors) != len(layout.tensors):
+        raise ServerAtFault(
+            f"the server's start has {len(welcome.start.tensors)} tensors, its layout {len(layout.tensors)}"
+        )
+    return layout
+
+
+def longest_message(layout: Layout) -> int:
+    """Bytes of the longest answer that a server of this layout has a use for.
+
+    A whole model is at most 4 bytes an entry. A difference names no more of them than that, each with at most
+    as many more.
+    """
+    return 8 * layout.size + _AROUND
+
+
+def _layout(shapes: list[Any]) -> Layout:
+    if len(shapes) > _TENSORS:
+        raise ServerAtFault(f"the server's layout has {len(shapes)} tensors; at most {_TENSORS} are taken")
+    for number, entry in enumerate(shapes):
+        if not _is_entry(entry):
+            raise ServerAtFault(f"entry {number} of the server's layout is no name and shape of a tensor")
+    try:
+        layout = Layout.of(shapes)
+    except ConfigError as error:
+        raise ServerAtFault(f"the server's layout is none: {error}") from error
+    if len({tensor.name for tensor in layout.tensors}) < len(shapes):
+        raise ServerAtFault("the server's layout has two tensors of the same name")
+    return layout
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        type(entry) is list
+        and (len(entry) == 2 or (len(entry) == 3 and entry[2] is True))
+        and type(entry[0]) is str
+        and _is_name(entry[0])
+        and type(entry[1]) is list
+        and len(entry[1]) <= _RANK
+        and all(type(size) is int and 0 <= size <= 1 << 40 for size in entry[1])
+    )
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _NAME and text.isprintable()
+
+
+def _check(holds: bool, name: str, value: object, most: object = None) -> None:
+    if not holds:
+        beyond = "" if most is None else f"; 1 to {most} can be"
+        raise ServerAtFault(f"the server's Welcome has {name} = {value!r:.60}, which cannot be{beyond}")

@@ -1,0 +1,151 @@
+"""What a step takes, before it is computed: bytes at once, and multiplications.
+
+Each node is gone through for inputs of given shapes. What a shape is computed of (sizes, axes, products of
+them) is computed along; everything else is known by type and shape alone.
+"""
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import BadGraph
+from edgeflock.shared.graphs.graph import BOOL, INT32, INT64, TYPES, Graph, Node
+from edgeflock.shared.graphs.operators import TABLE
+from edgeflock.shared.graphs.shapes import MISFITS, Seen, Shape, few, slices
+
+_WHOLE = (INT64, INT32, BOOL)
+
+_SAFE = 1 << 31
+"""Numbers below it, either way, are multiplied without overflow."""
+
+
+class Footprint(NamedTuple):
+    """What a step takes."""
+
+    octets: int
+    """The most bytes of tensors that there are at a time."""
+    work: int
+    """Multiplications, or entries that are gone through, in all."""
+    outputs: dict[str, Seen]
+    """What it gives."""
+
+
+def footprint(graph: Graph, shapes: Mapping[str, Shape]) -> Footprint:
+    """What `graph` takes on inputs of these shapes; all that it has must be among them.
+
+    Raises BadGraph if operators do not fit together, or if a shape depends on more than shapes.
+    """
+    seen = {
+        name: _known(Seen(tensor.type, tensor.shape, tensor.array()))
+        for name, tensor in graph.constants.items()
+    }
+    seen |= {port.name: Seen(port.type, shapes[port.name]) for port in graph.inputs}
+    outputs = {port.name for port in graph.outputs}
+    last = {name: number for number, node in enumerate(graph.nodes) for name in node.inputs}
+    held = most = work = 0
+    for number, node in enumerate(graph.nodes):
+        given = [seen[name] if name else None for name in node.inputs]
+        try:
+            results = TABLE[node.operator].rule(node, [*given, *[None] * 5])
+            work += max(1, TABLE[node.operator].work(node, given, results))
+            results = [_computed(node, given, results[0]), *results[1:]]
+        except MISFITS as error:
+            raise BadGraph(f"{node.operator} ({_names(node)}) does not fit what it takes: {error}") from error
+        except BadGraph as error:
+            raise BadGraph(f"{node.operator} ({_names(node)}): {error}") from error
+        if len(results) < len(node.outputs):
+            raise BadGraph(f"{node.operator} ({_names(node)}) gives {len(results)} results")
+        for name, result in zip(node.outputs, results, strict=False):
+            if name:
+                seen[name] = result
+                held += _octets(result)
+        most = max(most, held)
+        for name in {*node.inputs, *node.outputs}:
+            # The inputs are not the step's, nor do outputs go.
+            if name in last and last[name] > number or not name or name in outputs:
+                continue
+            if name not in graph.constants and name not in shapes:
+                held -= _octets(seen[name])
+    return Footprint(most, work, {name: seen[name] for name in outputs})
+
+
+def _octets(seen: Seen) -> int:
+    return prod(seen.shape) * TYPES[seen.type].itemsize
+
+
+def _known(seen: Seen) -> Seen:
+    """Without its entries, if nothing is made of them."""
+    return seen if seen.type in _WHOLE and few(seen.shape) else seen._replace(known=None)
+
+
+def _computed(node: Node, given: list[Seen | None], result: Seen) -> Seen:
+    """`result` with its entries, if they can be known."""
+    compute = _ENTRIES.get(node.operator)
+    if result.known is not None or compute is None or not few(result.shape):
+        return _known(result)
+    if result.type not in _WHOLE or any(one is not None and one.known is None for one in given):
+        return result
+    entries: Any = compute(node, given, result)
+    if entries is None or entries.shape != result.shape:
+        return result
+    return result._replace(known=entries.astype(TYPES[result.type]))
+
+
+def _arithmetic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of integers, or None where the machine's might overflow."""
+
+    def compute(node: Node, given: list[Any], result: Seen) -> Any:
+        numbers = [one.known for one in given]
+        return function(*numbers) if all((np.abs(one) < _SAFE).all() for one in numbers) else None
+
+    return compute
+
+
+def _divided(a: NDArray[Any], b: NDArray[Any]) -> Any:
+    """Towards zero, as C does."""
+    return np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b) if b.all() else None
+
+
+def _reshaped(node: Node, given: list[Any], result: Seen) -> Any:
+    return given[0].known.reshape(result.shape)
+
+
+def _sliced(node: Node, given: list[Any], result: Seen) -> Any:
+    parts = slices([*given, None, None], given[0].shape)
+    return given[0].known[tuple(parts.get(axis, slice(None)) for axis in range(given[0].known.ndim))]
+
+
+def _gathered(node: Node, given: list[Any], result: Seen) -> Any:
+    axis: Any = node.attributes.get("axis", 0)
+    return np.take(given[0].known, given[1].known, axis=axis)
+
+
+def _concatenated(node: Node, given: list[Any], result: Seen) -> Any:
+    axis: Any = node.attributes["axis"]
+    return np.concatenate([one.known for one in given], axis=axis)
+
+
+_ENTRIES: dict[str, Callable[[Node, list[Any], Seen], Any]] = {
+    "Add": _arithmetic(np.add),
+    "Sub": _arithmetic(np.subtract),
+    "Mul": _arithmetic(np.multiply),
+    "Div": _arithmetic(_divided),
+    "Equal": _arithmetic(np.equal),
+    "Where": _arithmetic(np.where),
+    "Cast": lambda node, given, result: given[0].known,
+    "Identity": _reshaped,
+    "Reshape": _reshaped,
+    "Squeeze": _reshaped,
+    "Unsqueeze": _reshaped,
+    "Slice": _sliced,
+    "Gather": _gathered,
+    "Concat": _concatenated,
+}
+"""Operator -> (node, what it takes, its result) -> the result's entries, None where they cannot be known."""
+
+
+def _names(node: Node) -> str:
+    return ", ".join(filter(None, node.outputs))[:80]

@@ -1,0 +1,65 @@
+"""A training step or an evaluation as a list of operators. What travels is read.py's and write.py's."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FLOAT, INT32, INT64, BOOL, DOUBLE = 1, 6, 7, 9, 11
+"""ONNX's numbers of element types (TensorProto.DataType)."""
+
+TYPES: dict[int, np.dtype[np.generic]] = {
+    FLOAT: np.dtype("<f4"),
+    INT32: np.dtype("<i4"),
+    INT64: np.dtype("<i8"),
+    BOOL: np.dtype("?"),
+    DOUBLE: np.dtype("<f8"),
+}
+"""Those that a graph may have."""
+
+OPSET, IR_VERSION = 20, 10
+
+
+class Tensor(NamedTuple):
+    """A constant."""
+
+    type: int
+    shape: tuple[int, ...]
+    octets: bytes
+    """Little-endian, in C order."""
+
+    def array(self) -> NDArray[np.generic]:
+        """As numpy has it, read-only."""
+        return np.frombuffer(self.octets, TYPES[self.type]).reshape(self.shape)
+
+
+Attribute = int | bytes | float | tuple[int, ...] | Tensor
+
+
+class Node(NamedTuple):
+    """An operator that makes `outputs` of `inputs`. An empty name is one that is left out."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Attribute]
+
+
+class Port(NamedTuple):
+    """An input or an output of the graph."""
+
+    name: str
+    type: int
+    shape: tuple[int | str, ...]
+    """A name stands for any number: the samples of a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes come after those that make what they take; every name is made once."""
+
+    nodes: tuple[Node, ...]
+    constants: dict[str, Tensor]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]

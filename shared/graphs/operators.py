@@ -1,0 +1,173 @@
+"""The operators that a graph may have: those that the exporter writes (server/training_graph), no others.
+
+Each computes, in time and memory that its arguments' shapes say beforehand. None reads a file, runs another
+graph, keeps anything, or has text for its values.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from edgeflock.shared.graphs import shapes
+from edgeflock.shared.graphs.graph import Node
+from edgeflock.shared.graphs.shapes import Rule, Seen, Shape
+
+Work = Callable[[Node, list[Any], list[Seen]], int]
+"""(node, what it takes, what it gives) -> multiplications, or entries that are gone through."""
+
+
+def _entries(node: Node, given: list[Any], results: list[Seen]) -> int:
+    """As many as the largest tensor has."""
+    return int(max(prod(seen.shape) for seen in (*given, *results) if seen is not None))
+
+
+def _products(node: Node, given: list[Any], results: list[Seen]) -> int:
+    """Of matrices: each entry takes as many as a row of the first has; of a transposed one, as a column."""
+    first: Shape = given[0].shape
+    return prod(results[0].shape) * (first[0] if node.attributes.get("transA") else first[-1])
+
+
+def _taps(node: Node, given: list[Any], results: list[Seen]) -> int:
+    """Of convolutions: a kernel, [out, in, ...] or [in, out, ...], for each place of the wider side."""
+    x: Shape = given[0].shape
+    kernel: Shape = given[1].shape
+    return x[0] * max(prod(x[2:]), prod(results[0].shape[2:])) * prod(kernel)
+
+
+def _window(node: Node, given: list[Any], results: list[Seen]) -> int:
+    """Of pools."""
+    kernel: Any = node.attributes["kernel_shape"]
+    return prod(results[0].shape) * int(prod(kernel))
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What an operator may look like."""
+
+    rule: Rule
+    inputs: int | None
+    """At most; None: any number."""
+    outputs: int | None = 1
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Name -> the field of its value (reading.KINDS)."""
+    texts: frozenset[bytes] = frozenset()
+    """What attributes that are text may say."""
+    work: Work = _entries
+
+
+def _windows(*more: str) -> dict[str, str]:
+    """The attributes of all that moves a window."""
+    return {"auto_pad": "s", **dict.fromkeys(("kernel_shape", "pads", "strides", *more), "ints")}
+
+
+_NOTSET = frozenset({b"NOTSET"})
+
+TABLE: dict[str, Operator] = {
+    **dict.fromkeys(
+        (
+            "Abs",
+            "Cos",
+            "Erf",
+            "Exp",
+            "Floor",
+            "HardSwish",
+            "Identity",
+            "Log",
+            "Mish",
+            "Neg",
+            "Not",
+            "Reciprocal",
+            "Relu",
+            "Round",
+            "Sigmoid",
+            "Sign",
+            "Sin",
+            "Softplus",
+            "Sqrt",
+            "Tanh",
+        ),
+        Operator(shapes.like_first, 1),
+    ),
+    **dict.fromkeys(
+        ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub"), Operator(shapes.broadcast, 2)
+    ),
+    **dict.fromkeys(
+        ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Or"),
+        Operator(shapes.compared, 2),
+    ),
+    **dict.fromkeys(
+        ("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceMin", "ReduceSum"),
+        Operator(shapes.reduced, 2, attributes={"keepdims": "i", "noop_with_empty_axes": "i"}),
+    ),
+    **dict.fromkeys(("LogSoftmax", "Softmax"), Operator(shapes.like_first, 1, attributes={"axis": "i"})),
+    **dict.fromkeys(("Celu", "Elu", "LeakyRelu"), Operator(shapes.like_first, 1, attributes={"alpha": "f"})),
+    "AveragePool": Operator(
+        shapes.pool,
+        1,
+        attributes={**_windows(), "ceil_mode": "i", "count_include_pad": "i"},
+        texts=_NOTSET,
+        work=_window,
+    ),
+    "BatchNormalization": Operator(shapes.like_first, 5, attributes={"epsilon": "f", "momentum": "f"}),
+    "Cast": Operator(shapes.cast, 1, attributes={"to": "i"}),
+    "Clip": Operator(shapes.like_first, 3),
+    "Concat": Operator(shapes.concat, None, attributes={"axis": "i"}),
+    "ConstantOfShape": Operator(shapes.constant_of_shape, 1, attributes={"value": "t"}),
+    "Conv": Operator(
+        shapes.conv, 3, attributes={**_windows("dilations"), "group": "i"}, texts=_NOTSET, work=_taps
+    ),
+    "ConvTranspose": Operator(
+        shapes.conv_transpose,
+        3,
+        attributes={**_windows("dilations", "output_padding"), "group": "i"},
+        texts=_NOTSET,
+        work=_taps,
+    ),
+    "CumSum": Operator(shapes.like_first, 2, attributes={"exclusive": "i", "reverse": "i"}),
+    "Expand": Operator(shapes.expand, 2),
+    "Gather": Operator(shapes.gather, 2, attributes={"axis": "i"}),
+    "GatherElements": Operator(shapes.gather_elements, 2, attributes={"axis": "i"}),
+    "GatherND": Operator(shapes.gather_nd, 2, attributes={"batch_dims": "i"}),
+    "Gelu": Operator(
+        shapes.like_first, 1, attributes={"approximate": "s"}, texts=frozenset({b"none", b"tanh"})
+    ),
+    "Gemm": Operator(
+        shapes.gemm,
+        3,
+        attributes={"alpha": "f", "beta": "f", "transA": "i", "transB": "i"},
+        work=_products,
+    ),
+    "HardSigmoid": Operator(shapes.like_first, 1, attributes={"alpha": "f", "beta": "f"}),
+    "LayerNormalization": Operator(
+        shapes.layer_norm, 3, 3, attributes={"axis": "i", "epsilon": "f", "stash_type": "i"}
+    ),
+    "MatMul": Operator(shapes.matmul, 2, work=_products),
+    "MaxPool": Operator(
+        shapes.pool,
+        1,
+        attributes={**_windows("dilations"), "ceil_mode": "i", "storage_order": "i"},
+        texts=_NOTSET,
+        work=_window,
+    ),
+    "Pad": Operator(shapes.pad, 3, attributes={"mode": "s"}, texts=frozenset({b"constant"})),
+    "RandomUniformLike": Operator(shapes.like_first, 1, attributes={"high": "f", "low": "f"}),
+    "Range": Operator(shapes.range_of, 3),
+    "ReduceMax": Operator(shapes.reduced, 2, attributes={"keepdims": "i"}),
+    "Reshape": Operator(shapes.reshape, 2, attributes={"allowzero": "i"}),
+    "ScatterElements": Operator(
+        shapes.like_first, 3, attributes={"axis": "i", "reduction": "s"}, texts=frozenset({b"none"})
+    ),
+    "ScatterND": Operator(
+        shapes.like_first, 3, attributes={"reduction": "s"}, texts=frozenset({b"none", b"add"})
+    ),
+    "Shape": Operator(shapes.shape, 1, attributes={"start": "i", "end": "i"}),
+    "Size": Operator(shapes.size, 1),
+    "Slice": Operator(shapes.sliced, 5),
+    "Split": Operator(shapes.split, 2, None, attributes={"axis": "i", "num_outputs": "i"}),
+    "Squeeze": Operator(shapes.squeeze, 2),
+    "Tile": Operator(shapes.tile, 2),
+    "Transpose": Operator(shapes.transpose, 1, attributes={"perm": "ints"}),
+    "Unsqueeze": Operator(shapes.unsqueeze, 2),
+    "Where": Operator(shapes.chosen, 3),
+}

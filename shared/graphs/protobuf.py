@@ -1,0 +1,119 @@
+"""The part of protobuf's wire format that a graph needs, read so that there is one way to read it.
+
+protobuf itself takes what nobody writes: numbers longer than they need be, fields that it does not know, the
+last of two values where there may be one, pieces of a message to be put together. Whoever looks for something
+forbidden can be led past it with any of these. Here each is an error.
+
+https://protobuf.dev/programming-guides/encoding/ describes the format.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from edgeflock.shared.errors import BadGraph
+
+VARINT, OCTETS, FIXED32 = 0, 2, 5
+"""Wire types: a number, a length and as many bytes, four bytes."""
+
+_LARGEST_FIELD = (1 << 29) - 1
+_LONGEST_VARINT = 10
+
+
+class Field(NamedTuple):
+    """A field that a message may have."""
+
+    name: str
+    wire_type: int
+    repeated: bool = False
+
+
+Value = int | bytes
+
+Fields = Mapping[int, Field]
+"""Number -> field."""
+
+
+def read(octets: bytes, fields: Fields, what: str) -> dict[str, list[Value]]:
+    """The values of a message by field: integers (0 to 2^64 - 1), or bytes, of OCTETS and FIXED32.
+
+    A field that is not there has no values, one that is not repeated at most one. `what` names the message in
+    errors. Raises BadGraph.
+    """
+    values: dict[str, list[Value]] = {field.name: [] for field in fields.values()}
+    for number, wire_type, value in _pieces(octets, what):
+        field = fields.get(number)
+        if field is None:
+            raise BadGraph(f"{what} has a field {number}, which none may have")
+        if wire_type != field.wire_type:
+            raise BadGraph(f"{what}: {field.name} is of wire type {wire_type}, not {field.wire_type}")
+        if values[field.name] and not field.repeated:
+            raise BadGraph(f"{what} has two of {field.name}")
+        values[field.name].append(value)
+    return values
+
+
+def signed(number: int) -> int:
+    """The int64 that travels as `number`."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def field(number: int, value: int | bytes | str) -> bytes:
+    """One field: an int64 as a varint, anything else as bytes with their length."""
+    if isinstance(value, int):
+        return varint(number << 3 | VARINT) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    octets = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | OCTETS) + varint(len(octets)) + octets
+
+
+def fixed32(number: int, octets: bytes) -> bytes:
+    """One field of four bytes."""
+    return varint(number << 3 | FIXED32) + octets
+
+
+def varint(number: int) -> bytes:
+    """`number`, 0 to 2^64 - 1, seven bits a byte, the lowest first."""
+    octets = bytearray()
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def _pieces(octets: bytes, what: str) -> Iterator[tuple[int, int, Value]]:
+    """(field number, wire type, value), one after the other."""
+    at = 0
+    while at < len(octets):
+        tag, at = _varint(octets, at, what)
+        number, wire_type = tag >> 3, tag & 7
+        if not 1 <= number <= _LARGEST_FIELD:
+            raise BadGraph(f"{what} has a field {number}, which is no number of a field")
+        if wire_type == VARINT:
+            value, at = _varint(octets, at, what)
+            yield number, wire_type, value
+            continue
+        if wire_type == OCTETS:
+            length, at = _varint(octets, at, what)
+        elif wire_type == FIXED32:
+            length = 4
+        else:
+            raise BadGraph(f"{what} has a field of wire type {wire_type}, which none is of")
+        if length > len(octets) - at:
+            raise BadGraph(f"{what} is cut short")
+        yield number, wire_type, octets[at : at + length]
+        at += length
+
+
+def _varint(octets: bytes, at: int, what: str) -> tuple[int, int]:
+    """(the number that begins at `at`, where it ends)."""
+    number = 0
+    for length in range(_LONGEST_VARINT):
+        if at + length >= len(octets):
+            raise BadGraph(f"{what} is cut short")
+        octet = octets[at + length]
+        number |= (octet & 0x7F) << 7 * length
+        if octet < 0x80:
+            if (octet == 0 and length) or number >> 64:
+                break
+            return number, at + length + 1
+    raise BadGraph(f"{what} has a number in a longer form than it needs")

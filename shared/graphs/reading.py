@@ -1,0 +1,294 @@
+"""Bytes -> Graph. A graph comes from a server that its device need not trust, so that only this is taken:
+
+the fields of ONNX's protobuf that a Graph has, each as its only encoding; operators, attributes and element
+types of operators.TABLE; constants whose bytes are with them; and no more of anything than LIMITS say. So
+there are no files, no graphs within graphs, no functions, no other domains, no text.
+
+What is computed gets only the bytes that writing.write makes of the Graph: whoever reads them next, with
+another parser, cannot find in them what was not found here.
+"""
+
+import struct
+from math import prod
+from typing import Any, NamedTuple
+
+from edgeflock.shared.errors import BadGraph
+from edgeflock.shared.graphs import protobuf
+from edgeflock.shared.graphs.graph import (
+    BOOL,
+    IR_VERSION,
+    OPSET,
+    TYPES,
+    Attribute,
+    Graph,
+    Node,
+    Port,
+    Tensor,
+)
+from edgeflock.shared.graphs.operators import TABLE
+from edgeflock.shared.graphs.protobuf import FIXED32, OCTETS, VARINT, Field, signed
+
+LARGEST_GRAPH = 1 << 24
+"""Bytes. The largest graph of the zoo has 49,507."""
+
+
+class Limits(NamedTuple):
+    """How much a graph may have."""
+
+    nodes: int = 1 << 15
+    constants: int = 1 << 16
+    ports: int = 20_002
+    """Inputs, and outputs."""
+    operands: int = 1 << 12
+    """Inputs of a node, its outputs, and numbers of an attribute."""
+    rank: int = 8
+    name: int = 1000
+    """Bytes of a name."""
+
+
+LIMITS = Limits()
+
+_MODEL = {
+    1: Field("ir_version", VARINT),
+    7: Field("graph", OCTETS),
+    8: Field("opset_import", OCTETS, repeated=True),
+}
+_OPSET = {1: Field("domain", OCTETS), 2: Field("version", VARINT)}
+_GRAPH = {
+    1: Field("node", OCTETS, repeated=True),
+    2: Field("name", OCTETS),
+    5: Field("initializer", OCTETS, repeated=True),
+    11: Field("input", OCTETS, repeated=True),
+    12: Field("output", OCTETS, repeated=True),
+}
+_NODE = {
+    1: Field("input", OCTETS, repeated=True),
+    2: Field("output", OCTETS, repeated=True),
+    3: Field("name", OCTETS),
+    4: Field("op_type", OCTETS),
+    5: Field("attribute", OCTETS, repeated=True),
+    7: Field("domain", OCTETS),
+}
+_ATTRIBUTE = {
+    1: Field("name", OCTETS),
+    2: Field("f", FIXED32),
+    3: Field("i", VARINT),
+    4: Field("s", OCTETS),
+    5: Field("t", OCTETS),
+    8: Field("ints", VARINT, repeated=True),
+    20: Field("type", VARINT),
+}
+_TENSOR = {
+    1: Field("dims", VARINT, repeated=True),
+    2: Field("data_type", VARINT),
+    8: Field("name", OCTETS),
+    9: Field("raw_data", OCTETS),
+}
+_PORT = {1: Field("name", OCTETS), 2: Field("type", OCTETS)}
+_TYPE = {1: Field("tensor_type", OCTETS)}
+_TENSOR_TYPE = {1: Field("elem_type", VARINT), 2: Field("shape", OCTETS)}
+_SHAPE = {1: Field("dim", OCTETS, repeated=True)}
+_DIMENSION = {1: Field("dim_value", VARINT), 2: Field("dim_param", OCTETS)}
+
+KINDS = {"f": 1, "i": 2, "s": 3, "t": 4, "ints": 7}
+"""Field of an attribute that holds its value -> its type (AttributeProto.AttributeType)."""
+
+
+def read(octets: bytes) -> Graph:
+    """The graph in a ModelProto. Raises BadGraph, which says what is wrong with it."""
+    if len(octets) > LARGEST_GRAPH:
+        raise BadGraph(f"it has {len(octets)} bytes; at most {LARGEST_GRAPH} are taken")
+    model = protobuf.read(octets, _MODEL, "the model")
+    if _one(model, "ir_version", "the model") != IR_VERSION:
+        raise BadGraph(f"its ir_version is {model['ir_version'][0]!r}, not {IR_VERSION}")
+    _check_opset(model["opset_import"])
+    parts = protobuf.read(_one(model, "graph", "the model"), _GRAPH, "the graph")
+    _name(_one(parts, "name", "the graph"), "the graph's name")
+    for part, most in (
+        ("node", LIMITS.nodes),
+        ("initializer", LIMITS.constants),
+        ("input", LIMITS.ports),
+        ("output", LIMITS.ports),
+    ):
+        _at_most(most, parts[part], f"the graph's {part}s")
+    graph = Graph(
+        tuple(map(_node, parts["node"])),
+        _constants(parts["initializer"]),
+        tuple(map(_port, parts["input"])),
+        tuple(map(_port, parts["output"])),
+    )
+    _check_order(graph)
+    return graph
+
+
+def _check_opset(imports: list[Any]) -> None:
+    if len(imports) != 1:
+        raise BadGraph(f"it imports {len(imports)} sets of operators, not one")
+    opset = protobuf.read(imports[0], _OPSET, "opset_import")
+    if opset["domain"] not in ([], [b""]):
+        raise BadGraph(f"it imports operators of {_name(opset['domain'][0], 'a domain')}, not of ONNX")
+    if _one(opset, "version", "opset_import") != OPSET:
+        raise BadGraph(f"it imports operators of version {opset['version'][0]!r}, not {OPSET}")
+
+
+def _node(octets: Any) -> Node:
+    parts = protobuf.read(octets, _NODE, "a node")
+    operator = _name(_one(parts, "op_type", "a node"), "an operator")
+    known = TABLE.get(operator)
+    if known is None:
+        raise BadGraph(f"it has an operator {operator}, which no training step needs")
+    if parts["domain"] not in ([], [b""]):
+        raise BadGraph(f"{operator} is of another domain than ONNX")
+    for operands, most in (("input", known.inputs), ("output", known.outputs)):
+        _at_most(LIMITS.operands if most is None else most, parts[operands], f"{operator}'s {operands}s")
+    attributes: dict[str, Attribute] = {}
+    for part in parts["attribute"]:
+        name, value = _attribute(part, operator)
+        if name in attributes:
+            raise BadGraph(f"{operator} has two of the attribute {name}")
+        attributes[name] = value
+    return Node(
+        operator,
+        tuple(_name(name, f"an input of {operator}") for name in parts["input"]),
+        tuple(_name(name, f"an output of {operator}") for name in parts["output"]),
+        attributes,
+    )
+
+
+def _attribute(octets: Any, operator: str) -> tuple[str, Attribute]:
+    parts = protobuf.read(octets, _ATTRIBUTE, f"an attribute of {operator}")
+    name = _name(_one(parts, "name", f"an attribute of {operator}"), f"an attribute of {operator}")
+    what = f"{operator}'s attribute {name}"
+    kind = TABLE[operator].attributes.get(name)
+    if kind is None:
+        raise BadGraph(f"{operator} has an attribute {name}, which none needs")
+    if _one(parts, "type", what) != KINDS[kind]:
+        raise BadGraph(f"{what} is of type {parts['type'][0]!r}, not {KINDS[kind]}")
+    for other in KINDS:
+        if other != kind and parts[other]:
+            raise BadGraph(f"{what} has a value in {other}, too")
+    if kind == "ints":
+        _at_most(LIMITS.operands, parts[kind], what)
+        numbers: list[Any] = parts[kind]
+        return name, tuple(map(signed, numbers))
+    value: Any = _one(parts, kind, what)
+    if kind == "i":
+        return name, signed(value)
+    if kind == "f":
+        return name, _float(value)
+    if kind == "s":
+        if value not in TABLE[operator].texts:
+            raise BadGraph(f"{what} is {_shown(value)}, which none needs")
+        return name, value
+    return name, _tensor(value, what)[1]
+
+
+def _constants(parts: list[Any]) -> dict[str, Tensor]:
+    constants: dict[str, Tensor] = {}
+    for part in parts:
+        name, tensor = _tensor(part, "a constant")
+        if not name or name in constants:
+            raise BadGraph(f"it has two constants of the name {name!r}" if name else "a constant has no name")
+        constants[name] = tensor
+    return constants
+
+
+def _tensor(octets: Any, what: str) -> tuple[str, Tensor]:
+    """(its name, empty if it has none, the tensor)."""
+    parts = protobuf.read(octets, _TENSOR, what)
+    name = _name(parts["name"][0], what) if parts["name"] else ""
+    kind: Any = _one(parts, "data_type", what)
+    if kind not in TYPES:
+        raise BadGraph(f"{what} {name} has entries of type {kind}, which none needs")
+    shape = _shape(parts["dims"], f"{what} {name}")
+    data: Any = _one(parts, "raw_data", f"{what} {name}")
+    if len(data) != prod(shape) * TYPES[kind].itemsize:
+        raise BadGraph(f"{what} {name} has {len(data)} bytes for a shape of {list(shape)}")
+    if kind == BOOL and data.translate(None, b"\0\1"):
+        raise BadGraph(f"{what} {name} has a truth that is neither 0 nor 1")
+    return name, Tensor(kind, shape, data)
+
+
+def _shape(dimensions: list[Any], what: str) -> tuple[int, ...]:
+    _at_most(LIMITS.rank, dimensions, f"the dimensions of {what}")
+    shape = tuple(map(signed, dimensions))
+    if any(not 0 <= dimension < 1 << 40 for dimension in shape):
+        raise BadGraph(f"{what} has a shape of {list(shape)}")
+    return shape
+
+
+def _port(octets: Any) -> Port:
+    parts = protobuf.read(octets, _PORT, "an input or output")
+    name = _name(_one(parts, "name", "an input or output"), "an input or output")
+    of_type = protobuf.read(_one(parts, "type", name), _TYPE, f"the type of {name}")
+    tensor = protobuf.read(_one(of_type, "tensor_type", name), _TENSOR_TYPE, f"the type of {name}")
+    kind: Any = _one(tensor, "elem_type", name)
+    if kind not in TYPES:
+        raise BadGraph(f"{name} has entries of type {kind}, which none needs")
+    dimensions = protobuf.read(_one(tensor, "shape", name), _SHAPE, f"the shape of {name}")["dim"]
+    _at_most(LIMITS.rank, dimensions, f"the dimensions of {name}")
+    return Port(name, kind, tuple(_dimension(dimension, name) for dimension in dimensions))
+
+
+def _dimension(octets: Any, name: str) -> int | str:
+    parts = protobuf.read(octets, _DIMENSION, f"a dimension of {name}")
+    if parts["dim_value"] and parts["dim_param"]:
+        raise BadGraph(f"a dimension of {name} is both a number and a name")
+    if parts["dim_param"]:
+        return _name(parts["dim_param"][0], f"a dimension of {name}")
+    return _shape([_one(parts, "dim_value", f"a dimension of {name}")], name)[0]
+
+
+def _check_order(graph: Graph) -> None:
+    """Every name is made once, and before it is taken."""
+    made = set(graph.constants)
+    for port in graph.inputs:
+        _make(port.name, made)
+    for node in graph.nodes:
+        for name in node.inputs:
+            if name and name not in made:
+                raise BadGraph(f"{node.operator} takes {name}, which nothing before it makes")
+        for name in filter(None, node.outputs):
+            _make(name, made)
+    outputs: set[str] = set()
+    for port in graph.outputs:
+        if port.name not in made:
+            raise BadGraph(f"it gives {port.name}, which nothing makes")
+        _make(port.name, outputs)
+
+
+def _make(name: str, made: set[str]) -> None:
+    if not name or name in made:
+        raise BadGraph(f"it has two of the name {name}" if name else "an input has no name")
+    made.add(name)
+
+
+def _one(parts: dict[str, list[Any]], field: str, what: str) -> Any:
+    if not parts[field]:
+        raise BadGraph(f"{what} has no {field}")
+    return parts[field][0]
+
+
+def _at_most(most: int, values: list[Any], what: str) -> None:
+    if len(values) > most:
+        raise BadGraph(f"{what} are {len(values)}; at most {most} are taken")
+
+
+def _name(octets: Any, what: str) -> str:
+    try:
+        name: str = octets.decode()
+    except UnicodeDecodeError:
+        name = "\n"
+    if len(octets) > LIMITS.name or not name.isprintable():
+        raise BadGraph(f"{what} has a name that is too long, or no text: {_shown(octets)}")
+    return name
+
+
+def _float(octets: Any) -> float:
+    (number,) = struct.unpack("<f", octets)
+    value: float = number
+    return value
+
+
+def _shown(octets: bytes) -> str:
+    return f"{octets[:40]!r}"

@@ -1,0 +1,126 @@
+"""A server's training step as a device takes it: of this layout, and no heavier than the device can bear."""
+
+from hashlib import sha256
+
+from edgeflock.shared.errors import BadGraph
+from edgeflock.shared.graphs.footprint import footprint
+from edgeflock.shared.graphs.graph import FLOAT, INT64, Graph, Port
+from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.writing import write
+from edgeflock.shared.model.layout import Layout, Tensor
+
+MOST_WORK = 1 << 44
+"""Multiplications of a step. A Raspberry Pi 4 takes an hour for them; there are no loops, so it ends."""
+
+_TRY = 2
+"""Samples of the batch for which a graph is gone through before it is opened."""
+
+
+class Step:
+    """A graph that computes a training step of a layout, and nothing else."""
+
+    def __init__(self, octets: bytes, layout: Layout, memory: int) -> None:
+        """Read and check `octets`. A step may take `memory` bytes. Raises BadGraph."""
+        self.graph = read(octets)
+        self._memory = memory
+        self.octets = write(self.graph)
+        """What stands for it: others read these, never what was sent."""
+        _check_ports(self.graph, layout)
+        self._weighed: set[tuple[tuple[int, ...], ...]] = set()
+        self._ports = {port.name: port for port in self.graph.inputs}
+        x, y = (
+            (_TRY, *(size for size in self._ports[name].shape if isinstance(size, int)))
+            for name in ("x", "y")
+        )
+        self._check_outputs(layout, x, y)
+        self.weigh(x, y)
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits that stand for the graph."""
+        return sha256(self.octets).hexdigest()
+
+    def weigh(self, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+        """Raise BadGraph if a step on a batch of these shapes takes more than there is.
+
+        What does not have the shape of the graph's inputs is left to whoever runs it.
+        """
+        if (x, y) in self._weighed or not (_fits(self._ports["x"], x) and _fits(self._ports["y"], y)):
+            return
+        taken = footprint(self.graph, {**self._theta(), "x": x, "y": y})
+        if taken.octets > self._memory:
+            raise BadGraph(
+                f"a step on {x[0]} samples takes {_mebibytes(taken.octets)} of memory, for which this device "
+                f"has {_mebibytes(self._memory)}; a smaller run.batch may do"
+            )
+        if taken.work > MOST_WORK:
+            raise BadGraph(
+                f"a step on {x[0]} samples takes 2^{taken.work.bit_length() - 1} operations; at most "
+                f"2^{MOST_WORK.bit_length() - 1} are taken"
+            )
+        self._weighed.add((x, y))
+
+    def _theta(self) -> dict[str, tuple[int, ...]]:
+        named = (port for port in self.graph.inputs if port.name.startswith("theta/"))
+        return {port.name: tuple(int(size) for size in port.shape) for port in named}
+
+    def _check_outputs(self, layout: Layout, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+        given = footprint(self.graph, {**self._theta(), "x": x, "y": y}).outputs
+        for name, shape in outputs_of(layout).items():
+            if (given[name].type, given[name].shape) != (FLOAT, shape):
+                raise BadGraph(
+                    f"it gives {name} as {list(given[name].shape)} of type {given[name].type}, "
+                    f"the layout has float {list(shape)}"
+                )
+
+
+def outputs_of(layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Output of a training step -> its shape, in order."""
+    return {"loss": (), **{output_of(tensor): tensor.shape for tensor in layout.tensors}}
+
+
+def output_of(tensor: Tensor) -> str:
+    """The output that is a tensor's gradient, or what a buffer becomes."""
+    return f"{'buffer' if tensor.buffer else 'gradient'}/{tensor.name}"
+
+
+def _check_ports(graph: Graph, layout: Layout) -> None:
+    """Raise BadGraph unless inputs and outputs are named and shaped as those of a step of the layout."""
+    theta = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
+    asked = {port.name: port for port in graph.inputs}
+    for name, kinds in (("x", (FLOAT,)), ("y", (FLOAT, INT64))):
+        port = asked.pop(name, None)
+        if port is None:
+            raise BadGraph(f"it asks for no {name}")
+        if port.type not in kinds or [type(size) for size in port.shape] != [
+            str,
+            *[int] * (len(port.shape) - 1),
+        ]:
+            raise BadGraph(f"it takes {name} as {list(port.shape)} of type {port.type}, which is no batch")
+    for name, port in asked.items():
+        if name not in theta:
+            raise BadGraph(f"it asks for {name}, which the layout does not have")
+        _check_port("takes", port, theta[name])
+    wanted, given = outputs_of(layout), {port.name: port for port in graph.outputs}
+    for name in wanted.keys() - given.keys():
+        raise BadGraph(f"it does not give {name}")
+    for name in given.keys() - wanted.keys():
+        raise BadGraph(f"it gives {name}, which is no part of a step")
+    for name, shape in wanted.items():
+        _check_port("gives", given[name], shape)
+
+
+def _check_port(verb: str, port: Port, shape: tuple[int, ...]) -> None:
+    if (port.type, port.shape) != (FLOAT, shape):
+        raise BadGraph(
+            f"it {verb} {port.name} as {list(port.shape)} of type {port.type}, "
+            f"the layout has float {list(shape)}"
+        )
+
+
+def _fits(port: Port, shape: tuple[int, ...]) -> bool:
+    return len(shape) == len(port.shape) and shape[1:] == port.shape[1:]
+
+
+def _mebibytes(octets: int) -> str:
+    return f"{octets / (1 << 20):,.1f} MiB"
