@@ -21,11 +21,13 @@ from edgeflock.shared.errors import (
     ConfigError,
     FrameTooLarge,
     Malformed,
+    NoRoom,
     Refused,
     RunOver,
     RunReplaced,
     SessionRefused,
     TooManyDevices,
+    TooSlow,
     Unauthorized,
     Unavailable,
 )
@@ -58,7 +60,7 @@ SILENT_SECONDS = 60.0
 HEARTBEAT = 20.0
 """Seconds of silence after which the device pings."""
 
-_TRANSIENT = (Unavailable, TooManyDevices)
+_TRANSIENT = (NoRoom, TooManyDevices, TooSlow, Unavailable)
 
 
 class Link:
@@ -270,6 +272,7 @@ class Link:
         welcome = await self._receive(socket)
         if not isinstance(welcome, Welcome):
             raise Malformed(f"the server answered a Hello with a {type(welcome).__name__}")
+        self._hello = replace(self._hello, secret=welcome.secret)
         self._injects = welcome.alpha > 0 and welcome.beta > 0
         return welcome
 

@@ -35,8 +35,8 @@ def read(text: str) -> Samples:
 
 async def test_what_happened_in_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 3600.0)  # nobody is idle yet
-    async with hosting(tmp_path, "run.updates=9", token="run") as hosted:
-        async with operating(hosted.port, "run") as viewer, link(hosted.port, 'p"i\n', "run") as device:
+    async with hosting(tmp_path, "run.updates=9", token="run", viewer_token="look") as hosted:
+        async with operating(hosted.port, "look") as viewer, link(hosted.port, 'p"i\n', "run") as device:
             await device.join()
             await device.push(replace(update(1, 0), facts={**HEALTH, **STREAM}))
             await device.push(update(2, 0))

@@ -698,11 +698,14 @@ async def test_a_complete_run_says_stop(tmp_path: Path) -> None:
 
 
 async def test_a_newer_session_supersedes_the_older(tmp_path: Path) -> None:
-    async with hosting(tmp_path) as server, joined(server.port, "pi") as (older, _):
+    async with hosting(tmp_path) as server, joined(server.port, "pi") as (older, welcome):
         # The Welcome waits for the older one's answer to its close frame.
         closed = asyncio.create_task(older.closed())
-        async with joined(server.port, "pi") as (newer, _):
+        secret = welcome[22]
+        assert len(secret) == 16
+        async with joined(server.port, "pi", secret=secret) as (newer, again):
             assert await closed == (4409, "superseded")
+            assert again[22] == secret
             assert (await newer.ask([PULL, None]))[0] == MODEL
 
 

@@ -135,6 +135,10 @@ UPDATES: dict[str, dict[str, bytes]] = {
         "one too many": update(samples=65537),
         "as many as there can be": update(samples=2**63 - 1),
     },
+    "sequence-ahead": {
+        "one too far": update(sequence=5 + 65536 + 1),
+        "as far as there is": update(sequence=2**63 - 1),
+    },
     "bad-sequence": {"skipped before": update(sequence=3), "zero": update(sequence=0)},
 }
 
@@ -200,6 +204,7 @@ HELLOS: dict[str, dict[str, bytes]] = {
         "no name": hello(device=""),
         "a long name": hello(device="x" * 201),
         "name as bytes": hello(device=b"stranger"),
+        "secret as text": hello(secret="secret"),
         "layout as text": hello(layout=""),
         "protocol as text": hello(protocol="1"),
         "facts as a list": hello(facts=[]),
@@ -327,7 +332,16 @@ async def test_wrong_token(token: str | None, tmp_path: Path, caplog: pytest.Log
 
 
 def test_every_code_has_a_row() -> None:
-    elsewhere = {"dropped", "run-complete", "superseded", "unauthorized", "unavailable"}
+    elsewhere = {
+        "dropped",
+        "name-in-use",
+        "no-room",
+        "run-complete",
+        "superseded",
+        "too-slow",
+        "unauthorized",
+    }
+    elsewhere |= {"unavailable"}
     codes = {code for code, kind in REFUSALS.items() if not kind.__subclasses__()}
     assert UPDATES.keys() | SESSIONS.keys() | HELLOS.keys() == codes - elsewhere
     closing = [kind.status for kind in REFUSALS.values() if issubclass(kind, SessionRefused)]
