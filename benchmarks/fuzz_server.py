@@ -392,7 +392,7 @@ async def served(config: Config, directory: Path) -> Any:
 def digest(engine: Engine) -> tuple[int, int, int, int]:
     """What no refusal may change."""
     parameters = engine.parameters
-    return parameters.version, crc32(parameters.theta), len(engine.held), engine.last_sequence(1)
+    return parameters.version, crc32(parameters.theta.tobytes()), len(engine.held), engine.last_sequence(1)
 
 
 async def attack(

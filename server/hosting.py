@@ -80,7 +80,9 @@ def open_run(config: Config) -> Iterator[HostedRun]:
                 "choose another one"
             )
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
-        yield HostedRun(claim.run, token, claim.engine, evaluate, history, accounts, admin_token, offered, viewer_token)
+        yield HostedRun(
+            claim.run, token, claim.engine, evaluate, history, accounts, admin_token, offered, viewer_token
+        )
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:

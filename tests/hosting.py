@@ -89,7 +89,9 @@ async def hosting(
         theta = initial_theta(layout.size)
         claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
-        hosted = HostedRun(claim.run, token, claim.engine, None, history, accounts, admin_token, viewer_token=viewer_token)
+        hosted = HostedRun(
+            claim.run, token, claim.engine, None, history, accounts, admin_token, viewer_token=viewer_token
+        )
         if offered:
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))
             hosted = replace(hosted, offered=directory / OFFERED)

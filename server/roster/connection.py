@@ -98,6 +98,8 @@ class Connection:
     """Unix time of its last record."""
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
+    rests_until: float = 0.0
+    """By the event loop's clock: before that it gets no whole model again."""
     secret: bytes = b""
     """What the device was told last: whoever knows it may take the line's place."""
 

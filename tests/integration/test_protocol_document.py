@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import numpy as np
@@ -184,6 +184,10 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, True],
         messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, True),
     ),
+    "hello-again": (
+        [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, bytes(range(16))],
+        messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, False, bytes(range(16))),
+    ),
     "samples": (
         [SAMPLES, 2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)],
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
@@ -216,6 +220,11 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     ),
     "stop": ([STOP, "the run has its 100 updates"], messages.Stop("the run has its 100 updates")),
 }
+
+RECORDS["welcome-secret"] = (
+    [*RECORDS["welcome"][0], None, bytes(range(16))],
+    replace(cast(messages.Welcome, RECORDS["welcome"][1]), secret=bytes(range(16))),
+)
 
 
 def test_every_example_is_checked_here() -> None:

@@ -46,12 +46,11 @@ def test_what_is_begun_is_held() -> None:
     framing = Framing(1000)
     whole = frame(bytes(900))
     framing.feed(whole[:1])
-    assert framing.unfinished
+    assert (framing.unfinished, framing.held) == (True, 0)
     framing.feed(whole[1:500])
     assert 400 < framing.held < 700
     framing.feed(whole[500:])
-    assert not framing.unfinished
-    assert framing.held > 900, "until it is taken"
+    assert (framing.unfinished, framing.held > 900) == (False, True), "until it is taken"
 
 
 @pytest.mark.parametrize("parts", [1, 2])
