@@ -54,8 +54,8 @@ CLOSE_SECONDS = 4.0
 LONGEST_HELLO = 4096
 """Bytes. What a device tells about itself is kept for as long as the server runs."""
 REST = 3e-7
-"""Seconds a number, between a whole model and the next one for a device that has sent no update since: to make one
-takes a tenth of that, while updates wait. Three seconds for 11 million."""
+"""Seconds a number, between a whole model and the next one for a device that has sent no update since: three
+for 11 million. To make one takes a tenth of that, while updates wait."""
 
 
 _FIRST: Collection[type[Record]] = (Hello,)

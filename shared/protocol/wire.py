@@ -92,7 +92,7 @@ def decode(octets: bytes, taken: Collection[type[Record]] = tuple(TAGS)) -> Reco
         array = msgpack.unpackb(
             octets,
             max_array_len=bounds.array,
-            max_map_len=_MOST_FACTS,
+            max_map_len=2 * _MOST_FACTS,  # a few too many are told of by their name
             max_str_len=bounds.text,
             max_ext_len=0,
             list_hook=count,

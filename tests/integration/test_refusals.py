@@ -185,7 +185,7 @@ SESSIONS: dict[str, dict[str, bytes]] = {
         "a fact of 101 characters": pack([*msgpack.unpackb(update()), {"story": "x" * 101}]),
         "pull negative base": pack([PULL, -1]),
         "extension type": update(sequence=msgpack.ExtType(5, b"6")),
-        "invalid UTF-8": b"\x92\x08\xa2\xff\xfe",
+        "invalid UTF-8": b"\x92\x03\xa2\xff\xfe",
         "array longer than the message": b"\xdd\xff\xff\xff\xff\x05",
         "bytes longer than the message": b"\x9b\x05\x06\x03\x01\x00\x03\xc6\xff\xff\xff\xff\x00",
         "arrays in arrays": b"\x9b\x05" + NESTED + b"\0" * 9,
