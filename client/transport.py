@@ -26,12 +26,14 @@ from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
     FrameTooLarge,
+    NoRoom,
     Refused,
     RunOver,
     RunReplaced,
     ServerAtFault,
     SessionRefused,
     TooManyDevices,
+    TooSlow,
     Unauthorized,
     Unavailable,
 )
@@ -81,7 +83,7 @@ _GRAPH_SECONDS = 1800.0
 
 _PLENTY = 1 << 40
 
-_TRANSIENT = (Unavailable, TooManyDevices)
+_TRANSIENT = (NoRoom, TooManyDevices, TooSlow, Unavailable)
 
 
 class Link:
@@ -324,6 +326,7 @@ class Link:
         welcome = await self._receive(socket)
         if not isinstance(welcome, Welcome):
             raise ServerAtFault(f"the server answered a Hello with a {type(welcome).__name__}")
+        self._hello = replace(self._hello, secret=welcome.secret)
         return welcome
 
     async def _receive(self, socket: aiohttp.ClientWebSocketResponse) -> Record:

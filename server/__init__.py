@@ -5,6 +5,7 @@
     operations           what operators ask and do: HTTP, feed, metrics, trackers, evaluation
     sessions             a device's line, and the group commit
     roster               what the server knows of its devices
+    doors                what a connection may cost before it is believed
     ledger               what is durable
     engine               the path of an update, pure
     publication          what devices are sent of the model: a file a mode

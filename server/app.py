@@ -10,12 +10,14 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.background import Background
+from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.operations import actions, api, first_model, metrics
 from edgeflock.server.operations.access import authenticate
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
 from edgeflock.server.operations.keys import (
+    DOORS,
     EVALUATOR,
     FEED,
     GRAPHS,
@@ -48,7 +50,8 @@ def create_app(
     app = web.Application(middlewares=[authenticate])
     app.add_routes([*api.routes, *actions.routes, *metrics.routes, *first_model.routes])
     app.router.add_get("/v1/session", _session)
-    app[ROLES] = Roles(hosted.token, hosted.admin_token)
+    app[ROLES] = Roles(hosted.token, hosted.admin_token, hosted.viewer_token)
+    app[DOORS] = Doors(Terms.of(config.limits))
 
     if hosted.offered is not None:
         app[OFFERED] = hosted.offered
@@ -131,7 +134,7 @@ async def listening(app: web.Application, host: str, port: int) -> AsyncIterator
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = app[HOST].traffic.protocol(runner.server)
+        protocol = app[HOST].traffic.protocol(app[DOORS].protocol(runner.server))
         loop = asyncio.get_running_loop()
         server = await loop.create_server(protocol, host, port, backlog=1024)
         try:
@@ -164,7 +167,10 @@ async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None])
 
 
 async def _session(request: web.Request) -> web.StreamResponse:
-    return await Session(request.app[HOST], request.app[WRITER], request).serve()
+    door = request.app[DOORS].of(request.transport)
+    if door is None:
+        raise ConnectionResetError("the connection is lost")
+    return await Session(request.app[HOST], request.app[WRITER], request, door).serve()
 
 
 async def _end_sessions(app: web.Application) -> None:

@@ -35,6 +35,8 @@ class HostedRun:
     """Empty: nobody may act."""
     offered: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
+    viewer_token: str = ""
+    """Empty: only admins may look, unless everybody may."""
 
 
 @contextmanager
@@ -67,12 +69,20 @@ def open_run(config: Config) -> Iterator[HostedRun]:
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
         token = "" if config.run.open else config.run.token or _kept(directory, "token")
         admin_token = config.run.admin_token or _kept(directory, "admin-token")
+        viewer_token = "" if config.run.open else config.run.viewer_token or _kept(directory, "viewer-token")
         if admin_token == token:
             raise ConfigError(
                 "run.admin_token is run.token, so that every device could act; choose another one"
             )
+        if viewer_token and viewer_token in (token, admin_token):
+            raise ConfigError(
+                "run.viewer_token is run.token or run.admin_token, so that it would not tell who it is; "
+                "choose another one"
+            )
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
-        yield HostedRun(claim.run, token, claim.engine, evaluate, history, accounts, admin_token, offered)
+        yield HostedRun(
+            claim.run, token, claim.engine, evaluate, history, accounts, admin_token, offered, viewer_token
+        )
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:

@@ -20,6 +20,7 @@
         ├── ExpansionTooLarge          small on the wire, too large once decoded
         ├── BadSamples                 computed from no samples, or from more than can be
         ├── BadSequence                a sequence number that cannot be one
+        ├── SequenceAhead              one so far ahead that the device could never go on from there
         ├── RunComplete                the run has all its updates
         └── SessionRefused             the session ends with it
             ├── Malformed              not one whole msgpack array of the record's fields
@@ -30,8 +31,11 @@
             ├── FrameTooLarge
             ├── Unauthorized
             ├── Superseded             the same device connected again
+            ├── NameInUse              another device of this name is connected
             ├── Dropped                an operator does not want this device
             ├── TooManyDevices
+            ├── TooSlow                a message was begun and not finished in time
+            ├── NoRoom                 too much is under way to the server at once
             └── Unavailable            the server stops or cannot write its journal
 
     RunOver                            the server said Stop: the run has all it needs
@@ -134,6 +138,11 @@ class BadSequence(Refused):
     status = 409
 
 
+class SequenceAhead(Refused):
+    code = "sequence-ahead"
+    status = 409
+
+
 class RunComplete(Refused):
     code = "run-complete"
     status = 410
@@ -185,6 +194,11 @@ class Superseded(SessionRefused):
     status = 409
 
 
+class NameInUse(SessionRefused):
+    code = "name-in-use"
+    status = 423
+
+
 class Dropped(SessionRefused):
     code = "dropped"
     status = 403
@@ -193,6 +207,16 @@ class Dropped(SessionRefused):
 class TooManyDevices(SessionRefused):
     code = "too-many-devices"
     status = 429
+
+
+class TooSlow(SessionRefused):
+    code = "too-slow"
+    status = 408
+
+
+class NoRoom(SessionRefused):
+    code = "no-room"
+    status = 507
 
 
 class Unavailable(SessionRefused):

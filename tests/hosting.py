@@ -70,6 +70,7 @@ async def hosting(
     layout: Layout = LAYOUT,
     token: str = "",
     admin_token: str = "",
+    viewer_token: str = "",
     run: str = RUN,
     start: Start | None = None,
     offered: bool = False,
@@ -88,7 +89,9 @@ async def hosting(
         theta = initial_theta(layout.size)
         claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
-        hosted = HostedRun(claim.run, token, claim.engine, None, history, accounts, admin_token=admin_token)
+        hosted = HostedRun(
+            claim.run, token, claim.engine, None, history, accounts, admin_token, viewer_token=viewer_token
+        )
         if offered:
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))
             hosted = replace(hosted, offered=directory / OFFERED)

@@ -5,13 +5,23 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.devices.commands.options import ConfigFile, Set, Verbose, client_flags, settings_of
+from edgeflock.devices.commands.options import (
+    ConfigFile,
+    Set,
+    Token,
+    TokenFile,
+    Verbose,
+    client_flags,
+    settings_of,
+    token_of,
+)
 
 
 def client(
     config: ConfigFile = None,
     server: Annotated[str | None, typer.Option(help="The server's URL [client.server].")] = None,
-    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    token: Token = None,
+    token_file: TokenFile = None,
     name: Annotated[str | None, typer.Option(help="This device [client.name]; default: host name.")] = None,
     data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
     backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
@@ -25,9 +35,10 @@ def client(
     """Train for a server on this machine's data, until its run is over."""
     import asyncio
 
+    secret = token_of(token, token_file)
     flags = client_flags(
         server=server,
-        token=token,
+        token=secret,
         name=name,
         data=data,
         backend=backend,

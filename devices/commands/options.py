@@ -1,6 +1,7 @@
 """What commands share: options, the settings that they come to, and what to install for what is missing."""
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +15,19 @@ if TYPE_CHECKING:  # it brings pydantic, which `edgeflock client --help` on a de
     from edgeflock.shared.settings.choices import Tables
     from edgeflock.shared.settings.config import Config
 
+log = logging.getLogger(__name__)
+
 ConfigFile = Annotated[
     Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Settings; see `edgeflock config`.")
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. run.port=9000."),
+]
+TOKEN_SHOWS = "Others on this machine see it in `ps`: rather --token-file or EDGEFLOCK_TOKEN."
+Token = Annotated[str | None, typer.Option(help=f"The run's secret [client.token]. {TOKEN_SHOWS}")]
+TokenFile = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="A file that holds the run's secret; -: standard input.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -56,10 +64,38 @@ def text_of(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 
-def connection_of(url: str | None, token: str | None, overrides: list[str] | None) -> tuple[str, str]:
+def connection_of(
+    url: str | None, token: str | None, token_file: Path | None, overrides: list[str] | None
+) -> tuple[str, str]:
     """(URL, token) of a server. Raises ConfigError."""
-    client = settings_of(None, [*(overrides or []), *client_flags(server=url, token=token)]).client
+    flags = client_flags(server=url, token=token_of(token, token_file))
+    client = settings_of(None, [*(overrides or []), *flags]).client
     return client.server, client.token
+
+
+def token_of(token: str | None, file: Path | None) -> str | None:
+    """The secret that --token or --token-file gave; None if neither did. Raises ConfigError."""
+    if file is None:
+        return token
+    if token is not None:
+        raise ConfigError("--token and --token-file: give one of them")
+    return token_in(file)
+
+
+def token_in(file: Path) -> str:
+    """The secret that a file holds; of "-" that of standard input. Raises ConfigError.
+
+    A file that others may read is told of: whoever reads it is let in.
+    """
+    if str(file) == "-":
+        kept = sys.stdin.readline().strip()
+    else:
+        kept = text_of(file).strip()
+        if file.stat().st_mode & 0o044:
+            log.warning("--token-file %s: others on this machine can read it: chmod 600 %s", file, file)
+    if not kept or not kept.isprintable():
+        raise ConfigError(f"--token-file {file}: holds no token; write the run's into it")
+    return kept
 
 
 def client_flags(**given: str | None) -> list[str]:

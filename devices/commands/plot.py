@@ -5,14 +5,15 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.devices.commands.options import Json, Set, connection_of, needing
+from edgeflock.devices.commands.options import Json, Set, Token, TokenFile, connection_of, needing
 
 
 def plot(
     source: Annotated[
         str | None, typer.Argument(help="A server's URL [client.server], a recording or a journal.")
     ] = None,
-    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    token: Token = None,
+    token_file: TokenFile = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="A .png or .svg.")] = Path("edgeflock.png"),
     against: Annotated[str, typer.Option(help="time, updates or bytes.")] = "time",
     seconds: Annotated[
@@ -25,5 +26,5 @@ def plot(
     with needing("demo", "figures need"):
         from edgeflock.devices.watching.plot import plot as draw
 
-    url, secret = connection_of(source, token, set_)
+    url, secret = connection_of(source, token, token_file, set_)
     draw(url, secret, against, out, seconds, as_json=json)

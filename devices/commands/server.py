@@ -30,12 +30,12 @@ def server(config: ConfigFile = None, set_: Set = None, json: Json = False, verb
             line = encoder.dumps({"url": url, "run": hosted.run, "version": version})
             print(line, file=results, flush=True)
         else:
-            secret = f" --token {hosted.token}" if hosted.token else ""
+            secret = f"EDGEFLOCK_TOKEN={hosted.token} " if hosted.token else ""
             print(f"Run {hosted.run} at version {version} on {url}", file=sys.stderr)
-            print(f"On each device: edgeflock client --server {url}{secret} --data URI", file=sys.stderr)
+            print(f"On each device: {secret}edgeflock client --server {url} --data URI", file=sys.stderr)
             kept = Path(settings.run.directory) / "admin-token"
-            admin = "run.admin_token" if settings.run.admin_token else f'"$(cat {kept})"'
-            print(f"To watch and act: edgeflock top {url} --token {admin}", file=sys.stderr)
+            admin = "FILE, which holds run.admin_token" if settings.run.admin_token else kept
+            print(f"To watch and act: edgeflock top {url} --token-file {admin}", file=sys.stderr)
 
     with needing("server", "the server needs"):
         from edgeflock.server.app import serve

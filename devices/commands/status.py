@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.devices.commands.options import Json, Set, connection_of
+from edgeflock.devices.commands.options import Json, Set, Token, TokenFile, connection_of
 
 
 def status(
     url: Annotated[str | None, typer.Argument(help="The server's URL [client.server].")] = None,
-    token: Annotated[str | None, typer.Option(help="The run's secret [client.token].")] = None,
+    token: Token = None,
+    token_file: TokenFile = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on as the run does.")] = False,
     interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between, with --watch.")] = 2.0,
     device: Annotated[str | None, typer.Option(help="One device, with its recent updates.")] = None,
@@ -17,7 +18,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show how a server's run is doing: everything that `edgeflock top` shows."""
-    server, secret = connection_of(url, token, set_)
+    server, secret = connection_of(url, token, token_file, set_)
     from edgeflock.devices.watching import text
     from edgeflock.devices.watching.status import show_status
 

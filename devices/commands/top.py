@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edgeflock.devices.commands.options import Set, connection_of
+from edgeflock.devices.commands.options import TOKEN_SHOWS, Set, connection_of, token_in
 from edgeflock.shared.errors import ConfigError
 
 
@@ -15,7 +15,13 @@ def top(
     ] = None,
     token: Annotated[
         list[str] | None,
-        typer.Option(help="The run's secret, or the admin's [client.token]; again for each server."),
+        typer.Option(
+            help=f"The viewers' secret, or the admin's [client.token]; again for each server. {TOKEN_SHOWS}"
+        ),
+    ] = None,
+    token_file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="A file that holds it; again for each server. -: standard input."),
     ] = None,
     interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between frames.")] = 1.0,
     record: Annotated[Path | None, typer.Option(help="Keep the frames in this new file.")] = None,
@@ -35,8 +41,11 @@ def top(
         raise ConfigError("the monitor needs textual: pip install 'edgeflock[tui]'")
     from edgeflock.devices.watching.top import Plan, serve_web, show
 
-    url, secret = connection_of(None, None, set_)
-    plan = Plan(urls or [url], token or [secret], interval, record, replay or [], speed, at)
+    if token and token_file:
+        raise ConfigError("--token and --token-file: give one of them")
+    url, secret = connection_of(None, None, None, set_)
+    tokens = token or [token_in(path) for path in token_file or []] or [secret]
+    plan = Plan(urls or [url], tokens, interval, record, replay or [], speed, at)
     if web:
         if len(plan.tokens) > 1 or record is not None:
             raise ConfigError("--web takes one --token, and does not go with --record")

@@ -63,7 +63,9 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
             log = directory / f"device-{number}.log"
             processes.append(await start("client", own, log=log, token=token))
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
-            status = await _watch(http, url, token, config, processes, directory, narration)
+            kept = (directory / "viewer-token").read_text().strip() if token else ""
+            viewer = config.run.viewer_token or kept
+            status = await _watch(http, url, viewer, config, processes, directory, narration)
             seconds = time.monotonic() - began
             evaluations = json.loads(await fetch(http, url, "/v1/evaluations", token))
             model = directory / "model.safetensors"

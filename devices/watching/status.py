@@ -39,7 +39,8 @@ def show_status(server: str, token: str, *, as_json: bool) -> None:
     async def get() -> tuple[Any, State | None]:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
             status = json.loads(await fetch(http, server, "/v1/status", token))
-        return status, await first_state(FeedClient(server, token)) if as_json else None
+        looks = as_json and "devices" in status
+        return status, await first_state(FeedClient(server, token)) if looks else None
 
     status, state = asyncio.run(get())
     if as_json:
@@ -49,7 +50,11 @@ def show_status(server: str, token: str, *, as_json: bool) -> None:
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
-    """Print what /v1/status says, for people."""
+    """Print what /v1/status says, for people; to a device's token it says little."""
+    if "devices" not in status:
+        console.print(f"Run {status['run']}, {status['state']}, version {status['version']:,}")
+        console.print("More is for the viewer token: the file viewer-token in the server's run.directory")
+        return
     evaluation = status["evaluation"] or {}
     target = f" of {status['updates_target']:,}" if status["updates_target"] else ""
     coordination, compression = status["coordination"], status["compression"]

@@ -20,7 +20,7 @@ from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import LastReceipt, Log
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.publication import Exact, Publication
-from edgeflock.shared.errors import BadSequence, Refused, RunComplete, Superseded
+from edgeflock.shared.errors import BadSequence, Refused, RunComplete, SequenceAhead, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -32,6 +32,10 @@ _WORTH = 65 / 64
 
 _QUICK = 100_000
 """Entries that are decoded and applied in about two milliseconds."""
+
+SEQUENCE_WINDOW = 1 << 16
+"""How far a device's next number may be above the last accepted one. Numbers are spent by refused updates,
+too, of which nobody has as many in a row; but at the largest number a name could never push again."""
 
 
 class Engine:
@@ -131,9 +135,15 @@ class Engine:
     def _offer(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
         """The path of one update, up to the coordinator. Raises Refused; then it has left no trace."""
         update, parameters = push.update, self.parameters
-        if update.sequence <= self.last_sequence(push.device):
+        last = self.last_sequence(push.device)
+        if update.sequence <= last:
             settled.append((push, self._receipt_again(push)))
             return
+        if update.sequence > last + SEQUENCE_WINDOW:
+            raise SequenceAhead(
+                f"sequence {update.sequence} is more than {SEQUENCE_WINDOW} above {last}, the last accepted; "
+                f"go on with {last + 1}"
+            )
         if 0 < self._bounds.updates <= parameters.version:
             raise RunComplete(f"the run has its {self._bounds.updates} updates")
         if (held := self._coordinator.held.get(push.device)) is not None:

@@ -36,6 +36,25 @@ class Bounds:
         )
 
 
+_BESIDE_STREAMS = 1 << 15
+"""Bytes of an update beside its streams: 32 facts, their names and texts of 100 characters of four bytes."""
+
+_SHARED = 1 << 24
+"""Bytes of a record of shared samples; of what shape they are, only devices know."""
+
+
+def frame_bytes(config: Config, layout: Layout) -> int:
+    """The longest message that a device may send: limits.frame_bytes, or as much as an update may take.
+
+    That is eight bytes for each parameter (its index, its value), and the running statistics.
+    """
+    if config.limits.frame_bytes:
+        return config.limits.frame_bytes
+    update = _BESIDE_STREAMS + 8 * layout.parameters.size + 2 * layout.buffers
+    shares = config.injection.alpha > 0 and config.injection.beta > 0
+    return max(update, _SHARED) if shares else update
+
+
 def check_limits(config: Config, layout: Layout) -> None:
     """Raises ConfigError if an update of the model, sent as `config` asks, would be refused."""
     threshold = config.compression.threshold
@@ -50,7 +69,13 @@ def check_limits(config: Config, layout: Layout) -> None:
             f"limits.expansion_bytes = {config.limits.expansion_bytes}: an update of {entries} entries "
             f"expands to {EXPANSION_PER_ENTRY * entries}; raise it"
         )
-    if worst > config.limits.frame_bytes:
+    longest = frame_bytes(config, layout)
+    if longest > config.limits.inflight_bytes:
+        raise ConfigError(
+            f"limits.inflight_bytes = {config.limits.inflight_bytes}: a message may take {longest} "
+            "(limits.frame_bytes); raise it"
+        )
+    if worst > longest:
         raise ConfigError(
             f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "
             f"compression.select = {select}, threshold = {threshold} may take {worst}; raise it"

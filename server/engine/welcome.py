@@ -1,5 +1,6 @@
 """What a device is told of the run when it joins."""
 
+from edgeflock.server.engine.limits import frame_bytes
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -17,8 +18,12 @@ def welcome(
     sequence: int,
     start: Start | None = None,
     weights: Weights | None = None,
+    secret: bytes = b"",
 ) -> Welcome:
-    """The Welcome for a device whose highest accepted sequence number is `sequence`."""
+    """The Welcome for a device whose highest accepted sequence number is `sequence`.
+
+    `secret` is for it alone.
+    """
     return Welcome(
         protocol=PROTOCOL,
         run=run,
@@ -37,8 +42,9 @@ def welcome(
         feedback=config.compression.feedback,
         indices=sparse.CODINGS[config.compression.indices].mode,
         values=values.CODINGS[config.compression.values].mode,
-        frame_bytes=config.limits.frame_bytes,
+        frame_bytes=frame_bytes(config, layout),
         alpha=config.injection.alpha,
         beta=config.injection.beta,
         weights=weights,
+        secret=secret,
     )

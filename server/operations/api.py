@@ -19,6 +19,7 @@ from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, 
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host
 from edgeflock.shared.errors import NotExportable
+from edgeflock.shared.protocol.frames import Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
 
 FASTEST, USUAL, SLOWEST = 0.2, 1.0, 60.0
@@ -29,8 +30,11 @@ routes = web.RouteTableDef()
 
 @routes.get("/v1/status")
 async def get_status(request: web.Request) -> web.Response:
-    """The run, its traffic and its devices as JSON."""
-    return web.json_response(status(request.app[HOST], request.app[EVALUATOR], time.monotonic()))
+    """The run, its traffic and its devices as JSON; to a device, the run alone."""
+    host, evaluator = request.app[HOST], request.app[EVALUATOR]
+    if role_of(request) == "device":
+        return web.json_response(run_status(host, evaluator))
+    return web.json_response(status(host, evaluator, time.monotonic()))
 
 
 @routes.get("/livez")
@@ -64,8 +68,7 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
             "too-many-watchers",
             f"{watchers.limit} monitors follow this run already (limits.watchers); close one",
         )
-    role = role_of(request)
-    assert role is not None, "it got past the door"
+    role: Role = "admin" if role_of(request) == "admin" else "viewer"
     return await watchers.serve(request, role, interval)
 
 
@@ -126,6 +129,18 @@ async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
     return await request.app[WRITER].call(request.app[HOST].engine.result)
 
 
+def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
+    """What anybody who takes part may know."""
+    return {
+        "run": host.run,
+        "state": "finished" if evaluator.finished else "training",
+        "model": host.config.model.module,
+        "parameters": host.layout.parameters.size,
+        "version": host.published.version,
+        "updates_target": host.config.run.updates,
+    }
+
+
 def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, layout, traffic = host.config, host.layout, host.traffic
@@ -136,12 +151,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     )
     dense = 4 * layout.size * sum(device["updates"] for device in devices)
     return {
-        "run": host.run,
-        "state": "finished" if evaluator.finished else "training",
-        "model": config.model.module,
-        "parameters": layout.parameters.size,
-        "version": host.published.version,
-        "updates_target": config.run.updates,
+        **run_status(host, evaluator),
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,

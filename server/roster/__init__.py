@@ -5,9 +5,10 @@ of every change, for whoever watches. `Traffic` counts bytes at the socket, `Rel
 Imports the ledger's records only; knows sessions as a `connection.Line`.
 """
 
+from edgeflock.server.roster.connection import Connection, Line
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Device, Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.roster.traffic import Meter, Traffic
 
-__all__ = ["Device", "Hub", "Meter", "Registry", "Relay", "Traffic"]
+__all__ = ["Connection", "Device", "Hub", "Line", "Meter", "Registry", "Relay", "Traffic"]

@@ -5,6 +5,8 @@ One table says all that can happen. What the device learns of it is up to its se
 """
 
 import asyncio
+import hmac
+import secrets
 import time
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -13,11 +15,16 @@ from typing import Protocol
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import Dropped
 
+SECRET_BYTES = 16
+
 
 class Line(Protocol):
     """An open session."""
 
     meter: Meter
+
+    async def is_alive(self) -> bool:
+        """Whether anything comes of the device, asked if need be."""
 
     async def supersede(self) -> None:
         """End for a newer session; return when nothing is in flight."""
@@ -95,6 +102,10 @@ class Connection:
     """the monotonic one it is told for how long it has been silent."""
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
+    rests_until: float = 0.0
+    """By the event loop's clock: before that it gets no whole model again."""
+    secret: bytes = b""
+    """What the device was told last: whoever knows it may take the line's place."""
 
     def hear(self) -> None:
         """Something came from it."""
@@ -120,9 +131,19 @@ class Connection:
         now = self.line.meter if self.line is not None else Meter()
         return self.past.ingress + now.ingress, self.past.egress + now.egress
 
-    def join(self, line: Line) -> None:
+    def join(self, line: Line, shown: bytes = b"") -> None:
+        """A session begins that has `shown` the last secret, or some other: then it is told a new one."""
         self._happen(Event.JOIN)
         self.line = line
+        if not self.knows(shown):
+            self.secret = secrets.token_bytes(SECRET_BYTES)
+
+    def knows(self, shown: bytes) -> bool:
+        """Whether a device that has `shown` this is the one that was here last.
+
+        Welcomes may be lost on the way: a device that comes back keeps the secret that it has.
+        """
+        return bool(self.secret) and hmac.compare_digest(shown, self.secret)
 
     def leave(self) -> None:
         self._happen(Event.LEAVE)

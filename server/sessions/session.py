@@ -2,24 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from dataclasses import replace
 from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Accepted
+from edgeflock.server.doors import Door
+from edgeflock.server.engine import Accepted, frame_bytes
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.roster import Device, Meter
+from edgeflock.server.roster import Connection, Device, Line, Meter
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.writer import Held, Writer
 from edgeflock.shared.errors import (
     BaseInFuture,
     Dropped,
-    FrameTooLarge,
     LayoutMismatch,
     Malformed,
+    NameInUse,
     ProtocolVersion,
     Refused,
     RunComplete,
@@ -53,20 +54,30 @@ CLOSE_SECONDS = 4.0
 
 LONGEST_HELLO = 4096
 """Bytes. What a device tells about itself is kept for as long as the server runs."""
+REST = 3e-7
+"""Seconds a number, between a whole model and the next one for a device that has sent no update since: three
+for 11 million. To make one takes a tenth of that, while updates wait."""
+
+
+_FIRST: Collection[type[Record]] = (Hello,)
+_LATER: Collection[type[Record]] = (Pull, Update, Samples)
+"""What a device may send, until it is let in and after that."""
 
 
 class Session:
     """One connection of one device."""
 
-    def __init__(self, host: Host, writer: Writer, request: web.Request) -> None:
+    def __init__(self, host: Host, writer: Writer, request: web.Request, door: Door) -> None:
         self._host = host
         self._writer = writer
         self._request = request
+        self._door = door
+        self._device: Device | None = None
         self._transport = request.transport
-        limits = host.config.limits
+        self._longest = frame_bytes(host.config, host.layout)
         self._socket = web.WebSocketResponse(
             # aiohttp refuses a message of exactly its limit.
-            max_msg_size=limits.frame_bytes + 1,
+            max_msg_size=self._longest + 1,
             compress=False,
             heartbeat=HEARTBEAT,
             timeout=2.0,
@@ -76,12 +87,17 @@ class Session:
             self.meter = self._transport.get_extra_info("meter", self.meter)
         self._ended = asyncio.Event()
 
-    async def serve(self) -> web.WebSocketResponse:
+    async def serve(self) -> web.StreamResponse:
         """Talk to the device until either side ends it."""
-        await self._socket.prepare(self._request)
+        request = self._request
+        if self._socket.can_prepare(request) and (
+            request.body_exists or not self._door.upgrade(LONGEST_HELLO, self._hung_up)
+        ):
+            return web.Response(status=400, text="nothing follows the request until it is answered\n")
+        await self._socket.prepare(request)
         device: Device | None = None
         try:
-            device = await self._hello()
+            device = self._device = await self._hello()
             await self._greet(device)
             async for message in self._socket:
                 record, frame = self._received(message.type, message.data)
@@ -100,6 +116,13 @@ class Session:
             self._ended.set()
         return self._socket
 
+    async def is_alive(self) -> bool:
+        """Whether anything comes of the device, in the time after which it would be taken for gone anyway.
+
+        Most answer the ping at once; those that read nothing while they train ping by themselves.
+        """
+        return await self._door.answers(1.5 * HEARTBEAT)
+
     async def supersede(self) -> None:
         """End this session for a newer one; return when nothing of it is in flight."""
         await self._close(4000 + Superseded.status, None, Superseded.code)
@@ -112,6 +135,11 @@ class Session:
     async def leave(self) -> None:
         """End this session because the server stops; the device will try again."""
         await self._close(WSCloseCode.GOING_AWAY)
+
+    def _hung_up(self, refusal: Refused) -> None:
+        """The door has said so to the device."""
+        log.info("refused %s: %s", refusal.code, refusal)
+        self._host.hub.refused(self._device, refusal)
 
     async def _close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
         """Say why, and hang up on a device that does not listen: nobody waits for it."""
@@ -135,11 +163,8 @@ class Session:
                 message = await self._socket.receive()
         except TimeoutError:
             raise UnexpectedRecord("no Hello in time") from None
-        hello, frame = self._received(message.type, message.data)
-        if not isinstance(hello, Hello):
-            raise UnexpectedRecord(f"a session begins with a Hello, not a {type(hello).__name__}")
-        if len(frame) > LONGEST_HELLO:
-            raise FrameTooLarge(f"a Hello has at most {LONGEST_HELLO} bytes")
+        hello, _ = self._received(message.type, message.data, _FIRST)
+        assert isinstance(hello, Hello), "nothing else is taken"
         if hello.protocol != PROTOCOL:
             raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
         if not 0 < len(hello.device) <= 200:
@@ -151,13 +176,17 @@ class Session:
             )
         device = host.registry.admit(hello.device)
         identity, connection = device.identity, device.connection
+        dead = None if connection.knows(hello.secret) else await _dead(connection)
         async with connection.arriving:  # in the order of their coming: the newest session stays
             if not identity.id:
                 identity.id = await self._writer.call(lambda: host.engine.device_id(hello.device))
             if connection.line is not None:
+                if connection.line is not dead and not connection.knows(hello.secret):
+                    raise _name_in_use()
                 await connection.line.supersede()
             host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
-            connection.join(self)
+            connection.join(self, hello.secret)
+        self._door.welcome(self._longest)
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
         connection.hear()
@@ -174,7 +203,10 @@ class Session:
             statistics.sequence = sequence
         if device.identity.shares:
             host.relay.join(device.id)
-        terms = welcome(host.run, host.config, engine.layout, version, sequence, engine.start, weights)
+        secret = device.connection.secret
+        terms = welcome(
+            host.run, host.config, engine.layout, version, sequence, engine.start, weights, secret
+        )
         await self._send(terms)
         host.hub.note("joined", device, f"at version {version:,}")
 
@@ -184,10 +216,16 @@ class Session:
             self._share(device, record, frame)
         elif isinstance(record, Pull):
             await self._resumed(device)
+            await self._rested(device)
             model = await self._model(device, record)
+            if model.base is None:
+                device.connection.rests_until = (
+                    asyncio.get_running_loop().time() + REST * self._host.layout.size
+                )
             await self._send_samples(device)
             await self._send(model)
-        elif isinstance(record, Update):
+        else:
+            assert isinstance(record, Update), "nothing else is taken"
             try:
                 accepted = await self._push(
                     device, Push(device.id, device.connection.last_seen, record, frame)
@@ -201,14 +239,13 @@ class Session:
                 self._host.hub.refused(device, refusal)
                 await self._refuse(refusal, record.sequence)
             else:
+                device.connection.rests_until = 0.0
                 self._host.hub.updated(device, record, accepted.staleness)
                 receipt = accepted.receipt
                 if await self._resumed(device) and record.pull:
                     receipt = replace(receipt, model=await self._model(device, record))
                 await self._send_samples(device)
                 await self._send(receipt)
-        else:
-            raise UnexpectedRecord(f"a {type(record).__name__} has no place here")
 
     async def _push(self, device: Device, push: Push) -> Accepted:
         """What comes of it. It may have to wait for others, long."""
@@ -226,6 +263,12 @@ class Session:
         while (order := device.connection.order) is not None:
             await self._listening(order.over.wait(), device)
         return waits
+
+    async def _rested(self, device: Device) -> None:
+        """A device that asks for whole models and gives nothing takes turns with those that give."""
+        wait = device.connection.rests_until - asyncio.get_running_loop().time()
+        if wait > 0:
+            await self._listening(asyncio.sleep(wait), device)
 
     async def _model(self, device: Device, asked: Pull | Update) -> Model:
         engine = self._host.engine
@@ -274,12 +317,15 @@ class Session:
             await self._send_octets(Samples, frame)
             device.statistics.received += count
 
-    def _received(self, kind: WSMsgType, data: object) -> tuple[Record, bytes]:
+    def _received(
+        self, kind: WSMsgType, data: object, taken: Collection[type[Record]] = _LATER
+    ) -> tuple[Record, bytes]:
         if kind in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
             raise ConnectionError("closed by the device")
+        self._door.taken()
         if kind is not WSMsgType.BINARY or not isinstance(data, bytes):
             raise Malformed("records travel in binary messages")
-        record = wire.decode(data)
+        record = wire.decode(data, taken)
         self._host.traffic.received[type(record)] += wire.framed_size(len(data), masked=True)
         return record, data
 
@@ -295,3 +341,21 @@ class Session:
             raise ConnectionError("closed by the device")
         self._host.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
         await self._socket.send_bytes(octets)
+
+
+async def _dead(connection: Connection) -> Line | None:
+    """The device's line, if it has one of which nothing comes any more.
+
+    Raises NameInUse if something does: then it is somebody else who comes under its name.
+    """
+    line = connection.line
+    if line is not None and await line.is_alive():
+        raise _name_in_use()
+    return line
+
+
+def _name_in_use() -> NameInUse:
+    return NameInUse(
+        "a device of this name is connected; give this one another name (client.name), or have an operator "
+        "drop it"
+    )

@@ -30,6 +30,8 @@ class Hello:
     """What it tells about itself for operators: backend, class, cores, ..."""
     shares: bool = False
     """Whether its owner lets samples of it go to others; only then does it get theirs."""
+    secret: bytes = b""
+    """That of the last Welcome, if it had one: only with it may it take the place of a session that lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Welcome:
     """the part of its batch to share then."""
     weights: Weights | None = None
     """The file that version 0 may be loaded from."""
+    secret: bytes = b""
+    """What the device shows when it comes back, so that its name is its own while it is here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,57 @@ bytes after the end. Nothing a frame announces is allocated beyond the frame's o
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
 import msgpack
 
-from edgeflock.shared.errors import Malformed, UnknownRecord
+from edgeflock.shared.errors import Malformed, UnexpectedRecord, UnknownRecord
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.levels import MOST, level, loss_at
-from edgeflock.shared.protocol.messages import ORDER, TAGS, USUAL, Model, Receipt, Record, Update
+from edgeflock.shared.protocol.messages import (
+    ORDER,
+    TAGS,
+    USUAL,
+    Model,
+    Receipt,
+    Record,
+    Refusal,
+    Stop,
+    Update,
+    Welcome,
+)
 from edgeflock.shared.protocol.schema import Check, check_for, exactly
 
-_MOST_CONTAINERS = 1 << 16
-"""Lists and maps in a record: a Welcome has three a tensor."""
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What is allocated for a record beside its bytes: of a message of small strings 25 times its length."""
+
+    containers: int
+    """Lists and maps, at most."""
+    array: int
+    """Elements of one."""
+    text: int
+    """Bytes of one."""
+
+
+_OF_DEVICES = _Bounds(containers=3, array=16, text=800)
+"""A record, its facts, and a Model in a Receipt. A name has 200 characters."""
+
+_BOUNDS = {
+    Welcome: _Bounds(containers=1 << 16, array=1 << 16, text=1 << 12),
+    Refusal: _Bounds(containers=1, array=4, text=1 << 16),
+    Stop: _Bounds(containers=1, array=2, text=1 << 16),
+}
+"""A Welcome has three lists a tensor."""
+
+_HEAD = 32
+"""Bytes within which a record's tag is, however it is written."""
+
+_NO_RECORD = "a record is a msgpack array that begins with its type tag"
 
 _LARGEST_INTEGER = (1 << 63) - 1
 
@@ -42,23 +79,56 @@ def size(record: Record) -> int:
     return rest - (1 << 16) + len(model.values)
 
 
-def decode(octets: bytes) -> Record:
-    """The record in `octets`. Raises Malformed or UnknownRecord."""
-    containers = 0
+def decode(octets: bytes, taken: Collection[type[Record]] = tuple(TAGS)) -> Record:
+    """The record in `octets`. Raises Malformed or UnknownRecord, UnexpectedRecord if it is none of `taken`.
+
+    Which record it is and how many fields it has is looked at first: what else there is is bounded by it.
+    """
+    kind, announced = _kind_of(octets)
+    if kind not in taken:
+        raise UnexpectedRecord(f"a {kind.__name__} has no place here")
+    missing = len(_FIELDS[kind]) + 1 - announced
+    if not 0 <= missing <= len(USUAL[kind]):
+        raise Malformed(f"{kind.__name__} has {len(_FIELDS[kind])} fields, not {announced - 1}")
+    bounds, containers = _BOUNDS.get(kind, _OF_DEVICES), 0
 
     def count(container: Any) -> Any:
         # An empty list takes one byte on the wire and 56 in memory.
         nonlocal containers
         containers += 1
-        if containers > _MOST_CONTAINERS:
-            raise Malformed(f"a record holds at most {_MOST_CONTAINERS} lists and maps")
+        if containers > bounds.containers:
+            raise Malformed(f"a {kind.__name__} holds at most {bounds.containers} lists and maps")
         return container
 
     try:
-        array = msgpack.unpackb(octets, max_map_len=64, list_hook=count, object_hook=count)
+        array = msgpack.unpackb(
+            octets,
+            max_array_len=bounds.array,
+            max_map_len=2 * _MOST_FACTS,  # a few too many are told of by their name
+            max_str_len=bounds.text,
+            max_ext_len=0,
+            list_hook=count,
+            object_hook=count,
+        )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise Malformed(f"not one whole msgpack object: {error or type(error).__name__}") from error
     return _record(array)
+
+
+def _kind_of(octets: bytes) -> tuple[type[Record], int]:
+    """(which record begins so, how many elements its array announces)."""
+    head = msgpack.Unpacker(max_buffer_size=_HEAD)
+    head.feed(octets[:_HEAD])
+    try:
+        announced, tag = head.read_array_header(), head.unpack()
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise Malformed(_NO_RECORD) from error
+    if type(tag) is not int:
+        raise Malformed(_NO_RECORD)
+    kind = _KINDS.get(tag)
+    if kind is None:
+        raise UnknownRecord(f"record type {tag} is unknown; known are {sorted(_KINDS)}")
+    return kind, announced
 
 
 def framed_size(payload: int, *, masked: bool) -> int:
@@ -87,10 +157,8 @@ def _array(record: Record) -> list[Any]:
 
 def _record(array: object) -> Record:
     if not isinstance(array, list) or not array or type(array[0]) is not int:
-        raise Malformed("a record is a msgpack array that begins with its type tag")
-    kind = _KINDS.get(array[0])
-    if kind is None:
-        raise UnknownRecord(f"record type {array[0]} is unknown; known are {sorted(_KINDS)}")
+        raise Malformed(_NO_RECORD)
+    kind = _KINDS[array[0]]
     expected, usual = _FIELDS[kind], USUAL[kind]
     missing = len(expected) + 1 - len(array)
     if 0 < missing <= len(usual):

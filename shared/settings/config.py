@@ -12,8 +12,8 @@ from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
 from edgeflock.shared.settings.settings import Section, parse_as
 
-LEAST_RATE, LARGEST_RATE = 1e-30, 1e30
-"""Learning rates beyond these are 0 or infinity in float32, or soon make the model so."""
+LEAST_RATE, LARGEST_RATE = 1e-12, 1e6
+"""Learning rates beyond these change nothing in float32, or make the model infinite within a few updates."""
 
 
 def _going_together(values: str, info: ValidationInfo, section: str) -> str:
@@ -41,7 +41,10 @@ class RunSettings(Section):
     directory: str = Field("edgeflock-run", description="where the journal and the token are kept")
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8470
-    token: str = Field("", description="shared secret; empty: the server makes one up")
+    token: str = Field("", description="secret of the devices; empty: the server makes one up")
+    viewer_token: str = Field(
+        "", description="secret of those who may see all devices; empty: the server makes one up"
+    )
     admin_token: str = Field(
         "", description="secret of those who may act on the run; empty: the server makes one up"
     )
@@ -178,7 +181,12 @@ class InjectionSettings(Section):
 class LimitSettings(Section):
     """What the server takes, from one device and in all."""
 
-    frame_bytes: Annotated[int, Field(ge=1024)] = 1 << 26
+    frame_bytes: Annotated[int, Field(ge=0)] = Field(
+        0, description="of a message; 0: as many as an update of the model, or shared samples, may take"
+    )
+    inflight_bytes: Annotated[int, Field(ge=1024)] = Field(
+        1 << 28, description="of the unfinished messages of all devices together"
+    )
     expansion_bytes: Annotated[int, Field(ge=1024)] = 1 << 28
     samples: Annotated[int, Field(ge=1)] = Field(1 << 16, description="of an update")
     devices: Annotated[int, Field(ge=1)] = 10_000
@@ -193,6 +201,16 @@ class LimitSettings(Section):
         1000, description="devices that have metrics of their own"
     )
     hello_seconds: Annotated[float, Field(gt=0)] = 10.0
+    request_seconds: Annotated[float, Field(gt=0)] = Field(10.0, description="for the head of a request")
+    message_seconds: Annotated[float, Field(gt=0)] = Field(
+        300.0, description="from the first byte of a message to its last"
+    )
+    strangers: Annotated[int, Field(ge=1)] = Field(
+        1024, description="connections that have shown no token yet"
+    )
+    address_connections: Annotated[int, Field(ge=1)] = Field(
+        4096, description="from one address, or from one proxy"
+    )
 
 
 class ClientSettings(Section):
@@ -248,9 +266,12 @@ def parse(
 ) -> Config:
     """The configuration: `toml` (the text of `source`), then `environ`, then `overrides` (key=value).
 
+    The environment's EDGEFLOCK_TOKEN is another word for its EDGEFLOCK_CLIENT__TOKEN.
     `tables` are those of the end that reads it; what they would say of a setting is not looked at without.
     Raises ConfigError.
     """
+    if environ is not None and (token := environ.get("EDGEFLOCK_TOKEN")):
+        environ = {"EDGEFLOCK_CLIENT__TOKEN": token, **environ}
     return parse_as(Config, toml, source, environ, overrides, tables)
 
 

@@ -92,11 +92,14 @@ async def connected(port: int) -> AsyncIterator[Device]:
 
 
 @asynccontextmanager
-async def joined(port: int, name: str, digest: bytes = b"") -> AsyncIterator[tuple[Device, list[Any]]]:
-    """(device, Welcome) of a session."""
+async def joined(
+    port: int, name: str, digest: bytes = b"", secret: bytes = b""
+) -> AsyncIterator[tuple[Device, list[Any]]]:
+    """(device, Welcome) of a session. `secret` is that of an earlier Welcome."""
     async with connected(port) as device:
         assert (await device.upgrade())[0] == 101
-        welcome = await device.ask([HELLO, 2, name, digest, {"cores": 4}])
+        again = [False, secret] if secret else []
+        welcome = await device.ask([HELLO, 2, name, digest, {"cores": 4}, *again])
         assert welcome[0] == WELCOME, welcome
         yield device, welcome
 

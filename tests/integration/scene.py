@@ -63,9 +63,14 @@ def golomb(indices: bytes, count: int = 3, values: bytes = f32(1, -2, 3)) -> byt
 
 
 def hello(
-    protocol: object = 2, device: object = "stranger", layout: object = b"", facts: object = None
+    protocol: object = 2,
+    device: object = "stranger",
+    layout: object = b"",
+    facts: object = None,
+    secret: object = None,
 ) -> bytes:
-    return pack([HELLO, protocol, device, layout, {} if facts is None else facts])
+    again = [] if secret is None else [False, secret]
+    return pack([HELLO, protocol, device, layout, {} if facts is None else facts, *again])
 
 
 @dataclass(frozen=True, slots=True)

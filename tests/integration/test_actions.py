@@ -184,7 +184,8 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(tmp_path: Path
                 ("/v1/learning_rate", None, b"", 400),
                 ("/v1/learning_rate", None, b'{"value": 1e39}', 400),
                 *(("/v1/learning_rate", None, f'{{"value": {value}}}'.encode(), 400)
-                  for value in ("0", "-1", "NaN", "Infinity", "true", '"1"', "1" + "0" * 400)),
+                  for value in ("0", "-1", "NaN", "Infinity", "true", '"1"', "1" + "0" * 400,
+                                "9" * 5000, "1e30", "1e-13")),
             ):  # fmt: skip
                 found, answer = await admin.post(path, body, octets)
                 assert (found, bool(answer["detail"])) == (status, True), (path, body, octets)

@@ -23,12 +23,13 @@ async def test_a_device_that_never_reads_can_be_superseded_and_left(
         deaf = Device(*await asyncio.open_connection("127.0.0.1", hosted.port))
         await deaf.upgrade()
         deaf.send(hello(device="pi"))
-        assert (await deaf.answer())[0] == WELCOME
+        welcome = await deaf.answer()
+        assert welcome[0] == WELCOME
         for _ in range(3):
             deaf.send(pack([PULL, None]))
         again = Device(*await asyncio.open_connection("127.0.0.1", hosted.port))
         await again.upgrade()
-        again.send(hello(device="pi"))
+        again.send(hello(device="pi", secret=welcome[22]))
         assert (await again.answer())[0] == WELCOME
         for _ in range(3):
             again.send(pack([PULL, None]))

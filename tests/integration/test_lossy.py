@@ -97,10 +97,11 @@ def gradient(layout: Layout, sequence: int, replica: Replica) -> Update:
 
 @asynccontextmanager
 async def joined(
-    port: int, name: str, layout: Layout = LAYOUT, replica: Replica | None = None
+    port: int, name: str, layout: Layout = LAYOUT, replica: Replica | None = None, secret: bytes = b""
 ) -> AsyncIterator[Device]:
-    """A device that has joined; `replica` is what it holds from an earlier session."""
-    link = Link(f"http://127.0.0.1:{port}", "", Hello(PROTOCOL, name, b"", {}), Random(0), hurry)
+    """A device that has joined; `replica` and `secret` are of an earlier session."""
+    hello = Hello(PROTOCOL, name, b"", {}, secret=secret)
+    link = Link(f"http://127.0.0.1:{port}", "", hello, Random(0), hurry)
     async with link:
         welcome = await link.join()
         device = Device(link, replica or Replica(layout, welcome.start), layout, welcome.sequence)
@@ -248,7 +249,8 @@ async def test_a_device_that_was_restarted_under_its_name(tmp_path: Path) -> Non
         async with joined(hosted.port, "pi") as old:
             for _ in range(5):
                 await old.step()
-            async with joined(hosted.port, "pi") as new:
+            secret = hosted.registry.devices["pi"].connection.secret
+            async with joined(hosted.port, "pi", secret=secret) as new:
                 assert new.sequence == 5
                 assert new.models[0].base == 0, "it makes the first model by itself"
                 await new.step()

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import numpy as np
@@ -193,6 +193,10 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, True],
         messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, True),
     ),
+    "hello-again": (
+        [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, bytes(range(16))],
+        messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, False, bytes(range(16))),
+    ),
     "samples": (
         [SAMPLES, 2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)],
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
@@ -227,6 +231,11 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     ),
     "stop": ([STOP, "the run has its 100 updates"], messages.Stop("the run has its 100 updates")),
 }
+
+RECORDS["welcome-secret"] = (
+    [*RECORDS["welcome"][0], None, bytes(range(16))],
+    replace(cast(messages.Welcome, RECORDS["welcome"][1]), secret=bytes(range(16))),
+)
 
 
 def test_every_example_is_checked_here() -> None:
@@ -765,11 +774,14 @@ async def test_a_complete_run_says_stop(tmp_path: Path) -> None:
 
 
 async def test_a_newer_session_supersedes_the_older(tmp_path: Path) -> None:
-    async with hosting(tmp_path) as server, joined(server.port, "pi") as (older, _):
+    async with hosting(tmp_path) as server, joined(server.port, "pi") as (older, welcome):
         # The Welcome waits for the older one's answer to its close frame.
         closed = asyncio.create_task(older.closed())
-        async with joined(server.port, "pi") as (newer, _):
+        secret = welcome[22]
+        assert len(secret) == 16
+        async with joined(server.port, "pi", secret=secret) as (newer, again):
             assert await closed == (4409, "superseded")
+            assert again[22] == secret
             assert (await newer.ask([PULL, None]))[0] == MODEL
 
 

@@ -31,8 +31,8 @@ async def at_once(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-def link(port: int, name: str = "pi", token: str = "") -> Link:
-    hello = Hello(PROTOCOL, name, LAYOUT.digest, {})
+def link(port: int, name: str = "pi", token: str = "", secret: bytes = b"") -> Link:
+    hello = Hello(PROTOCOL, name, LAYOUT.digest, {}, secret=secret)
     return Link(f"http://127.0.0.1:{port}", token, hello, Random(0), at_once)
 
 
@@ -168,15 +168,16 @@ async def test_another_run_on_the_same_address_is_noticed(tmp_path: Path) -> Non
 
 
 async def test_the_newer_session_of_a_device_wins(tmp_path: Path) -> None:
-    async with hosting(tmp_path) as hosted, link(hosted.port) as old, link(hosted.port) as new:
-        await old.join()
+    async with hosting(tmp_path) as hosted, link(hosted.port) as old:
+        secret = (await old.join()).secret
         await old.push(update(1, 0))
-        welcome = await new.join()
-        assert welcome.sequence == 1
-        assert (await new.push(update(2, 1))).version == 2
-        with pytest.raises(Superseded):
-            await old.push(update(2, 1))
-        assert hosted.engine.published.version == 2
+        async with link(hosted.port, secret=secret) as new:
+            welcome = await new.join()
+            assert welcome.sequence == 1
+            assert (await new.push(update(2, 1))).version == 2
+            with pytest.raises(Superseded):
+                await old.push(update(2, 1))
+            assert hosted.engine.published.version == 2
 
 
 async def test_what_no_retry_can_mend_is_raised_at_once(tmp_path: Path) -> None:

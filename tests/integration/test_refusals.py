@@ -135,6 +135,10 @@ UPDATES: dict[str, dict[str, bytes]] = {
         "one too many": update(samples=65537),
         "as many as there can be": update(samples=2**63 - 1),
     },
+    "sequence-ahead": {
+        "one too far": update(sequence=5 + 65536 + 1),
+        "as far as there is": update(sequence=2**63 - 1),
+    },
     "bad-sequence": {"skipped before": update(sequence=3), "zero": update(sequence=0)},
 }
 
@@ -183,7 +187,7 @@ SESSIONS: dict[str, dict[str, bytes]] = {
         "a fact of 101 characters": update(facts={"story": "x" * 101}),
         "pull negative base": pack([PULL, -1]),
         "extension type": update(sequence=msgpack.ExtType(5, b"6")),
-        "invalid UTF-8": b"\x92\x08\xa2\xff\xfe",
+        "invalid UTF-8": b"\x92\x03\xa2\xff\xfe",
         "array longer than the message": b"\xdd\xff\xff\xff\xff\x05",
         "bytes longer than the message": b"\x9b\x05\x06\x03\x01\x00\x03\xc6\xff\xff\xff\xff\x00",
         "arrays in arrays": b"\x9b\x05" + NESTED + b"\0" * 9,
@@ -202,6 +206,7 @@ HELLOS: dict[str, dict[str, bytes]] = {
         "no name": hello(device=""),
         "a long name": hello(device="x" * 201),
         "name as bytes": hello(device=b"stranger"),
+        "secret as text": hello(secret="secret"),
         "layout as text": hello(layout=""),
         "protocol as text": hello(protocol="1"),
         "facts as a list": hello(facts=[]),
@@ -331,7 +336,16 @@ async def test_wrong_token(token: str | None, tmp_path: Path, caplog: pytest.Log
 
 
 def test_every_code_has_a_row() -> None:
-    elsewhere = {"dropped", "run-complete", "superseded", "unauthorized", "unavailable"}
+    elsewhere = {
+        "dropped",
+        "name-in-use",
+        "no-room",
+        "run-complete",
+        "superseded",
+        "too-slow",
+        "unauthorized",
+    }
+    elsewhere |= {"unavailable"}
     codes = {code for code, kind in REFUSALS.items() if not kind.__subclasses__()}
     assert UPDATES.keys() | SESSIONS.keys() | HELLOS.keys() == codes - elsewhere
     closing = [kind.status for kind in REFUSALS.values() if issubclass(kind, SessionRefused)]

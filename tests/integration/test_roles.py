@@ -1,5 +1,6 @@
 """Who may look and who may act, and where the secrets lie."""
 
+import json
 import stat
 from pathlib import Path
 
@@ -23,12 +24,15 @@ ACTING: tuple[tuple[str, dict[str, float] | None], ...] = (
 )
 
 
+VIEWER = "secret of the viewers"
+
+
 @pytest.mark.parametrize("token", ["run", ""], ids=["closed", "open"])
-async def test_viewers_look_and_admins_act(tmp_path: Path, token: str) -> None:
-    async with hosting(tmp_path, token=token, admin_token=ADMIN) as hosted:
+async def test_viewers_look_and_admins_act(token: str, tmp_path: Path) -> None:
+    async with hosting(tmp_path, token=token, admin_token=ADMIN, viewer_token=VIEWER) as hosted:
         async with link(hosted.port, token=token) as device:
             await device.join()
-        async with operating(hosted.port, token) as viewer, operating(hosted.port) as admin:
+        async with operating(hosted.port, VIEWER) as viewer, operating(hosted.port) as admin:
             for path in READING:
                 assert (await viewer.get(path))[0] == 200
                 assert (await admin.get(path))[0] == 200
@@ -39,6 +43,35 @@ async def test_viewers_look_and_admins_act(tmp_path: Path, token: str) -> None:
             assert hosted.engine.parameters.regime.learning_rate == 0.05
             for path, body in ACTING:
                 assert (await admin.post(path, body))[0] == 200
+
+
+async def test_devices_are_told_of_the_run_and_not_of_each_other(tmp_path: Path) -> None:
+    async with hosting(tmp_path, token="run", admin_token=ADMIN, viewer_token=VIEWER) as hosted:
+        async with link(hosted.port, name="somebody-elses", token="run") as device:
+            await device.join()
+        async with operating(hosted.port, "run") as device:
+            status, told = await device.get("/v1/status")
+            assert status == 200
+            assert json.loads(told).keys() == {
+                "run", "state", "model", "parameters", "version", "updates_target",
+            }  # fmt: skip
+            status, evaluations = await device.get("/v1/evaluations")
+            assert (status, evaluations) == (200, "[]")
+            assert "somebody-elses" not in told
+            for path in ("/v1/devices/somebody-elses", "/v1/feed", "/metrics", "/v1/nothing"):
+                status, answer = await device.get(path)
+                assert status == 403
+                assert "viewer-token" in answer
+            for path, body in ACTING:
+                assert (await device.post(path, body))[0] == 403
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer", "bEaReR", "Bearer  "])
+def test_a_scheme_is_written_in_any_case(scheme: str) -> None:
+    roles = Roles("run", "admin", "viewer")
+    known = {"run": "device", "admin": "admin", "viewer": "viewer", "other": None, "": None}
+    assert {token: roles.of(f"{scheme} {token}") for token in known} == known
+    assert roles.of(f"{scheme}run") is None or scheme.endswith(" ")
 
 
 async def test_strangers_do_neither(tmp_path: Path) -> None:
@@ -73,3 +106,14 @@ def test_the_admin_token_is_made_up_once_and_for_its_owner_only(tmp_path: Path) 
     for _ in range(2):  # what failed has let go
         with pytest.raises(ConfigError, match="run.admin_token is run.token"), open_run(same):
             pass
+
+
+def test_the_viewer_token_is_nobody_elses(tmp_path: Path) -> None:
+    settings = [f"run.directory={tmp_path}", "run.token=x", "model.data="]
+    same = parse(overrides=[*settings, "run.viewer_token=x"])
+    with pytest.raises(ConfigError, match="run.viewer_token is run.token"), open_run(same):
+        pass
+    with open_run(parse(overrides=settings)) as opened:
+        kept = tmp_path / "viewer-token"
+        assert kept.read_text() == opened.viewer_token + "\n"
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600

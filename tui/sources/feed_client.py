@@ -116,7 +116,7 @@ class FeedClient:
 def _refusal(status: int, path: str, text: str) -> EdgeflockError:
     """The server's own words, if it has any."""
     if status == Unauthorized.status:
-        return Unauthorized("the server does not know this token; give it with --token")
+        return Unauthorized("the server does not know this token; give it with --token-file")
     try:
         answer = json.loads(text)
         words = answer["detail"] if isinstance(answer, dict) and "detail" in answer else ""
@@ -124,7 +124,7 @@ def _refusal(status: int, path: str, text: str) -> EdgeflockError:
         words = ""
     if not words:
         words = {
-            403: "only for the admin's token",
+            403: "this token may not",
             404: f"the server has no {path}; is it of this version?",
         }.get(status, "no reason given")
     return EdgeflockError(f"{words} ({status})")

@@ -39,12 +39,12 @@ async def run(*arguments: str, until_line: bool = False) -> str:
 
 async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
     async with (
-        hosting(tmp_path, token="secret") as hosted,
+        hosting(tmp_path, token="secret", viewer_token="look") as hosted,
         link(hosted.port, name="pi-1", token="secret") as device,
     ):
         await device.join()
         await device.push(update(1, 0))
-        url, token = f"http://127.0.0.1:{hosted.port}", "--token=secret"
+        url, token = f"http://127.0.0.1:{hosted.port}", "--token=look"
         told = json.loads(await run("status", url, token, "--json"))
         assert told["version"] == 1, "as ever"
         assert told["feed"]["overview"]["version"] == 1

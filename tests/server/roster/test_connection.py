@@ -21,6 +21,9 @@ class Session:
 
     async def leave(self) -> None: ...
 
+    async def is_alive(self) -> bool:
+        return True
+
 
 WITH_A_LINE = {State.HERE, State.PAUSED, State.DROPPING}
 ORDERED = {State.PAUSED: False, State.PAUSED_AWAY: False, State.DROPPING: True, State.DROPPED: True}

@@ -1,0 +1,257 @@
+"""One connection's door: an asyncio protocol that hands everything on to aiohttp's, and hangs up in time.
+
+It knows three states: a request's head is awaited, a request is being answered, frames come. While a head is
+awaited or a message is begun, there is a time when it must be there (`due`).
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from edgeflock.server.doors import framing
+from edgeflock.shared.errors import FrameTooLarge, NoRoom, Refused, SessionRefused, TooSlow
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Refusal
+
+LEAVE_SECONDS = 4.0
+"""How long a peer may take to read why it is hung up on."""
+
+_END_OF_HEAD = b"\r\n\r\n"
+_PING = b"\x89\x00"
+
+_TOLD = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+
+
+class Guard(Protocol):
+    """Whoever is told of all doors (doors.py)."""
+
+    def enter(self, door: "Door") -> str | None:
+        """A connection is made; why it cannot be taken, if it cannot."""
+
+    def leave(self, door: "Door") -> None:
+        """It is lost, or hung up on. Told again, it changes nothing."""
+
+    def begin(self, door: "Door", *, known: bool) -> None:
+        """A request is being answered, and `known` is whether its token is."""
+
+    def watch(self, door: "Door") -> None:
+        """Its `due` has changed."""
+
+    def hold(self, door: "Door", more: int) -> None:
+        """It holds so many bytes more."""
+
+
+class Door(asyncio.Protocol):
+    """An asyncio protocol around aiohttp's."""
+
+    def __init__(
+        self, inner: asyncio.Protocol, doors: Guard, request_seconds: float, message_seconds: float
+    ) -> None:
+        self._inner = inner
+        self._doors = doors
+        self._request_seconds = request_seconds
+        self._message_seconds = message_seconds
+        self._transport: asyncio.Transport | None = None
+        self._shut = self._inside = False
+        self._tail = b""
+        """The last bytes of a head, as far as it is there."""
+        self._head_is_in = self._early = False
+        self._framing: framing.Framing | None = None
+        self._before_hello = True
+        self._told: Callable[[Refused], None] = lambda refusal: None
+        self._hearing: asyncio.Future[bool] | None = None
+        self.due = math.inf
+        """When it must have finished what it has begun, by the event loop's clock."""
+        self.since = 0.0
+        """When the oldest of what it holds began, by the same clock, and"""
+        self.held = 0
+        """bytes of messages that it has sent and nobody has taken."""
+        self.address = ""
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None, "connected"
+        return self._transport
+
+    # What asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        if (full := self._doors.enter(self)) is not None:
+            self.turn_away(full)
+            return
+        self._inside = True
+        self._expect(self._request_seconds)
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._shut = True
+        self._doors.leave(self)
+        self._hear(False)
+        if self._inside:
+            self._inner.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._inside else None
+
+    def data_received(self, data: bytes) -> None:
+        if self._shut:
+            return
+        self._hear(True)
+        if self._framing is None:
+            self._follow_head(data)
+        elif not self._follow_frames(self._framing, data):
+            return
+        self._inner.data_received(data)
+
+    # What those who answer say
+
+    def begin(self, *, known: bool) -> None:
+        """A request's head is there, and `known` is whether its token is."""
+        self._expect(math.inf)
+        self._doors.begin(self, known=known)
+
+    def end(self) -> None:
+        """It is answered; another one may come. How long a connection may rest, aiohttp knows."""
+        if self._early:  # of another request something is there
+            self._expect(self._request_seconds)
+        self._head_is_in, self._early, self._tail = False, False, b""
+
+    def upgrade(self, longest: int, told: Callable[[Refused], None]) -> bool:
+        """From now on there are frames, the messages of at most so many bytes until `welcome`.
+
+        False if something has come already before the answer to the request's head, where nothing may.
+        `told` gets the refusal if the door has to hang up.
+        """
+        if self._early or not self._head_is_in:
+            return False
+        self._framing = framing.Framing(longest)
+        self._told = told
+        return True
+
+    def welcome(self, longest: int) -> None:
+        """The device is let in: its messages may have so many bytes."""
+        assert self._framing is not None, "upgraded"
+        self._framing.longest = longest
+        self._before_hello = False
+
+    def taken(self) -> None:
+        """A message was taken."""
+        assert self._framing is not None, "upgraded"
+        self._framing.take()
+        self._account(self._framing)
+
+    async def answers(self, seconds: float) -> bool:
+        """Whether any byte comes within so many seconds; a ping asks for one."""
+        if self._shut:
+            return False
+        if self._hearing is None:
+            self._hearing = asyncio.get_running_loop().create_future()
+            self.transport.write(_PING)
+        hearing = self._hearing
+        await asyncio.wait([hearing], timeout=seconds)
+        return hearing.done() and hearing.result()
+
+    # Hanging up
+
+    def turn_away(self, why: str) -> None:
+        """There is no room for this connection."""
+        self._refuse("503 Service Unavailable", "too-many-connections", why)
+
+    def overdue(self) -> None:
+        """What was begun was not finished in time."""
+        seconds = self._message_seconds
+        if self._framing is not None:
+            self._end_session(
+                TooSlow(f"a message is whole within {seconds:g} s of its first byte (limits.message_seconds)")
+            )
+        elif self._tail:
+            self._refuse("408 Request Timeout", "too-slow", "the request did not come in time")
+        else:
+            self._leave(b"")
+
+    def make_room(self) -> None:
+        """All unfinished messages together are too much, and this connection's share is the largest."""
+        self._end_session(
+            NoRoom("too much is under way to the server at once (limits.inflight_bytes); send it again later")
+        )
+
+    def _refuse(self, status: str, code: str, detail: str) -> None:
+        """Answer a request that is not there yet, and hang up."""
+        body = json.dumps({"code": code, "detail": detail}).encode()
+        self._leave(_TOLD % (status.encode(), len(body), body))
+
+    def _end_session(self, refusal: SessionRefused) -> None:
+        told = framing.binary(wire.encode(Refusal(refusal.code, str(refusal), None)))
+        self._leave(told + framing.close(4000 + refusal.status, refusal.code))
+        self._told(refusal)
+
+    def _leave(self, words: bytes) -> None:
+        self._shut = True
+        self._doors.leave(self)
+        self.transport.write(words)
+        self.transport.close()
+        asyncio.get_running_loop().call_later(LEAVE_SECONDS, self.transport.abort)
+
+    # Following
+
+    def _follow_head(self, data: bytes) -> None:
+        """Where a request's head ends: what comes before its answer must not be taken for frames."""
+        if self._head_is_in:
+            self._early = True
+            return
+        if self.due == math.inf:
+            self._expect(self._request_seconds)
+        seen = self._tail + data
+        end = seen.find(_END_OF_HEAD)
+        self._tail = seen[-3:]
+        if end >= 0:
+            self._head_is_in, self._early = True, end + len(_END_OF_HEAD) < len(seen)
+
+    def _follow_frames(self, frames: framing.Framing, data: bytes) -> bool:
+        """Whether they may go on to aiohttp."""
+        before, waited = frames.messages, frames.unfinished
+        try:
+            frames.feed(data)
+        except framing.Breach as breach:
+            self._breach(frames, breach)
+            return False
+        if frames.messages != before or not waited:
+            self.since = asyncio.get_running_loop().time()
+            self._expect(self._message_seconds if frames.unfinished else math.inf)
+        elif not frames.unfinished:
+            self._expect(math.inf)
+        self._account(frames)
+        return not self._shut
+
+    def _expect(self, seconds: float) -> None:
+        """What comes next is to be there in so many seconds."""
+        due = math.inf if seconds == math.inf else asyncio.get_running_loop().time() + seconds
+        if due != self.due:
+            self.due = due
+            self._doors.watch(self)
+
+    def _account(self, frames: framing.Framing) -> None:
+        more, self.held = frames.held - self.held, frames.held
+        self._doors.hold(self, more)
+
+    def _breach(self, frames: framing.Framing, breach: framing.Breach) -> None:
+        if breach.code == framing.TOO_BIG and self._before_hello:
+            self._end_session(FrameTooLarge(f"a Hello has at most {frames.longest} bytes"))
+        else:
+            self._leave(framing.close(breach.code, str(breach)))
+
+    def _hear(self, something: bool) -> None:
+        hearing, self._hearing = self._hearing, None
+        if hearing is not None and not hearing.done():
+            hearing.set_result(something)

@@ -1,0 +1,150 @@
+"""All connections together: how many there may be, and what they may hold."""
+
+import asyncio
+import ipaddress
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edgeflock.server.doors.door import Door
+from edgeflock.shared.settings.config import LimitSettings
+
+_LOOK = 0.25
+"""Seconds between looks at the clock for whoever has begun something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What connections may cost."""
+
+    request_seconds: float
+    """From a connection's first moment to the end of its request's head, and for a body."""
+    message_seconds: float
+    """From a message's first byte to its last."""
+    strangers: int
+    """Connections that have shown no token yet."""
+    address_connections: int
+    """Connections from one address."""
+    inflight_bytes: int
+    """Of messages of all connections that are not finished, or that nobody has taken yet."""
+
+    @classmethod
+    def of(cls, limits: LimitSettings) -> "Terms":
+        return cls(
+            limits.request_seconds,
+            limits.message_seconds,
+            limits.strangers,
+            limits.address_connections,
+            limits.inflight_bytes,
+        )
+
+
+class Doors:
+    """Of one server."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.held = 0
+        """Bytes of unfinished messages."""
+        self._doors: dict[object, Door] = {}
+        """By the meter of the connection (roster/traffic.py), which is what a request knows of it."""
+        self._strangers: dict[Door, None] = {}
+        """The oldest first."""
+        self._addresses: Counter[str] = Counter()
+        self._counted: dict[Door, tuple[str, object]] = {}
+        self._pending: set[Door] = set()
+        """Those that have a time."""
+        self._holding: set[Door] = set()
+        self._look: asyncio.TimerHandle | None = None
+
+    def protocol(self, inner: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
+        """A protocol factory with a door before each of `inner`'s protocols."""
+
+        def factory() -> asyncio.Protocol:
+            protocol = inner()
+            assert isinstance(protocol, asyncio.Protocol)
+            return Door(protocol, self, self.terms.request_seconds, self.terms.message_seconds)
+
+        return factory
+
+    def of(self, transport: asyncio.BaseTransport | None) -> Door | None:
+        """The door of a request's transport; None once the connection is lost."""
+        return None if transport is None else self._doors.get(transport.get_extra_info("meter"))
+
+    # What a door tells
+
+    def enter(self, door: Door) -> str | None:
+        """A connection is made; why it cannot be taken, if it cannot."""
+        source = _source(door.address)
+        if self._addresses[source] >= self.terms.address_connections:
+            most = self.terms.address_connections
+            return f"{door.address} has {most} connections (limits.address_connections)"
+        meter = door.transport.get_extra_info("meter")
+        self._addresses[source] += 1
+        self._doors[meter] = door
+        self._counted[door] = source, meter
+        self._strangers[door] = None
+        if len(self._strangers) > self.terms.strangers:
+            oldest = next(iter(self._strangers))
+            oldest.turn_away(f"{self.terms.strangers} connections have shown no token yet (limits.strangers)")
+        return None
+
+    def leave(self, door: Door) -> None:
+        """It is lost, or hung up on. Told again, it changes nothing."""
+        counted = self._counted.pop(door, None)
+        if counted is None:
+            return
+        source, meter = counted
+        self._addresses[source] -= 1
+        if not self._addresses[source]:
+            del self._addresses[source]
+        del self._doors[meter]
+        self._strangers.pop(door, None)
+        self._pending.discard(door)
+        self._holding.discard(door)
+        self.held -= door.held
+
+    def begin(self, door: Door, *, known: bool) -> None:
+        """A request is being answered, and `known` is whether its token is."""
+        if known:
+            self._strangers.pop(door, None)
+
+    def watch(self, door: Door) -> None:
+        """Its `due` has changed."""
+        if door.due == math.inf:
+            self._pending.discard(door)
+        elif door in self._counted:
+            self._pending.add(door)
+            self._start_looking()
+
+    def hold(self, door: Door, more: int) -> None:
+        """It holds so many bytes more. Whoever has held the most for the longest goes if that is too much."""
+        if door not in self._counted:
+            return
+        self.held += more
+        (self._holding.add if door.held else self._holding.discard)(door)
+        if self.held > self.terms.inflight_bytes:
+            now = asyncio.get_running_loop().time()
+            while self.held > self.terms.inflight_bytes and self._holding:
+                max(self._holding, key=lambda one: one.held * (now - one.since + _LOOK)).make_room()
+
+    def _start_looking(self) -> None:
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(_LOOK, self._look_around)
+
+    def _look_around(self) -> None:
+        self._look = None
+        now = asyncio.get_running_loop().time()
+        for door in [door for door in self._pending if door.due <= now]:
+            door.overdue()
+        if self._pending:
+            self._start_looking()
+
+
+def _source(address: str) -> str:
+    """Who is counted as one: an IPv4 address, or the 64 bits of an IPv6 one that a site is given."""
+    if ":" not in address:
+        return address
+    bare = address.partition("%")[0]
+    return str(ipaddress.ip_network((bare, 64), strict=False))

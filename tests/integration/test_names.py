@@ -1,0 +1,94 @@
+"""A device's name while it is here: nobody takes it without the secret that its Welcome gave it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from edgeflock.client import transport
+from edgeflock.server.sessions import session
+from edgeflock.shared.errors import NameInUse
+from tests.hosting import hosting
+from tests.integration.foreign_client import MODEL, PULL, WELCOME, Device, connected, joined
+from tests.integration.scene import hello, refused
+from tests.integration.test_reconnect import link, update
+from tests.proxy import proxying
+
+
+async def heard(device: Device) -> None:
+    """Answer pings, as any device does, until something else comes."""
+    await device.receive()
+
+
+@pytest.mark.parametrize("secret", [b"", b"guessed", bytes(16)], ids=["none", "short", "another"])
+async def test_nobody_takes_the_name_of_a_device_that_is_here(secret: bytes, tmp_path: Path) -> None:
+    async with hosting(tmp_path) as server, joined(server.port, "pi") as (device, _):
+        answering = asyncio.create_task(heard(device))
+        async with connected(server.port) as stranger:
+            await stranger.upgrade()
+            stranger.send(hello(device="pi", secret=secret))
+            await refused(stranger, "name-in-use")
+        answering.cancel()
+        await asyncio.wait([answering])
+        assert (await device.ask([PULL, None]))[0] == MODEL
+        assert server.registry.devices["pi"].connection.here
+
+
+async def test_a_device_that_trains_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads nothing meanwhile, no pings either, and sends some itself."""
+    monkeypatch.setattr(transport, "HEARTBEAT", 0.5)
+    async with hosting(tmp_path) as server, link(server.port) as device, link(server.port) as stranger:
+        await device.join()
+        with pytest.raises(NameInUse):
+            await stranger.join()
+        assert (await device.pull(None)).base is None
+
+
+async def test_a_name_whose_session_has_ended_is_free(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as server:
+        async with joined(server.port, "pi") as (_, first):
+            pass
+        async with joined(server.port, "pi") as (device, second):
+            assert second[22] != first[22], "whoever was here before has no right to it any more"
+            answering = asyncio.create_task(heard(device))
+            async with connected(server.port) as earlier:
+                await earlier.upgrade()
+                earlier.send(hello(device="pi", secret=first[22]))
+                await refused(earlier, "name-in-use")
+            answering.cancel()
+
+
+async def test_a_dead_line_keeps_no_device_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was restarted, and has no secret; of its old line nothing comes, not even the end."""
+    monkeypatch.setattr(session, "HEARTBEAT", 0.2)
+    monkeypatch.setattr(session, "CLOSE_SECONDS", 0.05)
+    async with hosting(tmp_path) as server, joined(server.port, "pi") as (dead, _):
+        async with joined(server.port, "pi") as (device, welcome):
+            assert welcome[0] == WELCOME
+            assert (await device.ask([PULL, None]))[0] == MODEL
+        dead.writer.transport.abort()
+
+
+async def test_a_device_whose_line_was_cut_is_back_at_once(tmp_path: Path) -> None:
+    """Before the server has noticed: its secret opens the door, and nobody waits for a heartbeat."""
+    async with hosting(tmp_path) as server, proxying(server.port) as proxy, link(proxy.port) as device:
+        await device.join()
+        await device.push(update(1, 0))
+        line = server.registry.devices["pi"].connection.line
+        cut, device._socket = device._socket, None  # it knows of no line any more, the server of one
+        assert (await device.push(update(2, 1))).version == 2
+        assert server.registry.devices["pi"].connection.line is not line
+        assert cut is not None
+        await cut.close()
+
+
+async def test_each_device_has_a_secret_of_its_own(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as server:
+        async with joined(server.port, "a") as (a, first), joined(server.port, "b") as (_, second):
+            assert len({first[22], second[22]}) == 2
+            answering = asyncio.create_task(heard(a))
+            async with connected(server.port) as b_again:
+                await b_again.upgrade()
+                b_again.send(hello(device="a", secret=second[22]))
+                await refused(b_again, "name-in-use")
+            answering.cancel()
