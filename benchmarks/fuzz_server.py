@@ -43,6 +43,7 @@ from edgeflock.server.operations.keys import DOORS, HOST
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import levels
 from edgeflock.shared.settings.config import Config, parse
 
 LAYOUT = Layout.of(
@@ -257,42 +258,42 @@ class Frames:
             indices, octets = where.astype("<u4").tobytes(), delta.astype("<f4").tobytes()
         statistics = np.zeros(LAYOUT.buffers, "<f2").tobytes()
         return [
-            _UPDATE, known.sequence + 1, known.version, index_mode, mode, where.size, indices,
-            octets + statistics, 0.5, random.choice((1, 10, 64)), random.random() < 0.3, None, 0,
+            _UPDATE, known.sequence + 1, known.version, where.size, indices, octets + statistics, -16,
+            random.choice((1, 10, 64)), 0, index_mode, mode, None, random.random() < 0.3,
         ]  # fmt: skip
 
     def _spoil(self, update: list[Any], known: Known) -> None:
         """Make one part of it another."""
         random = self.random
-        at = random.choice((2, 3, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, 8, 9, 12))
+        at = random.choice((2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 6, 7, 8, 9, 10))
         if random.random() < 0.005:
             update[random.randrange(1, 13)] = self._anything()
         if random.random() < 0.03:
-            at = random.choice((1, 1, 1, 10, 11))
+            at = random.choice((1, 1, 1, 11, 12))
         if at == 1:
             last = known.sequence
             update[1] = random.choice((0, last, last + 2, last + SEQUENCE_WINDOW, last + 1 + SEQUENCE_WINDOW,
                                        (1 << 63) - 1, 1 << 63, self._integer()))  # fmt: skip
         elif at == 2:
             update[2] = self._base(known)
-        elif at in (3, 4):
-            update[at] = random.choice((0, 1, 2, 3, 4, 5, 6, 255, self._integer()))
-        elif at == 5:
-            update[5] = random.choice(
+        elif at == 3:
+            update[3] = random.choice(
                 (0, random.randrange(13), LAYOUT.size, LAYOUT.size + 1, self._integer())
             )
-        elif at in (6, 7):
+        elif at in (4, 5):
             update[at] = self._noise(update[at]) if isinstance(update[at], bytes) else b""
+        elif at == 6:
+            update[6] = random.choice((None, 0, levels.MOST, -levels.MOST, levels.MOST + 1, 0.5, math.nan))
+        elif at == 7:
+            update[7] = random.choice((0, 1, 65_536, 65_537, self._integer()))
         elif at == 8:
-            update[8] = random.choice((math.nan, math.inf, -math.inf, 1e300, -0.0, 7, 1e39))
-        elif at == 9:
-            update[9] = random.choice((0, 1, 65_536, 65_537, self._integer()))
-        elif at == 10:
-            update[10] = random.choice((True, False, 1, None))
+            update[8] = self._integer()
+        elif at in (9, 10):
+            update[at] = random.choice((0, 1, 2, 3, 4, 5, 6, 255, self._integer()))
         elif at == 11:
             update[11] = random.choice(({}, {"depth": 3}, {"x": math.nan}, {"": ""}, self._anything()))
         else:
-            update[12] = self._integer()
+            update[12] = random.choice((True, False, 1, None))
 
     def _noise(self, octets: bytes) -> bytes:
         """Bits flipped, bytes put in, left out, doubled, or the end gone."""

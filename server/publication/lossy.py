@@ -178,7 +178,13 @@ class Lossy:
         for coding in ("f32",) if diverged else ("int8", "f16"):
             octets, mode = values.encode(theta, counts, coding), values.CODINGS[coding].mode
             held = values.decode(octets, counts, mode)
-            if coding != "int8" or np.square(theta - held).sum() <= _FINE * np.square(theta).sum():
+            if coding != "int8" or _is_fine(theta, held):
                 break
         model = Model(version, None, sparse.DENSE, mode, theta.size, b"", octets, not diverged)
         return model, held[: self._parameters.size]
+
+
+def _is_fine(theta: Vector, held: Vector) -> bool:
+    """Whether coding lost little of theta."""
+    with np.errstate(over="ignore"):  # what is too large to be squared is no better off in another coding
+        return bool(np.square(theta - held).sum() <= _FINE * np.square(theta).sum())
