@@ -17,7 +17,7 @@ import numpy as np
 
 from edgeflock.client.transport import Link
 from edgeflock.devices.emulation.clock import run_virtually
-from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.codecs import activity, entries, sparse, values
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.model.start import CONSTANT, UNIFORM, Filling, Start
 from edgeflock.shared.protocol import wire
@@ -35,19 +35,24 @@ Session = tuple[bytes, ...]
 """What a server says, in order."""
 
 
-def _step(version: int) -> Model:
-    """A lossy difference on the version before."""
-    where = np.array([1, 3, 12])
-    coded = entries.encode(np.array([0.5, -0.5, 0.25], np.float32), where, LAYOUT, sparse.GOLOMB, 0)
-    return Model(
-        version, version - 1, coded.index_mode, coded.value_mode, 3, coded.indices, coded.values, True
-    )
+def _steps() -> Iterator[Model]:
+    """Lossy differences from version 0 on, each coded as its device expects it after the one before."""
+    where, known = np.array([1, 3, 12]), activity.none(LAYOUT)
+    for version in range(1, 4):
+        changes = np.array([0.5, -0.5, 0.25], np.float32)
+        coded = entries.encode(changes, where, LAYOUT, sparse.GRID, SCALE, known)
+        assert coded.index_mode == sparse.GRID
+        known = activity.follow(known, where, LAYOUT)
+        yield Model(
+            version, version - 1, coded.index_mode, coded.value_mode, 3, coded.indices, coded.values, True
+        )
 
 
 def _said(*records: Record) -> Session:
     return tuple(map(wire.encode, records))
 
 
+_STEPS = tuple(_steps())
 _START = Start(7, (Filling(UNIFORM, -0.5, 0.5), Filling(CONSTANT, 0.0, 0.0)))
 
 GOOD: tuple[Session, ...] = (
@@ -63,9 +68,9 @@ GOOD: tuple[Session, ...] = (
     ),
     _said(
         replace(WELCOME, start=_START, version=0, indices=sparse.GRID, values=SCALE),
-        _step(1),
-        Receipt(41, 2, _step(2)),
-        Receipt(42, 3, _step(3)),
+        _STEPS[0],
+        Receipt(41, 2, _STEPS[1]),
+        Receipt(42, 3, _STEPS[2]),
         Refusal("dropped", "an operator does not want this device", None),
     ),
 )
