@@ -28,6 +28,7 @@ from edgeflock.shared.errors import (
     FrameTooLarge,
     NoRoom,
     Refused,
+    RunDiverged,
     RunOver,
     RunReplaced,
     ServerAtFault,
@@ -83,7 +84,7 @@ _GRAPH_SECONDS = 1800.0
 
 _PLENTY = 1 << 40
 
-_TRANSIENT = (NoRoom, TooManyDevices, TooSlow, Unavailable)
+_TRANSIENT = (NoRoom, RunDiverged, TooManyDevices, TooSlow, Unavailable)
 
 
 class Link:

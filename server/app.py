@@ -79,6 +79,7 @@ def create_app(
             config.run.evaluate_every,
             hosted.history,
             told,
+            hosted.suspecting,
         )
         feed = Feed(host, evaluator)
         background = Background(writer, evaluator, hub)

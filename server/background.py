@@ -43,11 +43,12 @@ class Background:
         return None if error is None else (self._failed, error)
 
     async def _run(self) -> None:
+        evaluator, hub = self._evaluator, self._hub
         async with asyncio.TaskGroup() as group:
             group.create_task(self._writer.run()).add_done_callback(self._blame("the journal's writer"))
             beside = {
-                "the evaluator": group.create_task(self._evaluator.run()),
-                "the hub": group.create_task(self._hub.run(lambda: self._evaluator.state)),
+                "the evaluator": group.create_task(evaluator.run()),
+                "the hub": group.create_task(hub.run(lambda: evaluator.state, lambda: evaluator.diverged)),
             }
             for name, task in beside.items():
                 task.add_done_callback(self._blame(name))
@@ -56,7 +57,7 @@ class Background:
                 task.cancel()
             await asyncio.wait(beside.values())
             with suppress(Unavailable):
-                await self._evaluator.record()
+                await evaluator.record()
             self._writer.stop()
 
     def _blame(self, name: str) -> Callable[[asyncio.Task[None]], None]:

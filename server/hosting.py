@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine, check_limits
-from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered
+from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step
 from edgeflock.server.operations import trackers
+from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
@@ -33,6 +34,7 @@ class HostedRun:
     accounts: list[Account]
     admin_token: str = ""
     """Empty: nobody may act."""
+    suspecting: Suspecting = lambda after, until: None
     offered: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
     viewer_token: str = ""
@@ -80,8 +82,18 @@ def open_run(config: Config) -> Iterator[HostedRun]:
                 "choose another one"
             )
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
+        suspecting = partial(largest_step, claim.journal, flat.layout)
         yield HostedRun(
-            claim.run, token, claim.engine, evaluate, history, accounts, admin_token, offered, viewer_token
+            claim.run,
+            token,
+            claim.engine,
+            evaluate,
+            history,
+            accounts,
+            admin_token,
+            suspecting,
+            offered,
+            viewer_token,
         )
 
 

@@ -18,6 +18,7 @@
         ├── BaseInFuture               computed from a version the server never had
         ├── BaseExpired                computed from a version beyond the staleness window
         ├── ExpansionTooLarge          small on the wire, too large once decoded
+        ├── StepTooLarge               it would take a parameter beyond what one can be
         ├── BadSamples                 computed from no samples, or from more than can be
         ├── BadSequence                a sequence number that cannot be one
         ├── SequenceAhead              one so far ahead that the device could never go on from there
@@ -32,6 +33,8 @@
             ├── Unauthorized
             ├── Superseded             the same device connected again
             ├── NameInUse              another device of this name is connected
+            ├── TooManyRefused         its updates would break the model, one after the other
+            ├── RunDiverged            the model is broken, and waits for an operator
             ├── Dropped                an operator does not want this device
             ├── TooManyDevices
             ├── TooSlow                a message was begun and not finished in time
@@ -133,6 +136,10 @@ class BadSamples(Refused):
     code = "bad-samples"
 
 
+class StepTooLarge(Refused):
+    code = "step-too-large"
+
+
 class BadSequence(Refused):
     code = "bad-sequence"
     status = 409
@@ -202,6 +209,16 @@ class NameInUse(SessionRefused):
 class Dropped(SessionRefused):
     code = "dropped"
     status = 403
+
+
+class TooManyRefused(SessionRefused):
+    code = "too-many-refused"
+    status = 422
+
+
+class RunDiverged(SessionRefused):
+    code = "run-diverged"
+    status = 424
 
 
 class TooManyDevices(SessionRefused):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.training.encoding import LocalSteps, encode_update
-from edgeflock.client.training.selector import Memory, select, take_back
+from edgeflock.client.training.selector import Memory, forget, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.layout import Layout
@@ -46,6 +46,10 @@ class Trainer:
     def take_back(self) -> None:
         """The last update was refused: remember what it held as if it had not been sent."""
         self._memory = take_back(self._memory)
+
+    def forget(self) -> None:
+        """The last update was refused for its size: nothing of it is to come again."""
+        self._memory = forget(self._memory)
 
     def _descend(self, theta: NDArray[np.float32]) -> LocalSteps:
         """The run's local steps from theta on, together."""

@@ -16,11 +16,13 @@ from edgeflock.client.training.replica import Replica
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
+    Diverged,
     LayoutMismatch,
     Refused,
     RunOver,
     RunReplaced,
     ServerAtFault,
+    StepTooLarge,
     Unauthorized,
 )
 from edgeflock.shared.model.layout import Layout
@@ -31,6 +33,10 @@ log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
 """Seconds, at least, between updates that carry telemetry."""
+
+
+_HOPELESS = 3
+"""Updates in a row that were refused for their size, after which there is no use in going on."""
 
 
 class Server(Protocol):
@@ -54,6 +60,8 @@ class Training(Protocol):
     def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update: ...
 
     def take_back(self) -> None: ...
+
+    def forget(self) -> None: ...
 
 
 Compute = Callable[..., Awaitable[Any]]
@@ -139,7 +147,7 @@ class Worker:
                     replica.take(first)
         self._telemetry_due = -math.inf
         _take(replica, await self._server.pull(replica.version, replica.held))
-        sequence = welcome.sequence
+        sequence, too_large = welcome.sequence, 0
         while True:
             await self._batches.ready(welcome.local_steps)
             assert replica.version is not None, "pulled before"
@@ -155,7 +163,17 @@ class Worker:
                 self._batches.take_back()
                 _take(replica, await self._server.pull(replica.version, replica.held))
                 continue
-            sequence = update.sequence
+            except StepTooLarge as large:
+                self.progress.refused += 1
+                too_large += 1
+                if too_large == _HOPELESS:
+                    raise Diverged(f"{_HOPELESS} updates in a row were refused: {large}") from large
+                log.warning("%s", large)
+                trainer.forget()
+                self._batches.settle()
+                _take(replica, await self._server.pull(replica.version, replica.held))
+                continue
+            sequence, too_large = update.sequence, 0
             self._batches.settle()
             self.progress.updates += 1
             self.progress.samples += update.samples

@@ -13,6 +13,7 @@ from edgeflock.devices.commands.journal import journal
 from edgeflock.devices.commands.plot import plot
 from edgeflock.devices.commands.quickstart import quickstart
 from edgeflock.devices.commands.reproduce import reproduce
+from edgeflock.devices.commands.rollback import rollback
 from edgeflock.devices.commands.server import server
 from edgeflock.devices.commands.status import status
 from edgeflock.devices.commands.top import top
@@ -67,6 +68,6 @@ def options(
 ) -> None: ...
 
 
-for command in (server, client, status, top, plot, quickstart, fleet, reproduce, export, config):
+for command in (server, client, status, rollback, top, plot, quickstart, fleet, reproduce, export, config):
     app.command()(command)  # in the order in which --help lists them
 app.add_typer(journal, name="journal")

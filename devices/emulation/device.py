@@ -55,6 +55,9 @@ class _Resumed:
     def take_back(self) -> None:
         self.trainer.take_back()
 
+    def forget(self) -> None:
+        self.trainer.forget()
+
 
 @dataclass(slots=True)
 class EmulatedDevice:

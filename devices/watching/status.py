@@ -61,6 +61,8 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     console.print(
         f"Run {status['run']}, {status['state']}: {status['model']}, {status['parameters']:,} parameters"
     )
+    if status["diverged"] is not None:
+        console.print(Text(status["diverged"][:1].upper() + status["diverged"][1:], "bold red"))
     console.print(
         f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
         f"select {compression['select']}, values {compression['values']}"

@@ -15,6 +15,7 @@ class Asynchronous:
     """A coordinator that holds nothing."""
 
     held = _NONE
+    gathered = None
     due = None
 
     @classmethod
@@ -29,6 +30,9 @@ class Asynchronous:
 
     def left(self, device: int) -> None:
         pass
+
+    def give_up(self) -> list[Push]:
+        return []
 
     def tick(self, now: float) -> Apply | None:
         return None

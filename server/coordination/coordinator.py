@@ -53,6 +53,10 @@ class Coordinator(Protocol):
         """device -> its update that waits for others."""
 
     @property
+    def gathered(self) -> Gathered | None:
+        """What a step of now would be added to, if anything."""
+
+    @property
     def due(self) -> float | None:
         """When `tick` has something to say although nothing came; None: never."""
 
@@ -64,6 +68,9 @@ class Coordinator(Protocol):
 
     def left(self, device: int) -> None:
         """What it has contributed counts. Told again, it changes nothing."""
+
+    def give_up(self) -> list[Push]:
+        """Let go of what is held, which will not apply."""
 
     def tick(self, now: float) -> Apply | None:
         """What applies by now of what was held."""

@@ -58,6 +58,10 @@ class Rounds:
         return self._open.pushes if self._open is not None else {}
 
     @property
+    def gathered(self) -> Gathered | None:
+        return None if self._open is None else self._open.gathered
+
+    @property
     def due(self) -> float | None:
         return None if self._open is None else self._open.due
 
@@ -75,6 +79,11 @@ class Rounds:
 
     def left(self, device: int) -> None:
         self._present.discard(device)
+
+    def give_up(self) -> list[Push]:
+        pushes = list(self.held.values())
+        self._open = None
+        return pushes
 
     def tick(self, now: float) -> Apply | None:
         over = self._open

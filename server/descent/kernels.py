@@ -66,6 +66,15 @@ def descend(theta, where, delta, rate):
         theta[where[i]] -= rate * delta[i]
 
 
+@nb.njit(uint32(_FLOATS), cache=True)
+def largest_bits(delta):
+    """Those of the largest |delta_k|: as whole numbers they are in the same order, infinity and NaN last."""
+    largest = uint32(0)
+    for word in delta.view(np.uint32):  # integers, so that the loop vectorises
+        largest = max(largest, word & uint32(0x7FFFFFFF))
+    return largest
+
+
 @nb.njit(
     [
         nb.void(

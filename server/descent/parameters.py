@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.optimizer import descend
+from edgeflock.server.descent.reach import Reach, largest, within
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
 from edgeflock.server.descent.step import Step
@@ -49,11 +50,27 @@ class Parameters:
         self._start = start
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
         self._rule = rule(regime.rule)
+        self._reach = Reach()
         self._staleness: Staleness | None = None
         if self._rule.per_parameter and not regime.rounds:
             self._staleness = Staleness(self._trained.size, regime.window, start)
             for step in recent:
                 self._staleness.touch(step.where, step.delta)
+
+    def shown(self, version: int) -> int:
+        """The last version of theta that the model to use at `version` tells of."""
+        return version if self.average is None else version - version % _STRIDE
+
+    def go_back(self, theta: NDArray[np.float32], average: NDArray[np.float32] | None) -> None:
+        """The next version is this model. Only updates that start from there on are admitted."""
+        self.version += 1
+        self._start = self.version
+        self.theta[:] = theta
+        self._reach = Reach()
+        if self.average is not None:
+            self.average[:] = theta if average is None else average
+        if self._staleness is not None:
+            self._staleness = Staleness(self._trained.size, self.regime.window, self.version)
 
     @property
     def oldest(self) -> int:
@@ -61,6 +78,44 @@ class Parameters:
         if self.regime.rounds:
             return self.version
         return max(self._start, self.version - self.regime.window + 1)
+
+    def bears(self, step: Step, most: float, gathered: Gathered | None = None) -> bool:
+        """Whether all trained parameters are numbers of at most `most` in magnitude after `step`, or, where
+        they were beyond it before, go no further. In rounds: after that with what was `gathered` and `step`.
+
+        Running statistics travel at half precision, and theirs go no further than what is sent.
+        """
+        if self.regime.rounds:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self._bears_in_round(step, most, gathered)
+        rate = self._rate(step)
+        move = abs(float(rate)) * largest(step.delta)
+        if self._reach.suffices(self._trained, move, most):
+            return True
+        shares: NDArray[np.float32] | np.float32 = rate
+        if self._staleness is not None:
+            shares = rate / np.maximum(self._staleness.sigma(step.where, step.base), 1).astype(np.float32)
+        before = self._trained[step.where]
+        with np.errstate(over="ignore", invalid="ignore"):
+            fine = within(before, before - shares * step.delta, most)
+        if fine:
+            self._reach.take(move, most)
+        return fine
+
+    def _bears_in_round(self, step: Step, most: float, gathered: Gathered | None) -> bool:
+        """Whether the round could end with `step`. What it leaves alone goes no further with more samples."""
+        before, total = self._trained[step.where], np.float32(step.samples) * step.delta
+        samples = step.samples
+        if gathered is not None:
+            total += gathered.gradient[step.where]
+            samples += gathered.samples
+        return within(before, before - self._round_rate(samples) * total, most)
+
+    def bears_end(self, gathered: Gathered, most: float) -> bool:
+        """The same of a whole round, whose rate may be another one by now."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            after = self._trained - self._round_rate(gathered.samples) * gathered.gradient
+            return within(self._trained, after, most)
 
     def apply(self, change: Step | Gathered) -> None:
         """The next version; of what a round has gathered, as many versions as steps."""
@@ -71,8 +126,7 @@ class Parameters:
 
     def _descend(self, step: Step) -> None:
         """Weigh, descend."""
-        weight = self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch)
-        rate = np.float32(self.regime.learning_rate * weight)
+        rate = self._rate(step)
         if self._staleness is None:
             descend(self._trained, step.where, step.delta, rate)
         else:
@@ -81,14 +135,22 @@ class Parameters:
             self._follow(step.statistics, self.version - step.base)
         self._made(1)
 
+    def _rate(self, step: Step) -> np.float32:
+        """The learning rate of a step, but for the staleness of each parameter."""
+        weight = self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch)
+        return np.float32(self.regime.learning_rate * weight)
+
+    def _round_rate(self, samples: int) -> np.float32:
+        """That of a round of so many samples, by which its gradient is not divided yet."""
+        scale = linear_scaling(samples, self.regime.base_batch)
+        return np.float32(self.regime.learning_rate * scale / samples)
+
     def _end_round(self, gathered: Gathered) -> None:
         """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
 
         Of the versions that its steps make only the last one exists.
         """
-        scale = linear_scaling(gathered.samples, self.regime.base_batch)
-        rate = np.float32(self.regime.learning_rate * scale / gathered.samples)
-        self._trained -= rate * gathered.gradient
+        self._trained -= self._round_rate(gathered.samples) * gathered.gradient
         if gathered.statistics.size:
             self._follow(gathered.statistics / np.float32(gathered.samples), 0)
         self._made(gathered.steps)

@@ -14,13 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Apply, Coordinator, Push
-from edgeflock.server.descent import Parameters
+from edgeflock.server.descent import Gathered, Parameters
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import LastReceipt, Log
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.publication import Exact, Publication
-from edgeflock.shared.errors import BadSequence, Refused, RunComplete, SequenceAhead, Superseded
+from edgeflock.shared.errors import (
+    BadSequence,
+    BaseExpired,
+    ConfigError,
+    Refused,
+    RunComplete,
+    RunDiverged,
+    SequenceAhead,
+    StepTooLarge,
+    Superseded,
+)
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -50,9 +60,11 @@ class Engine:
         bounds: Bounds | None = None,
         publication: Publication | None = None,
         start: Start | None = None,
+        past: Callable[[int], Parameters] | None = None,
     ) -> None:
         """`parameters` are as the log has them. `publication` says what devices are sent of theta: exactly
-        what it is, if None. `start` makes version 0.
+        what it is, if None. `start` makes version 0. `past` has the parameters of an earlier version, or
+        raises ConfigError.
         """
         self.layout = layout
         self.start = start
@@ -69,6 +81,10 @@ class Engine:
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
         self._again: dict[Push, Push] = {}
         """Held updates that were sent again -> the last time."""
+        self._past = past
+        self._diverged: str | None = None
+        self._given_up: list[tuple[Push, Answer]] = []
+        """Held updates that will not apply, until the next `stage`."""
         self._abandoned = False
         self._publish()
 
@@ -86,7 +102,7 @@ class Engine:
 
         With `hold` whatever is held stays so.
         """
-        settled: list[tuple[Push, Answer]] = []
+        settled, self._given_up = self._given_up, []
         for push in pushes:
             try:
                 self._offer(push, now, settled)
@@ -146,6 +162,8 @@ class Engine:
             )
         if 0 < self._bounds.updates <= parameters.version:
             raise RunComplete(f"the run has its {self._bounds.updates} updates")
+        if self._diverged is not None:
+            raise RunDiverged(self._diverged)
         if (held := self._coordinator.held.get(push.device)) is not None:
             settled.append((self._sent_again(held, push), Superseded("the device sent its update again")))
             return
@@ -157,13 +175,27 @@ class Engine:
             samples=self._bounds.samples,
             expansion_bytes=self._bounds.expansion_bytes,
         )
+        most = self._bounds.parameter
+        if not parameters.bears(step, most, self._coordinator.gathered):
+            raise StepTooLarge(
+                f"update {update.sequence}, from version {update.base}, would take a parameter beyond "
+                f"{most:g} (limits.parameter), or to no number; check the device's data, or lower "
+                "coordination.learning_rate"
+            )
         verdict = self._coordinator.offer(push, step, now)
         if verdict is not None:
             self._apply(verdict, settled)
 
     def _apply(self, verdict: Apply, settled: list[tuple[Push, Answer]]) -> None:
         """Into the journal and into the model; `settled` gets the receipts."""
-        before = self.parameters.version
+        before, most = self.parameters.version, self._bounds.parameter
+        if isinstance(verdict.change, Gathered) and not self.parameters.bears_end(verdict.change, most):
+            # Each contribution was looked at, but the learning rate may have been raised since.
+            refusal = StepTooLarge(
+                f"the round from version {before} would take a parameter beyond {most:g} (limits.parameter)"
+            )
+            settled += [(self._again.pop(push, push), refusal) for push, _ in verdict.updates]
+            return
         for version, (push, touched) in enumerate(verdict.updates, before + 1):
             update = push.update
             self._log.add_update(
@@ -248,7 +280,9 @@ class Engine:
     def _publish(self) -> None:
         """All there is of memory is on the disk now."""
         version, target = self.parameters.version, self._bounds.updates
-        self.published = Published(version, self.parameters.regime.learning_rate, 0 < target <= version)
+        self.published = Published(
+            version, self.parameters.regime.learning_rate, 0 < target <= version, self._diverged
+        )
 
     # What operators and hosts ask for
 
@@ -286,6 +320,41 @@ class Engine:
         self.parameters.regime = regime
         self._publish()
         return version
+
+    def stop_diverged(self, version: int, why: str) -> None:
+        """Take no more updates, since the model of `version` is no good: until `roll_back`, unless there was
+        one since that version. `why` is for devices and people.
+        """
+        if version >= self._log.last_rollback():
+            self._diverged = why
+            self._give_up(RunDiverged(why))
+            self._publish()
+
+    def roll_back(self, to: int, now: float) -> tuple[int, int]:
+        """Go on from the model of version `to`, as the next version: nothing made since counts. (The version
+        that it is of, its own.) In the middle of a round there is no model, but where it started.
+
+        Versions, sequence numbers and receipts go on as if nothing had happened. `now` is in Unix seconds.
+        Raises ConfigError if there is no such version, or it cannot be made again.
+        """
+        if self._past is None:
+            raise ConfigError("this run keeps no past that one could go back to")
+        past, parameters = self._past(to), self.parameters
+        self._log.add_rollback(
+            parameters.version + 1, past.version, parameters.regime, past.theta, past.average, now
+        )
+        parameters.go_back(past.theta, past.average)
+        self._publication.begin_again()
+        self._log.commit()
+        self._next_snapshot = parameters.version + self._bounds.snapshot_every
+        self._diverged = None
+        self._give_up(BaseExpired(f"the model was rolled back to version {past.version}; pull again"))
+        self._publish()
+        return past.version, parameters.version
+
+    def _give_up(self, why: Refused) -> None:
+        """What is held will not apply; the next `stage` says so."""
+        self._given_up += [(self._again.pop(push, push), why) for push in self._coordinator.give_up()]
 
     def close(self) -> None:
         """Leave a snapshot behind, so that the next start replays nothing, and close the journal."""

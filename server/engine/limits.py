@@ -1,6 +1,9 @@
 """What an engine accepts and keeps, and whether a device can send what the run asks it for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
 from edgeflock.shared.errors import ConfigError
@@ -24,6 +27,10 @@ class Bounds:
     samples: int = 1 << 16
     """The most that one update may be computed from."""
 
+    parameter: float = 60_000.0
+    """The most that a step may take a parameter to, in magnitude: whole models may travel at half precision,
+    which ends at 65,504."""
+
     @classmethod
     def of(cls, settings: Config) -> "Bounds":
         run, limits = settings.run, settings.limits
@@ -33,7 +40,12 @@ class Bounds:
             snapshot_every=run.snapshot_every,
             keep_updates=run.keep_updates,
             samples=limits.samples,
+            parameter=limits.parameter,
         )
+
+    def from_first(self, trained: NDArray[np.float32]) -> "Bounds":
+        """The same for a run that begins with these parameters, which may be large themselves."""
+        return replace(self, parameter=max(self.parameter, 2 * float(np.abs(trained).max())))
 
 
 _BESIDE_STREAMS = 1 << 15

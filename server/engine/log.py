@@ -29,6 +29,18 @@ class Log(Protocol):
 
     def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None: ...
 
+    def add_rollback(
+        self,
+        version: int,
+        to: int,
+        regime: Regime,
+        theta: NDArray[np.float32],
+        average: NDArray[np.float32] | None,
+        now: float,
+    ) -> None: ...
+
+    def last_rollback(self) -> int: ...
+
     def add_adjustment(self, version: int, configured: float, chosen: float) -> None: ...
 
     def add_evaluation(self, evaluation: Evaluation) -> None: ...

@@ -37,3 +37,5 @@ class Published:
     learning_rate: float
     complete: bool
     """Whether the run has all its updates."""
+    diverged: str | None = None
+    """Why no update is taken any more, and what to do about it, if the model has diverged."""

@@ -12,6 +12,7 @@ from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.ledger.records import Account
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.ledger.repairing import Repaired, repair
+from edgeflock.server.ledger.suspects import Suspect, largest_step
 from edgeflock.server.ledger.verifying import Verified, verify
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "Claim",
     "Journal",
     "Repaired",
+    "Suspect",
     "Verified",
     "claimed",
     "keep_offered",
+    "largest_step",
     "open_engine",
     "repair",
     "verify",

@@ -74,12 +74,17 @@ class Contents:
         rows = self._read("SELECT device, max(sequence), version FROM updates GROUP BY device")
         return {device: LastReceipt(sequence, version) for device, sequence, version in rows}
 
-    def snapshot(self, *, first: bool = False) -> Snapshot:
-        """The newest snapshot, or that of version 0. Raises JournalDamaged if it is not as it was written."""
+    def snapshot(self, *, first: bool = False, until: int = 1 << 62) -> Snapshot:
+        """The newest snapshot up to a version, or that of version 0.
+
+        Raises JournalDamaged if it is not as it was written.
+        """
         order = "ASC" if first else "DESC"
         version, theta, average, record, chain = self._one(
-            f"SELECT version, theta, average, sum, chain FROM snapshots ORDER BY version {order} LIMIT 1",
+            "SELECT version, theta, average, sum, chain FROM snapshots WHERE version <= ? "
+            f"ORDER BY version {order} LIMIT 1",
             "snapshot",
+            until,
         )
         if first and version:
             raise JournalDamaged(f"{self.path} is damaged: it holds no snapshot of version 0")
@@ -137,6 +142,19 @@ class Contents:
         rows = self._read(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
         return [RegimeStart(version, Regime(*rest), kind) for version, *rest, kind in rows]
 
+    def last_rollback(self) -> int:
+        """The version that the last one made; 0 if there was none."""
+        return max((turn.version for turn in self.regimes() if turn.back_to is not None), default=0)
+
+    def maker(self, version: int) -> tuple[str, int]:
+        """(The name of the device whose update made a version, its sequence number)."""
+        name, sequence = self._one(
+            "SELECT name, sequence FROM updates JOIN devices ON id = device WHERE version = ?",
+            f"device that made version {version}",
+            version,
+        )
+        return str(name), int(sequence)
+
     def adjustment(self) -> Adjustment | None:
         """The learning rate that an operator chose last, if it still holds."""
         rows = self._read("SELECT configured, chosen FROM adjustments ORDER BY rowid DESC LIMIT 1")
@@ -158,9 +176,9 @@ class Contents:
         rows = self._read(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
         return [Evaluation(*row) for row in rows]
 
-    def _one(self, statement: str, what: str) -> tuple[Any, ...]:
+    def _one(self, statement: str, what: str, *values: object) -> tuple[Any, ...]:
         """The first row of what every journal has."""
-        for row in self._read(statement):
+        for row in self._read(statement, *values):
             return row
         raise JournalDamaged(f"{self.path} is damaged: it holds no {what}")
 

@@ -16,6 +16,7 @@ Rows carry checksums (chain.py), and how far they go is noted in a file beside t
 """
 
 import logging
+import math
 import os
 import sqlite3
 from dataclasses import astuple
@@ -39,12 +40,16 @@ from edgeflock.server.ledger.chain import (
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.examination import Examined, examine, raise_if_damaged, reading, set_up
 from edgeflock.server.ledger.migrations import SCHEMA, TABLES, migrate, schema_of
+from edgeflock.server.ledger.records import rolled_back
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation
 
 log = logging.getLogger(__name__)
+
+SERVER = 0
+"""Stands for the server itself, which makes a version when the model is rolled back; devices count from 1."""
 
 
 class Journal(Contents):
@@ -179,6 +184,20 @@ class Journal(Contents):
             "DELETE FROM snapshots WHERE version > 0 AND version NOT IN "
             "(SELECT version FROM snapshots ORDER BY version DESC LIMIT 2)"
         )
+
+    def add_rollback(
+        self,
+        version: int,
+        to: int,
+        regime: Regime,
+        theta: NDArray[np.float32],
+        average: NDArray[np.float32] | None,
+        now: float,
+    ) -> None:
+        """`version`, the next one, is the model of version `to` again."""
+        self.add_update(version, SERVER, version, now, math.nan, 0, b"")
+        self.add_snapshot(version, theta, average)
+        self.add_regime(version, regime, rolled_back(to))
 
     def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None:
         """From `version`, the current one, on; `kind` says why."""

@@ -53,7 +53,20 @@ class RegimeStart:
     version: int
     regime: Regime
     kind: str = "settings"
-    """Why: the settings said so, or an `operator`."""
+    """Why: the settings said so, or an `operator`, or it is a rollback (`rolled_back`)."""
+
+    @property
+    def back_to(self) -> int | None:
+        """Of a rollback: the version of which the model is."""
+        return int(self.kind.removeprefix(_ROLLBACK)) if self.kind.startswith(_ROLLBACK) else None
+
+
+_ROLLBACK = "rollback to "
+
+
+def rolled_back(to: int) -> str:
+    """The kind of a regime that begins with the model of version `to`."""
+    return f"{_ROLLBACK}{to}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,18 @@ A journal holds what was admitted, in order. What cannot be replayed all the sam
 passed over: JournalDamaged names the version.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
+from functools import partial
 
 from edgeflock.server.coordination import coordinator_of
 from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import JournaledUpdate, Snapshot
+from edgeflock.server.ledger.records import JournaledUpdate, RegimeStart, Snapshot
 from edgeflock.server.publication import publication_of
-from edgeflock.shared.errors import JournalDamaged, Refused, UnexpectedRecord
+from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused, UnexpectedRecord
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
@@ -31,10 +31,12 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
-    first = journal.snapshot(first=True).theta if start else None
+    first = journal.snapshot(first=True).theta
     directory = journal.path.parent if journal.path.exists() else None
-    publication = publication_of(config, layout, parameters.version, first, directory)
-    return Engine(journal, layout, parameters, coordinator, Bounds.of(config), publication, start)
+    publication = publication_of(config, layout, parameters.version, first if start else None, directory)
+    bounds = Bounds.of(config).from_first(first[: layout.parameters.size])
+    past = partial(model_at, journal, layout)
+    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past)
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
@@ -51,7 +53,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
                 f"{journal.path}: the snapshot of version {regimes[-1].version} is missing, from which on "
                 "updates count otherwise"
             )
-        parameters = _under(regimes[-1].regime, snapshot, journal, layout)
+        parameters = _under(regimes, snapshot, journal, layout)
         _replay(parameters, journal, layout)
         if regimes[-1].regime == regime:
             return parameters
@@ -59,26 +61,72 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average)
     journal.add_regime(snapshot.version, regime)
     journal.commit()
-    return _under(regime, snapshot, journal, layout)
+    return _under(journal.regimes(), snapshot, journal, layout)
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
-    """The parameters computed from version 0 and every journaled update, later snapshots unread; or, if the
-    `newest` snapshot is to be believed, from that one on.
+    """The parameters computed from version 0 and every journaled update that still counts, later snapshots
+    unread; or, if the `newest` snapshot is to be believed, from that one on.
 
     Raises JournalDamaged, and ConfigError if the updates were not kept.
     """
-    snapshot, regimes = journal.snapshot(first=not newest), journal.regimes()
+    regimes = journal.regimes()
     if not regimes:
         raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
-    for start, end in pairwise(chain(regimes, (None,))):
-        assert start is not None, "only the last one is"
-        if newest and end is not None and end.version <= snapshot.version:
-            continue
-        parameters = _under(start.regime, snapshot, journal, layout)
-        _replay(parameters, journal, layout, None if end is None else end.version)
+    return _made(journal, layout, regimes, journal.version, newest=newest)
+
+
+def model_at(journal: Journal, layout: Layout, version: int) -> Parameters:
+    """The parameters as they were at a version, from the newest snapshot that leads there; in the middle of a
+    round, where there are none, those that the round started from.
+
+    Raises ConfigError if there is no such version, or its updates were not kept.
+    """
+    if not 0 <= version <= journal.version:
+        raise ConfigError(f"version {version}: the run has versions 0 to {journal.version}")
+    regimes = [turn for turn in journal.regimes() if turn.version <= version]
+    if regimes[-1].regime.rounds and version > regimes[-1].version:
+        version = _whole_rounds(journal, layout, version)
+    return _made(journal, layout, regimes, version, newest=True)
+
+
+def _whole_rounds(journal: Journal, layout: Layout, version: int) -> int:
+    """The last version up to this one that exists: of those that a round makes only the last does."""
+    for following in journal.updates(version, version + 1) if version < journal.version else ():
+        if following.frame:
+            return min(version, _step(following, layout).base)
+    return version
+
+
+def _made(
+    journal: Journal, layout: Layout, regimes: Sequence[RegimeStart], version: int, *, newest: bool
+) -> Parameters:
+    """The parameters at a version, made under these regimes, all of which began by then.
+
+    Where one begins with a rollback, by way of the version that it went back to: what lies between counts for
+    nothing.
+    """
+    ahead: list[tuple[Sequence[RegimeStart], int]] = []
+    while True:
+        last = regimes[-1]
+        snapshot = journal.snapshot(first=not newest, until=version)
+        ahead.append((regimes, version))
+        if snapshot.version >= last.version:
+            break
+        version = last.version if last.back_to is None else last.back_to
+        regimes = [turn for turn in regimes[:-1] if turn.version <= version]
+        if not regimes:
+            raise JournalDamaged(f"{journal.path}: it does not say how its first updates count")
+    while True:
+        regimes, version = ahead.pop()
+        last = regimes[-1]
+        if last.back_to is not None and snapshot.version < last.version:
+            snapshot = replace(snapshot, version=last.version)
+        parameters = _under(regimes, snapshot, journal, layout)
+        _replay(parameters, journal, layout, version)
+        if not ahead:
+            return parameters
         snapshot = _snapshot(parameters)
-    return parameters
 
 
 def _adjusted(regime: Regime, journal: Journal) -> Regime:
@@ -104,7 +152,7 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
     those of the next one on the version that it made.
     """
     gathered: Gathered | None = None
-    for step in _steps(journal, layout, parameters.version, until):
+    for step in steps(journal, layout, parameters.version, until):
         if not parameters.regime.rounds:
             try:
                 parameters.apply(step)
@@ -120,17 +168,22 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
         parameters.apply(gathered)
 
 
-def _under(regime: Regime, snapshot: Snapshot, journal: Journal, layout: Layout) -> Parameters:
-    """The parameters of a snapshot, counting by `regime`.
+def _under(
+    regimes: Sequence[RegimeStart], snapshot: Snapshot, journal: Journal, layout: Layout
+) -> Parameters:
+    """The parameters of a snapshot, counting by the last of `regimes`.
 
-    Who touched what over the window is learned from what the journal still holds of it.
+    Who touched what over the window is learned from what the journal still holds of it since the last
+    rollback.
     """
+    regime = regimes[-1].regime
     if regime.rule not in RULES:
         raise JournalDamaged(
             f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}"
         )
     version, first = snapshot.version, journal.first_kept()
-    start = max(0, version - regime.window, version if first is None else min(version, first - 1))
+    began = max((turn.version for turn in regimes if turn.back_to is not None), default=0)
+    start = max(began, version - regime.window, version if first is None else min(version, first - 1))
     return Parameters(
         version,
         snapshot.theta,
@@ -138,11 +191,11 @@ def _under(regime: Regime, snapshot: Snapshot, journal: Journal, layout: Layout)
         buffers=layout.buffers,
         regime=regime,
         start=start,
-        recent=_steps(journal, layout, start, version),
+        recent=steps(journal, layout, start, version),
     )
 
 
-def _steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
+def steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
     """The journaled updates after a version, decoded again."""
     for journaled in journal.updates(after, until):
         try:

@@ -73,7 +73,7 @@ def repair(path: Path, to: int, now: float) -> Repaired:
                 known = verified(db, path, noted, found)
                 _check_reach(path, known, to)
                 run = _copied(db, found, known, to, fresh, now)
-                lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ?"
+                lost = "SELECT count(*), count(DISTINCT device) FROM updates WHERE version > ? AND device > 0"
                 updates, devices = db.execute(lost, (to,)).fetchone()
         except sqlite3.Error as error:
             raise_if_damaged(path, error)

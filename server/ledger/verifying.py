@@ -77,7 +77,7 @@ def verified(db: sqlite3.Connection, path: Path, noted: mark.Heads | None, found
     if not found.heads["regimes"].row and result.version:
         result.damage.append("it does not say how its updates count")
     try:
-        lost = "SELECT count(*) FROM updates WHERE device NOT IN (SELECT id FROM devices)"
+        lost = "SELECT count(*) FROM updates WHERE device > 0 AND device NOT IN (SELECT id FROM devices)"
         if count := db.execute(lost).fetchone()[0]:
             result.damage.append(f"{count} updates are of devices that it does not know")
         result.repairs = db.execute("SELECT version, given_up, run FROM repairs ORDER BY rowid").fetchall()

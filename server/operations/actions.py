@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ from aiohttp import web
 from edgeflock.server.operations.access import problem
 from edgeflock.server.operations.keys import HOST, WRITER
 from edgeflock.server.roster import Device
-from edgeflock.shared.errors import Dropped
+from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.settings.config import LARGEST_RATE, LEAST_RATE
 
@@ -77,6 +78,29 @@ async def checkpoint(request: web.Request) -> web.Response:
     return web.json_response({"version": version})
 
 
+@routes.post("/v1/rollback")
+async def roll_back(request: web.Request) -> web.Response:
+    """{"version": number}: go on from the model of that version, as the next one."""
+    engine, writer = request.app[HOST].engine, request.app[WRITER]
+    wanted = (await _body(request)).get("version")
+    if not isinstance(wanted, int) or isinstance(wanted, bool):
+        raise _bad(f"version must be a whole number, not {wanted!r:.40}")
+
+    def attempt() -> tuple[int, int] | ConfigError:
+        try:
+            return engine.roll_back(wanted, time.time())
+        except ConfigError as error:  # what is raised here ends the server
+            return error
+
+    done = await writer.call(attempt)
+    if isinstance(done, ConfigError):
+        raise _refusal(409, "no-such-version", str(done))
+    writer.look()
+    of, version = done
+    _note(request, "config", None, f"the model of version {of:,} again, as version {version:,}, by an admin")
+    return web.json_response({"of": of, "version": version})
+
+
 def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
     """Something has happened to a device: others wait for it no longer, or again."""
     request.app[WRITER].see(device.id, device.connection.present)
@@ -136,5 +160,5 @@ def _bad(detail: str) -> web.HTTPException:
 
 
 def _refusal(status: int, code: str, detail: str) -> web.HTTPException:
-    kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound}
+    kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound, 409: web.HTTPConflict}
     return kinds[status](text=problem(status, code, detail).text, content_type="application/json")

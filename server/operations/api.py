@@ -133,7 +133,8 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
     """What anybody who takes part may know."""
     return {
         "run": host.run,
-        "state": "finished" if evaluator.finished else "training",
+        "state": evaluator.state,
+        "diverged": host.published.diverged,
         "model": host.config.model.module,
         "parameters": host.layout.parameters.size,
         "version": host.published.version,
@@ -152,6 +153,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     dense = 4 * layout.size * sum(device["updates"] for device in devices)
     return {
         **run_status(host, evaluator),
+        "diverged": evaluator.diverged,
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
+from edgeflock.server.operations.divergence import Suspecting, blame, has_diverged, reason
 from edgeflock.server.roster import Meter, Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Evaluation, RunState
@@ -37,8 +38,9 @@ class Evaluator:
         every: float,
         history: list[Evaluation],
         told: Callable[[Evaluation | None], None] = lambda evaluation: None,
+        suspecting: Suspecting = lambda after, until: None,
     ) -> None:
-        """`told` gets each evaluation, None for one that failed."""
+        """`told` gets each evaluation, None for one that failed. `suspecting` is called at rest."""
         self.history = history
         """Every evaluation so far, in order."""
         self.failed_at: int | None = None
@@ -50,12 +52,21 @@ class Evaluator:
         self._evaluate = evaluate
         self._every = every
         self._told = told
+        self._suspecting = suspecting
+        self._blamed = ""
+        self._judge()
 
     @property
     def state(self) -> RunState:
-        if self.history and self.history[-1].loss is None:
+        if self.diverged is not None:
             return "diverged"
         return "finished" if self.finished else "training"
+
+    @property
+    def diverged(self) -> str | None:
+        """Why no update is taken any more, and what to do, if the model is no good."""
+        why = self._engine.published.diverged
+        return None if why is None else why + self._blamed
 
     @property
     def finished(self) -> bool:
@@ -72,12 +83,22 @@ class Evaluator:
                 if evaluation is not None:
                     self.history.append(evaluation)
                     self._told(evaluation)
+                    await self._writer.call(self._judge)
+                    self._writer.look()
                 await self.record(evaluation)
                 # The last version of a run is evaluated right away.
                 last = self._engine.published.complete and evaluation is not None and not self.finished
                 await asyncio.sleep(0 if last else self._every)
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
+
+    def _judge(self) -> None:
+        """Stop the run if its model is no good any more. The engine is at rest."""
+        if has_diverged(self.history):
+            last = self.history[-1].version
+            good, why = reason(self.history, self._engine.parameters.shown)
+            self._blamed = blame(self._suspecting(good, last))
+            self._engine.stop_diverged(last, why)
 
     async def record(self, evaluation: Evaluation | None = None) -> None:
         """Journal an evaluation and the traffic of every device so far."""

@@ -150,6 +150,11 @@ class Copies:
         if known is not None:
             self._release(known.copy)
 
+    def forget_all(self) -> None:
+        """Every device will need a whole model; not one that begins with version 0."""
+        for device in list(self._devices):
+            self.forget(device)
+
     def close(self) -> None:
         self._spill.close()
 

@@ -68,6 +68,9 @@ class Exact:
         while self._remembered > self._layout.size // _FEW or len(self._recent) > _VERSIONS:
             self._remembered -= self._recent.popleft().size
 
+    def begin_again(self) -> None:
+        self.add(slice(None))
+
     def model(self, theta: NDArray[np.float32], base: int | None, held: int = 0, device: int = 0) -> Model:
         """theta at the current version, for a device that holds `base` (None: nothing)."""
         # From before the run was set to send exactly, unless it is a first model of half precision.

@@ -85,6 +85,12 @@ class Lossy:
             if not copy.steps and sent.decoded is None and self._will_do(sent.model)
         }
 
+    def begin_again(self) -> None:
+        self.add(slice(None))
+        self._copies.forget_all()
+        self._thresholds.begin_again()
+        self._met.clear()
+
     def model(self, theta: Vector, base: int | None, held: int = 0, device: int = 0) -> Model:
         copy = self._copies.of(device, base, held) if device else None
         if copy is None or base is None:

@@ -15,6 +15,9 @@ class Publication(Protocol):
     def add(self, touched: Where) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
 
+    def begin_again(self) -> None:
+        """The next version is another model: it takes a whole one to go there from any version before."""
+
     def model(self, theta: NDArray[np.float32], base: int | None, held: int = 0, device: int = 0) -> Model:
         """theta (float32 [P + B]) at the current version, for a device that holds `base` (None: nothing)
         and says `held` of it (protocol/chain.py).

@@ -39,6 +39,11 @@ class Thresholds:
         self.values: NDArray[np.float32] = np.zeros(sizes.size, np.float32)
         """float32 [T]."""
 
+    def begin_again(self) -> None:
+        """As if nothing had been sent yet."""
+        self._fraction = self._least
+        self.values[:] = 0
+
     @property
     def quota(self) -> float:
         """Entries of a usual step."""

@@ -121,8 +121,8 @@ class Hub:
         if device is not None:
             self.changed(device)
 
-    async def run(self, state: Callable[[], RunState]) -> None:
-        """Watch the clock and the run's state, until cancelled."""
+    async def run(self, state: Callable[[], RunState], why: Callable[[], str | None]) -> None:
+        """Watch the clock and the run's state, until cancelled. `why` is told of one that diverged."""
         before = state()
         while True:
             await asyncio.sleep(1)
@@ -132,9 +132,7 @@ class Hub:
             if (now := state()) != before:
                 before = now
                 if now != "training":
-                    self.note(
-                        now, None, f"the model has {now}" if now == "diverged" else "the run is complete"
-                    )
+                    self.note(now, None, why() or "the run is complete")
 
     def rates(self) -> tuple[float, float, float]:
         """Updates, bytes received and bytes sent a second, over the last seconds."""

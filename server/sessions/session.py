@@ -25,7 +25,9 @@ from edgeflock.shared.errors import (
     Refused,
     RunComplete,
     SessionRefused,
+    StepTooLarge,
     Superseded,
+    TooManyRefused,
     UnexpectedRecord,
 )
 from edgeflock.shared.protocol import wire
@@ -51,6 +53,9 @@ Devices ping earlier (client/transport.py), and answer pings only between two st
 
 CLOSE_SECONDS = 4.0
 """How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""
+
+MOST_TOO_LARGE = 3
+"""Updates refused for their size, none accepted between, that end a session."""
 
 LONGEST_HELLO = 4096
 """Bytes. What a device tells about itself is kept for as long as the server runs."""
@@ -86,6 +91,8 @@ class Session:
         if self._transport is not None:
             self.meter = self._transport.get_extra_info("meter", self.meter)
         self._ended = asyncio.Event()
+        self._too_large = 0
+        """Updates that were refused for their size since the last accepted one."""
 
     async def serve(self) -> web.StreamResponse:
         """Talk to the device until either side ends it."""
@@ -237,9 +244,15 @@ class Session:
             except Refused as refusal:
                 device.statistics.refused += 1
                 self._host.hub.refused(device, refusal)
+                self._too_large += isinstance(refusal, StepTooLarge)
+                if self._too_large == MOST_TOO_LARGE:
+                    raise TooManyRefused(
+                        f"{MOST_TOO_LARGE} updates in a row would have broken the model: {refusal}"
+                    ) from refusal
                 await self._refuse(refusal, record.sequence)
             else:
                 device.connection.rests_until = 0.0
+                self._too_large = 0
                 self._host.hub.updated(device, record, accepted.staleness)
                 receipt = accepted.receipt
                 if await self._resumed(device) and record.pull:

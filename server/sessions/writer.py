@@ -82,6 +82,10 @@ class Writer:
             self._presence.append((device, present))
             self._wake.set()
 
+    def look(self) -> None:
+        """What is held may be decided by now: see to it."""
+        self._wake.set()
+
     def leave(self) -> None:
         """The server will stop: what waits for others must not apply because they are sent away."""
         self._leaving = True

@@ -189,6 +189,10 @@ class LimitSettings(Section):
     )
     expansion_bytes: Annotated[int, Field(ge=1024)] = 1 << 28
     samples: Annotated[int, Field(ge=1)] = Field(1 << 16, description="of an update")
+    parameter: Annotated[float, Field(gt=0, le=1e30)] = Field(
+        60_000.0,
+        description="that a step may take one to, in magnitude; no less than twice the first model's",
+    )
     devices: Annotated[int, Field(ge=1)] = 10_000
     downlink_bytes: Annotated[int, Field(ge=1 << 20)] = Field(
         1 << 30, description="of memory, for what devices hold (downlink.mode = lossy)"

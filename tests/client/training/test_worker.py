@@ -19,11 +19,13 @@ from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
     ConfigError,
+    Diverged,
     LayoutMismatch,
     Refused,
     RunOver,
     RunReplaced,
     ServerAtFault,
+    StepTooLarge,
     Unauthorized,
 )
 from edgeflock.shared.model.layout import Layout
@@ -137,6 +139,28 @@ async def test_samples_hear_whether_the_server_has_what_came_of_them() -> None:
         "back",
     ]
     assert (progress.updates, progress.samples) == (2, 4)
+
+
+async def test_an_update_that_is_too_large_is_never_sent_again() -> None:
+    """Nor its samples; the next one takes its number."""
+    server, backend = FakeServer([None, StepTooLarge("beyond"), None, None]), FakeBackend()
+    samples = Few(4)
+    progress = await Worker(server, training(backend, samples), samples).run()
+    _, large, pull, again, *_ = server.asked[3:]
+    assert isinstance(large, Update)
+    assert isinstance(again, Update)
+    assert pull == ("pull", large.base)
+    assert (large.sequence, again.sequence) == (42, 42)
+    assert samples.told[2:4] == ["taken", "settled"]
+    assert (progress.updates, progress.refused) == (3, 1)
+
+
+async def test_updates_that_are_too_large_one_after_the_other_end_it() -> None:
+    large = StepTooLarge("beyond")
+    server = FakeServer([large, large, None, large, large, large])
+    with pytest.raises(Diverged, match="3 updates in a row were refused: beyond"):
+        await worker(server, FakeBackend()).run()
+    assert len(server.updates) == 6
 
 
 async def test_a_run_that_is_over_when_joining() -> None:

@@ -314,7 +314,15 @@ def test_a_run_that_is_complete_takes_no_more(tmp_path: Path) -> None:
 
 # A model that diverges
 
-DIVERGING = ("model.module=edgeflock.client.zoo:DigitsCNN", "coordination.learning_rate=1e6")
+EXPLODING = ("model.module=edgeflock.client.zoo:DigitsCNN", "coordination.learning_rate=1e6")
+DIVERGING = (*EXPLODING, "limits.parameter=1e30")
+
+
+def test_steps_that_are_too_large_end_it_with_the_model_as_it_was(tmp_path: Path) -> None:
+    ran = run(fleet_of(ONE, *EXPLODING), tmp_path / "run")
+    assert ran.result.ended == "diverged"
+    assert all(row.loss is not None for row in ran.rows)
+    assert ran.result.classes["pi"].refused == 3
 
 
 def test_a_run_that_leaves_the_numbers_ends_as_diverged(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
 
     async def scene() -> None:
         hub = Hub(lambda: version[0], traffic)
-        running = asyncio.create_task(hub.run(lambda: "training"))
+        running = asyncio.create_task(hub.run(lambda: "training", lambda: None))
         for _ in range(60):
             await asyncio.sleep(0.5)
             version[0] += 5
@@ -73,7 +73,7 @@ def test_the_run_s_end_is_told_once() -> None:
     async def scene() -> None:
         states: list[RunState] = ["training"]
         hub = Hub(lambda: 0, Meter())
-        running = asyncio.create_task(hub.run(lambda: states[-1]))
+        running = asyncio.create_task(hub.run(lambda: states[-1], lambda: "why"))
         for state in get_args(RunState):
             states.append(state)
             await asyncio.sleep(3)

@@ -1,0 +1,42 @@
+"""A model rolled back, from where an operator sits."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
+
+
+def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
+    """{"of", "version"}: the version that the model is of now, and its own.
+
+    Raises EdgeflockError if the server does not do it.
+    """
+    return asyncio.run(_post(server, token, {"version": version}))
+
+
+async def _post(server: str, token: str, body: dict[str, Any]) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    timeout = aiohttp.ClientTimeout(total=600)  # updates since a snapshot are replayed
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as http,
+            http.post(f"{server.rstrip('/')}/v1/rollback", headers=headers, json=body) as response,
+        ):
+            text = await response.text()
+            if response.status == Unauthorized.status:
+                raise Unauthorized("the server does not know this token (client.token)")
+            try:
+                answer = json.loads(text)
+            except ValueError:
+                answer = {}
+            if response.status != 200 or not isinstance(answer, dict):
+                detail = answer.get("detail") if isinstance(answer, dict) else None
+                raise EdgeflockError(str(detail or f"{server} answered {response.status} {response.reason}"))
+            return answer
+    except aiohttp.InvalidURL as error:
+        raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise EdgeflockError(f"no answer from {server}: {error or type(error).__name__}") from error
