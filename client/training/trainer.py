@@ -85,4 +85,5 @@ class Trainer:
 
 def _is_finite(gradient: NDArray[np.float32]) -> bool:
     """Whether all of it is. If so its squares nearly always have a finite sum, which is found faster."""
-    return bool(np.isfinite(np.dot(gradient, gradient)) or np.isfinite(gradient).all())
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.dot(gradient, gradient)) or np.isfinite(gradient).all())

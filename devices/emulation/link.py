@@ -15,6 +15,7 @@ from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.roster.connection import SECRET_BYTES
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused, RunComplete, RunOver
 from edgeflock.shared.protocol import wire
@@ -89,9 +90,12 @@ class EmulatedLink:
         self._server.arrive(self._device, shares=self._hello.shares)
         engine, config = self._server.engine, self._server.config
         version, sequence = engine.published.version, engine.last_sequence(self._device)
-        greeting = welcome("fleet", config, engine.layout, version, sequence, engine.start)
+        greeting = welcome(
+            "fleet", config, engine.layout, version, sequence, engine.start, secret=bytes(SECRET_BYTES)
+        )
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         assert isinstance(as_received, Welcome)
+        self._hello = replace(self._hello, secret=as_received.secret)
         return await self._down(as_received)
 
     async def pull(self, base: int | None, held: int = 0) -> Model:

@@ -200,7 +200,7 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
 
     rows = db.execute(
         "SELECT version, device, time, loss, samples, substr(frame, 1, 64), length(frame) "
-        "FROM updates ORDER BY version"
+        "FROM updates WHERE device > 0 ORDER BY version"  # 0 is the server, when it was rolled back
     )
     for version, number, time, loss, samples, head, length in rows:
         while time > now + every:

@@ -183,22 +183,34 @@ class Session:
             )
         device = host.registry.admit(hello.device)
         identity, connection = device.identity, device.connection
-        dead = None if connection.knows(hello.secret) else await _dead(connection)
-        async with connection.arriving:  # in the order of their coming: the newest session stays
-            if not identity.id:
-                identity.id = await self._writer.call(lambda: host.engine.device_id(hello.device))
-            if connection.line is not None:
-                if connection.line is not dead and not connection.knows(hello.secret):
-                    raise _name_in_use()
-                await connection.line.supersede()
-            host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
-            connection.join(self, hello.secret)
+        while not await self._took_place(device, hello):
+            pass  # another one came in between
         self._door.welcome(self._longest)
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
         connection.hear()
         self._writer.see(device.id, connection.present)
         return device
+
+    async def _took_place(self, device: Device, hello: Hello) -> bool:
+        """Whether the name is this session's now. It is not if, while its line was looked at, another came.
+
+        Raises NameInUse if the device that has it lives, and its secret was not shown.
+        """
+        connection = device.connection
+        dead = None if connection.knows(hello.secret) else await _dead(connection)
+        async with connection.arriving:  # in the order of their coming: the newest session stays
+            if not device.identity.id:
+                device.identity.id = await self._writer.call(
+                    lambda: self._host.engine.device_id(hello.device)
+                )
+            if connection.line is not None:
+                if connection.line is not dead and not connection.knows(hello.secret):
+                    return False
+                await connection.line.supersede()
+            self._host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
+            connection.join(self, hello.secret)
+        return True
 
     async def _greet(self, device: Device) -> None:
         """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
@@ -363,12 +375,8 @@ async def _dead(connection: Connection) -> Line | None:
     """
     line = connection.line
     if line is not None and await line.is_alive():
-        raise _name_in_use()
+        raise NameInUse(
+            "a device of this name is connected; give this one another name (client.name), or have an "
+            "operator drop it"
+        )
     return line
-
-
-def _name_in_use() -> NameInUse:
-    return NameInUse(
-        "a device of this name is connected; give this one another name (client.name), or have an operator "
-        "drop it"
-    )

@@ -1,7 +1,6 @@
 """Devices that come and go faster than the server can greet them."""
 
 import asyncio
-import struct
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from edgeflock.server.sessions.session import Session
 from tests.integration.foreign_client import (
     BINARY,
+    HELLO,
     MODEL,
     PULL,
     WELCOME,
@@ -33,35 +33,35 @@ def never_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "supersede", counted)
 
 
-async def _until_closed(device: Device) -> bool:
-    """Read on, as a device would, until the server closes; whether it did."""
+async def _until_closed(device: Device) -> int:
+    """Read on, as a device would, until the server closes; with which code, 0 if without one."""
     try:
-        while (await device.receive())[0] == BINARY:
+        while (told := await device.receive())[0] == BINARY:
             pass
     except (asyncio.IncompleteReadError, ConnectionError):
-        return False
-    device.send(struct.pack(">H", 4409), 8)
-    return True
+        return 0
+    device.send(told[1][:2], 8)
+    return int.from_bytes(told[1][:2], "big")
 
 
 @pytest.mark.usefixtures("never_spinning")
 async def test_one_name_from_many_places_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of many sessions of one name one remains, and the server serves on."""
+    """Of many sessions of one name the one that has it keeps it, and the server serves on."""
     async with unchanged(tmp_path, caplog) as scene, connected(scene.server.port) as last:
         rivals = [Device(*await asyncio.open_connection("127.0.0.1", scene.server.port)) for _ in range(4)]
         for rival in rivals:
             await rival.upgrade()
+        there = asyncio.create_task(_until_closed(scene.device))
         for rival in rivals:
             rival.send(hello(device="pi"))
-        reading = [asyncio.create_task(_until_closed(device)) for device in (scene.device, *rivals)]
+        assert [await _until_closed(rival) for rival in rivals] == [4423] * 4
+        for rival in rivals:
+            rival.writer.close()
+        secret = scene.server.registry.admit("pi").connection.secret
         await last.upgrade()
-        last.send(hello(device="pi"))
-        while (await last.answer())[0] != WELCOME:
-            pass
+        assert (await last.ask([HELLO, 2, "pi", b"", {}, False, secret]))[0] == WELCOME
         assert (await last.ask([PULL, None]))[0] == MODEL
-        for task, device in zip(reading, (scene.device, *rivals), strict=True):
-            assert await task
-            device.writer.close()
+        assert await there == 4409
 
 
 @pytest.mark.usefixtures("never_spinning")
