@@ -105,7 +105,7 @@ REPLIES: dict[str, tuple[RecordDict, str]] = {
     "an empty blob": (blob(b""), "malformed"),
     "a blob of another record": (blob(bytes.fromhex("9203c0")), "malformed"),
     "an update of another time": (
-        blob(bytes.fromhex("9b05070000000690c400c400ca3f0000000ac2").replace(b"\x90", b"")), "bad-sequence"
+        blob(bytes.fromhex("9d050700 00 c400 c400 f0 0a 00 01 00 c0 c2".replace(" ", ""))), "bad-sequence"
     ),
 }  # fmt: skip
 
