@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from edgeflock.shared.errors import BadGraph
 from edgeflock.shared.graphs.graph import BOOL, INT32, INT64, TYPES, Graph, Node
 from edgeflock.shared.graphs.operators import TABLE
-from edgeflock.shared.graphs.shapes import MISFITS, Seen, Shape, few, slices
+from edgeflock.shared.graphs.seen import MISFITS, Seen, Shape, few
+from edgeflock.shared.graphs.shapes import slices
 
 _WHOLE = (INT64, INT32, BOOL)
 

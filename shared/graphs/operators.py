@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from edgeflock.shared.graphs import shapes
+from edgeflock.shared.graphs import products, shapes
 from edgeflock.shared.graphs.graph import Node
-from edgeflock.shared.graphs.shapes import Rule, Seen, Shape
+from edgeflock.shared.graphs.seen import Rule, Seen, Shape
 
 Work = Callable[[Node, list[Any], list[Seen]], int]
 """(node, what it takes, what it gives) -> multiplications, or entries that are gone through."""
@@ -103,7 +103,7 @@ TABLE: dict[str, Operator] = {
     **dict.fromkeys(("LogSoftmax", "Softmax"), Operator(shapes.like_first, 1, attributes={"axis": "i"})),
     **dict.fromkeys(("Celu", "Elu", "LeakyRelu"), Operator(shapes.like_first, 1, attributes={"alpha": "f"})),
     "AveragePool": Operator(
-        shapes.pool,
+        products.pool,
         1,
         attributes={**_windows(), "ceil_mode": "i", "count_include_pad": "i"},
         texts=_NOTSET,
@@ -115,10 +115,10 @@ TABLE: dict[str, Operator] = {
     "Concat": Operator(shapes.concat, None, attributes={"axis": "i"}),
     "ConstantOfShape": Operator(shapes.constant_of_shape, 1, attributes={"value": "t"}),
     "Conv": Operator(
-        shapes.conv, 3, attributes={**_windows("dilations"), "group": "i"}, texts=_NOTSET, work=_taps
+        products.conv, 3, attributes={**_windows("dilations"), "group": "i"}, texts=_NOTSET, work=_taps
     ),
     "ConvTranspose": Operator(
-        shapes.conv_transpose,
+        products.conv_transpose,
         3,
         attributes={**_windows("dilations", "output_padding"), "group": "i"},
         texts=_NOTSET,
@@ -133,7 +133,7 @@ TABLE: dict[str, Operator] = {
         shapes.like_first, 1, attributes={"approximate": "s"}, texts=frozenset({b"none", b"tanh"})
     ),
     "Gemm": Operator(
-        shapes.gemm,
+        products.gemm,
         3,
         attributes={"alpha": "f", "beta": "f", "transA": "i", "transB": "i"},
         work=_products,
@@ -142,9 +142,9 @@ TABLE: dict[str, Operator] = {
     "LayerNormalization": Operator(
         shapes.layer_norm, 3, 3, attributes={"axis": "i", "epsilon": "f", "stash_type": "i"}
     ),
-    "MatMul": Operator(shapes.matmul, 2, work=_products),
+    "MatMul": Operator(products.matmul, 2, work=_products),
     "MaxPool": Operator(
-        shapes.pool,
+        products.pool,
         1,
         attributes={**_windows("dilations"), "ceil_mode": "i", "storage_order": "i"},
         texts=_NOTSET,
