@@ -3,17 +3,17 @@
 `claimed` is a run's directory as one process's own; `open_engine` makes the engine of a journal, and is the
 one way to do so. `Journal` implements what the engine wants of a log (engine/log.py). A new schema is a
 step in migrations.py; what changes theta must be in the journal or a function of it, and in its chain of
-checksums (chain.py). `verify` and `repair` are for people whose disk failed. Imports engine and below.
+checksums (chain.py). `verify` and `repair` are for people whose disk failed, and a room of their own, damage,
+above all others here. Imports engine and below.
 """
 
 from edgeflock.server.ledger.claim import Claim, claimed
+from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.ledger.records import Account
 from edgeflock.server.ledger.recovery import open_engine
-from edgeflock.server.ledger.repairing import Repaired, repair
 from edgeflock.server.ledger.suspects import Suspect, largest_step
-from edgeflock.server.ledger.verifying import Verified, verify
 
 __all__ = [
     "OFFERED",

@@ -2,7 +2,7 @@
 
 A start examines what is small: the run, its devices, regimes and evaluations, and how far all of it goes.
 Updates are checked where they are read (`chain.walk`), snapshots likewise, so that a start reads no more than
-it needs; `edgeflock journal verify` reads all (verifying.py).
+it needs; `edgeflock journal verify` reads all (damage/verifying.py).
 """
 
 import sqlite3

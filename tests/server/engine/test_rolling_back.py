@@ -10,11 +10,10 @@ import pytest
 
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.ledger import repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine, replay
-from edgeflock.server.ledger.repairing import repair
 from edgeflock.server.ledger.suspects import Suspect, largest_step
-from edgeflock.server.ledger.verifying import verify
 from edgeflock.shared.errors import BaseExpired, ConfigError, RunDiverged
 from edgeflock.shared.protocol.messages import Receipt
 from edgeflock.shared.settings.config import Config, parse

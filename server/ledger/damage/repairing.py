@@ -21,11 +21,11 @@ from edgeflock.server.ledger import mark
 from edgeflock.server.ledger.chain import COVERED, Facts
 from edgeflock.server.ledger.claim import lock
 from edgeflock.server.ledger.contents import begun
+from edgeflock.server.ledger.damage.verifying import Verified, verified
 from edgeflock.server.ledger.examination import Examined, examine, raise_if_damaged, reading
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.migrations import SCHEMA, schema_of
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.ledger.verifying import Verified, verified
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
 
