@@ -337,8 +337,8 @@ def main() -> int:
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
-    # The transport tells of every server that it misses.
-    logging.getLogger("edgeflock.client.transport").setLevel(logging.ERROR)
+    # A device tells of every server that it misses.
+    logging.getLogger("edgeflock.client.retrying").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as directory:
         report = asyncio.run(run(Path(directory), arguments.kills, arguments.seed, arguments.devices))
     if arguments.json:

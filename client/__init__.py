@@ -3,6 +3,9 @@
     run, flower          a device of our own; a mod for Flower ClientApps
     transport, health    its line to the server; how the device does
     zoo                  reference models (the name travels: models are `edgeflock.client.zoo:Name`)
+    downloads            graphs and the first model, which do not come through the session
+    first_model          what is kept of one, and checked
+    retrying             asking until there is an answer
     training             pull, step, select, encode, push: the pure part and its loop
     data                 stored data and live streams
     backends             what computes a gradient: torch or onnxruntime

@@ -8,8 +8,6 @@ an answer can say, and comes from where it was asked; else the device's part end
 """
 
 import asyncio
-import json
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -20,26 +18,22 @@ from typing import TypeVar
 import aiohttp
 from yarl import URL
 
+from edgeflock.client.downloads import Downloads
 from edgeflock.client.first_model import Kept
+from edgeflock.client.retrying import ANSWER_SECONDS, Retries
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
     FrameTooLarge,
-    NoRoom,
     Refused,
-    RunDiverged,
     RunOver,
     RunReplaced,
     ServerAtFault,
     SessionRefused,
-    TooManyDevices,
-    TooSlow,
     Unauthorized,
-    Unavailable,
 )
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.backoff import back_off, may_pass, permanent
 from edgeflock.shared.protocol.messages import (
     Facts,
     Hello,
@@ -57,14 +51,6 @@ from edgeflock.shared.protocol.shown import shown
 
 R = TypeVar("R")
 
-log = logging.getLogger(__name__)
-
-ANSWER_SECONDS = 300.0
-"""The longest wait for an answer, a large model over a slow line included. Dead lines show by heartbeat."""
-
-SILENT_SECONDS = 60.0
-"""The longest wait for the next bytes of a first model."""
-
 HEARTBEAT = 50.0
 """Seconds of silence after which the device pings: 8 bytes with the answer, where a session that was lost
 takes about a thousand to begin anew, and proxies and routers forget what is silent for a minute. It is less
@@ -73,18 +59,7 @@ than the server's, so that one end pings only, and the one that goes on while it
 LONGEST_WELCOME = 1 << 24
 """Bytes of a message before the layout is known. One that needs longer messages costs one more connection."""
 
-LONGEST_GRAPH = 1 << 24
-"""Bytes, decompressed."""
-
-_LONGEST_DETAIL = 1 << 16
-"""Bytes of what a server says when it gives no graph."""
-
-_GRAPH_SECONDS = 1800.0
-"""The longest wait for all of a graph, making it included."""
-
 _PLENTY = 1 << 40
-
-_TRANSIENT = (NoRoom, RunDiverged, TooManyDevices, TooSlow, Unavailable)
 
 
 class Link:
@@ -111,12 +86,11 @@ class Link:
             url = URL()
         if url.scheme not in ("http", "https") or not url.host:
             raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470")
-        self._server = url
         self._url = url / "v1/session"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._hello = hello
-        self._random = random
-        self._sleep = sleep
+        self._retries = Retries(str(url), random, sleep, self._hang_up)
+        self._downloads = Downloads(url, self._headers, hello.device, self._retries)
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._run = ""
@@ -127,8 +101,6 @@ class Link:
         """Bytes of a message that is read at all, and"""
         self._longest_answer = 0
         """that is an answer in this run."""
-        self._graphs: dict[str, tuple[str, bytes]] = {}
-        """kind -> (ETag, graph)."""
         self.connections = 0
 
     async def __aenter__(self) -> "Link":
@@ -151,7 +123,7 @@ class Link:
         """
         await self._hang_up()
         self._run = ""
-        welcome = await self._retry(self._dial)
+        welcome = await self._retries.until_answered(self._dial)
         self._run = welcome.run
         return welcome
 
@@ -174,34 +146,12 @@ class Link:
         self._listener = listener
 
     async def graph(self, kind: str) -> bytes:
-        """The run's "step" or "evaluation" as an ONNX graph; one that has not changed is not sent again.
-
-        The server makes it when it is first asked, which may take minutes. Raises ConfigError if it has none.
-        """
-
-        async def attempt() -> bytes:
-            return await self._get_graph(kind)
-
-        return await self._retry(attempt)
+        """The run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
+        return await self._downloads.graph(self._opened, kind)
 
     async def load(self, kept: Kept) -> bool:
-        """Bring what is missing of a first model; False if the server has it no longer, or has another.
-
-        After a line that dropped it goes on where that broke off. Raises Malformed if something else comes
-        than was announced, ConfigError if `kept` cannot keep it.
-        """
-
-        async def attempt() -> bool:
-            return await self._load(kept)
-
-        found = True
-        while found and kept.missing:
-            before = kept.size
-            found = await self._retry(attempt)
-            if found and kept.missing:
-                log.warning("the line dropped after %d bytes of the first model", kept.size - before)
-                await self._sleep(next(back_off(self._random)))
-        return found
+        """Bring what is missing of a first model; False if the server has it no longer (Downloads.load)."""
+        return await self._downloads.load(self._opened, kept)
 
     def speak_as(self, layout: bytes) -> None:
         """Name the layout in every Hello from now on, so that a server with another model refuses it."""
@@ -212,6 +162,11 @@ class Link:
         if facts != self._hello.facts:
             self._hello = replace(self._hello, facts=facts)
             await self._hang_up()
+
+    @property
+    def _opened(self) -> aiohttp.ClientSession:
+        assert self._http is not None, "use Link as an async context manager"
+        return self._http
 
     async def _ask(self, question: Record, expected: type[R]) -> R:
         octets = wire.encode(question)
@@ -227,64 +182,7 @@ class Link:
                 )
             return answer
 
-        return await self._retry(attempt)
-
-    async def _retry(self, attempt: Callable[[], Awaitable[R]]) -> R:
-        """What `attempt` comes to, as often as it takes. Raises ConfigError if it never will."""
-        delays = back_off(self._random)
-        while True:
-            try:
-                return await attempt()
-            except (*_TRANSIENT, OSError, aiohttp.ClientError, TimeoutError) as error:
-                await self._hang_up()
-                status = error.status if isinstance(error, aiohttp.ClientResponseError) else None
-                if hopeless := permanent(str(self._server), error, status):
-                    raise hopeless from error
-                delay = next(delays)
-                reason = shown(str(error)) or type(error).__name__
-                log.warning("%s; trying again in %.1f s", reason, delay)
-                await self._sleep(delay)
-
-    async def _get_graph(self, kind: str) -> bytes:
-        assert self._http is not None, "use Link as an async context manager"
-        url = self._server / "v1/graphs" / kind
-        etag, graph = self._graphs.get(kind, ("", b""))
-        headers = {**self._headers, **({"If-None-Match": etag} if etag else {})}
-        timeout = aiohttp.ClientTimeout(total=_GRAPH_SECONDS, sock_connect=20, sock_read=ANSWER_SECONDS)
-        async with self._http.get(url, headers=headers, timeout=timeout) as response:
-            if response.status == 304:
-                return graph
-            if response.status == Unauthorized.status:
-                raise Unauthorized("the server does not know this token (client.token)")
-            if not response.ok and not may_pass(response.status):
-                raise ConfigError(f"{url} gives no graph: {await _detail(response)}")
-            response.raise_for_status()
-            graph = await _read(response, LONGEST_GRAPH)
-            self._graphs[kind] = response.headers.get("ETag", ""), graph
-            return graph
-
-    async def _load(self, kept: Kept) -> bool:
-        """As much as comes before the line drops. Raises what a line raises only if that is nothing."""
-        assert self._http is not None, "use Link as an async context manager"
-        url, before = self._server / "v1/start" % {"device": self._hello.device}, kept.size
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
-        try:
-            async with self._http.get(
-                url, headers={**self._headers, **kept.asking}, timeout=timeout
-            ) as response:
-                if response.status == Unauthorized.status:
-                    raise Unauthorized("the server does not know this token (client.token)")
-                if response.status == 404:
-                    return False
-                response.raise_for_status()
-                if not kept.begin(response.headers):
-                    return False
-                async for octets in response.content.iter_any():
-                    kept.add(octets)
-        except (OSError, aiohttp.ClientError, TimeoutError):
-            if kept.size <= before:
-                raise
-        return True
+        return await self._retries.until_answered(attempt)
 
     async def _connected(self) -> aiohttp.ClientWebSocketResponse:
         if self._socket is None:
@@ -307,10 +205,9 @@ class Link:
         return welcome
 
     async def _connect(self) -> Welcome:
-        assert self._http is not None, "use Link as an async context manager"
         self._longest_answer = self._longest
         try:
-            socket = await self._http.ws_connect(
+            socket = await self._opened.ws_connect(
                 self._url,
                 headers=self._headers,
                 heartbeat=HEARTBEAT,
@@ -376,24 +273,6 @@ class Link:
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()
-
-
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body. Raises ServerAtFault if it is longer than `most`, of which no more is read."""
-    body = bytearray()
-    async for part in response.content.iter_chunked(1 << 16):
-        body += part
-        if len(body) > most:
-            raise ServerAtFault(f"{response.url.path} answered with more than {most} bytes")
-    return bytes(body)
-
-
-async def _detail(response: aiohttp.ClientResponse) -> str:
-    """What the server says is wrong, or the status if it does not say."""
-    try:
-        return shown(str(json.loads(await _read(response, _LONGEST_DETAIL))["detail"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return shown(f"{response.status} {response.reason}")
 
 
 async def _not_elsewhere(

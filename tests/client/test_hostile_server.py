@@ -13,7 +13,7 @@ import msgpack
 import pytest
 from aiohttp import web
 
-from edgeflock.client import transport
+from edgeflock.client import downloads, transport
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError, Refused, RunOver, ServerAtFault
@@ -240,7 +240,7 @@ async def serving(answer: Any) -> AsyncIterator[Link]:
 async def test_a_graph_without_an_end_is_not_read_to_its_end(
     packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "LONGEST_GRAPH", 100_000)
+    monkeypatch.setattr(downloads, "LONGEST_GRAPH", 100_000)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if packed:

@@ -1,0 +1,55 @@
+"""Asking again until there is an answer: a device's session and its downloads in the same way."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+import aiohttp
+
+from edgeflock.shared.errors import NoRoom, RunDiverged, TooManyDevices, TooSlow, Unavailable
+from edgeflock.shared.protocol.backoff import back_off, permanent
+from edgeflock.shared.protocol.shown import shown
+
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 300.0
+"""The longest wait for an answer, a large model over a slow line included. Dead lines show by heartbeat."""
+
+_TRANSIENT = (NoRoom, RunDiverged, TooManyDevices, TooSlow, Unavailable)
+
+
+class Retries:
+    """Those of one device at one server."""
+
+    def __init__(
+        self,
+        server: str,
+        random: Random,
+        sleep: Callable[[float], Awaitable[None]],
+        hang_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`hang_up` ends the session, if there is one: after whatever fails a new one begins."""
+        self._server, self._random, self._sleep, self._hang_up = server, random, sleep, hang_up
+
+    async def until_answered(self, attempt: Callable[[], Awaitable[R]]) -> R:
+        """What `attempt` comes to, as often as it takes. Raises ConfigError if it never will."""
+        delays = back_off(self._random)
+        while True:
+            try:
+                return await attempt()
+            except (*_TRANSIENT, OSError, aiohttp.ClientError, TimeoutError) as error:
+                await self._hang_up()
+                status = error.status if isinstance(error, aiohttp.ClientResponseError) else None
+                if hopeless := permanent(self._server, error, status):
+                    raise hopeless from error
+                delay = next(delays)
+                reason = shown(str(error)) or type(error).__name__
+                log.warning("%s; trying again in %.1f s", reason, delay)
+                await self._sleep(delay)
+
+    async def pause(self) -> None:
+        """Before going on with what was answered in part."""
+        await self._sleep(next(back_off(self._random)))
