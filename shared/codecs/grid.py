@@ -3,57 +3,27 @@
 The largest entries of a gradient are no random set. The gradient of a layer is a sum of outer products, one
 for each sample, so they crowd where active rows (neurons) and active columns (inputs) of its matrix cross,
 and the entries of a row tend to have one sign. Which rows and columns that are changes slowly: who knows how
-active each has been (activity.py) needs less for it. Each tensor is taken for a matrix (Layout.grids), and
-the stream tells, tensor by tensor,
-
-    1  how many entries it has, as the difference from its share of what is left, which goes with the
-       square root of the tensor's size;
-    2  how many each row has: for each row a one for each entry, then a zero (but not after the last row);
-    3  how many columns have any: the number, less the most that one row has;
-    4  which: a flag for each column;
-    5  row by row, fullest first, which of these columns: a flag for each, and after each 1 the sign.
-
-Numbers are in Elias's gamma code (P. Elias, "Universal codeword sets", 1975). Every bit of it, and every
-flag, is a binary decision with a probability for 1 that both ends compute from the decisions before it, in
-integers, so that they agree on every machine; what can be told from them is not coded. A range coder
-(G. N. N. Martin, 1979), here M. Mahoney's carryless binary one, turns the decisions into bytes: it narrows an
-interval low..high of 32 bits in proportion, and whatever leading bytes both ends share go out.
+active each has been (activity.py) needs less for it. What the stream tells, and how, is in decisions.py; here
+is what goes in and comes out, how much it may be, and what is refused.
 
 Each set of signed entries has one stream. It takes time in proportion to the sizes of the tensors that have
-entries and to rows x columns that have any, which may be _SPARSEST for each entry: beyond that nothing is
-gained over Golomb's code, and encode gives up.
+entries and to rows x columns that have any. Where these are too many for the entries, nothing is gained over
+Golomb's code, and encode gives up.
 """
 
-from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs.activity import Activity
-from edgeflock.shared.codecs.compiled import compiled, handed, inner, spread, zeros
+from edgeflock.shared.codecs.compiled import handed
+from edgeflock.shared.codecs.decisions import code
 from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange
 from edgeflock.shared.model.layout import Layout
 
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-_SPARSEST, _SPARE = 64, 1024
-"""A tensor's rows x columns with entries may be _SPARSEST times its entries, and _SPARE more."""
-
-_EVEN = 1 << 15
-"""A probability of one half, in 65536ths."""
-
-_SURE = 63570
-"""A column is expected with 97% at most, however active it has been."""
-
-_ENCODING, _LOW, _HIGH, _CODE, _AT = range(5)
-"""The range coder's state: direction (1: encoding), interval, the stream's next 32 bits (decoding only), and
-how many bytes have been shifted out of the interval. It never holds more than 32 bits, a product with a
-probability 48: the same in Python's integers and in signed 64-bit ones.
-
-What is divided is at most 2^16 times a number of flags, and int(a / b) is then exactly a // b, of which a
-machine takes several times as long: a / b, once rounded, is below the next integer while a + b < 2^53."""
 
 
 def encode(where: Indices, negative: Flags, layout: Layout, activity: Activity | None = None) -> bytes | None:
@@ -67,7 +37,7 @@ def encode(where: Indices, negative: Flags, layout: Layout, activity: Activity |
         return b""
     stream = handed(np.zeros(_longest(where.size) + 1, np.uint8))
     entries = handed(np.array(where, np.int64)), handed(np.array(negative, np.uint8))
-    length = _code(1, stream, handed(layout.grids), _past(activity), *entries)
+    length = code(1, stream, handed(layout.grids), _past(activity), *entries)
     return bytes(stream[:length]) if _plausible(length, where.size) else None
 
 
@@ -93,7 +63,7 @@ def decode(
         return np.zeros(0, np.int64), np.zeros(0, np.bool_)
     stream = handed(np.array(np.frombuffer(octets, np.uint8)))
     where, negative = handed(np.zeros(count, np.int64)), handed(np.zeros(count, np.uint8))
-    if _code(0, stream, handed(layout.grids), _past(activity), where, negative) != len(octets):
+    if code(0, stream, handed(layout.grids), _past(activity), where, negative) != len(octets):
         raise IndexMalformed(f"the stream does not hold {count} entries as an encoder writes them")
     return np.asarray(where, np.int64), np.asarray(negative, np.bool_)
 
@@ -110,256 +80,3 @@ def _plausible(octets: int, count: int) -> bool:
 def _longest(count: int) -> int:
     """Bytes."""
     return 8 * count + 64
-
-
-@spread
-def _bit(coder: list[int], stream: list[int], bit: int, chance: int) -> int:
-    """Code `bit`, which is 1 with a probability of `chance` / 65536; when decoding, say what it is."""
-    chance = min(max(chance, 16), 65520)
-    low, high = coder[_LOW], coder[_HIGH]
-    middle = low + ((high - low) * chance >> 16)
-    if not coder[_ENCODING]:
-        bit = 1 if coder[_CODE] <= middle else 0
-    if bit:
-        high = middle
-    else:
-        low = middle + 1
-    while low >> 24 == high >> 24:
-        at = coder[_AT]
-        if not coder[_ENCODING]:
-            coder[_CODE] = (coder[_CODE] & 0xFFFFFF) << 8 | _octet(stream, at + 4)
-        elif at < len(stream):
-            stream[at] = low >> 24
-        low = (low & 0xFFFFFF) << 8
-        high = (high & 0xFFFFFF) << 8 | 255
-        coder[_AT] = at + 1
-    coder[_LOW], coder[_HIGH] = low, high
-    return bit
-
-
-@spread
-def _octet(stream: list[int], at: int) -> int:
-    return stream[at] if at < len(stream) else 0
-
-
-@inner
-def _number(coder: list[int], stream: list[int], number: int, limit: int) -> int:
-    """Code 0 <= number <= limit: number + 1 in Elias's gamma code, which ends early where limit does."""
-    width = 0
-    while 2 << width <= limit + 1 and _bit(coder, stream, min((number + 1) >> (width + 1), 1), _EVEN):
-        width += 1
-    value = 1
-    for place in range(width - 1, -1, -1):
-        value = value << 1 | _bit(coder, stream, (number + 1) >> place & 1, _EVEN)
-    return value - 1
-
-
-@inner
-def _subset(coder: list[int], stream: list[int], flags: list[int], ones: int) -> None:
-    """Code flags of which so many are 1. Each is as likely as after the same two flags before, and, worth
-    four flags, as the ones left are among all left."""
-    hits, seen = zeros(4), zeros(4)
-    context = 0
-    for j in range(len(flags)):
-        left = len(flags) - j
-        if 0 < ones < left:
-            chance = ((hits[context] << 16) + 4 * int((ones << 16) / left)) / (seen[context] + 4)
-            flags[j] = _bit(coder, stream, flags[j], int(chance))
-        else:
-            flags[j] = min(ones, 1)
-        hits[context] += flags[j]
-        seen[context] += 1
-        context = context << 1 & 2 | flags[j]
-        ones -= flags[j]
-
-
-@inner
-def _subset_of_lines(
-    coder: list[int], stream: list[int], flags: list[int], ones: int,
-    past: list[int], line: int, lines: int, slots: int,
-) -> None:  # fmt: skip
-    """Code flags of which so many are 1: one for each of so many lines, or, of `slots`, for each line as
-    many ones as it has entries and a zero, which the last line lacks.
-
-    How active the lines have been, past[line] and on, says how the ones left are shared among those that are
-    left. That is worth 16 flags, beside those of lines that were as active, to an octave.
-    """
-    hits, seen = zeros(16), zeros(16)
-    known = 0
-    for i in range(line, line + lines):
-        known += past[i]
-    left, again = known + lines, 0
-    if known == 0:
-        return _subset(coder, stream, flags, ones)
-    for j in range(len(flags)):
-        context, relative = again, 4 * past[line] * lines // known
-        while relative and context < 14:
-            context, relative = context + 2, relative >> 1
-        weight = past[line] + 1
-        if 0 < ones < len(flags) - j:
-            share = ones * weight
-            prior = (share << 16) // (share + left) if slots else min((share << 16) // left, _SURE)
-            chance = ((hits[context] << 16) + 16 * prior) // (seen[context] + 16)
-            flags[j] = _bit(coder, stream, flags[j], chance)
-            hits[context] += flags[j]
-            seen[context] += 1
-        else:
-            flags[j] = min(ones, 1)
-        ones -= flags[j]
-        again = flags[j] & slots
-        if not again:
-            left -= weight
-            line += 1
-
-
-@inner
-def _fullest(counts: list[int], widest: int) -> list[int]:
-    """The rows that have entries, those with the most first; of equal ones, in order."""
-    begins, there = zeros(widest + 2), 0
-    for row in range(len(counts)):
-        if counts[row]:
-            begins[widest - counts[row] + 1] += 1
-            there += 1
-    for i in range(widest):
-        begins[i + 1] += begins[i]
-    order = zeros(there)
-    for row in range(len(counts)):
-        if counts[row]:
-            order[begins[widest - counts[row]]] = row
-            begins[widest - counts[row]] += 1
-    return order
-
-
-@inner
-def _matrix(
-    coder: list[int], stream: list[int], rows: int, columns: int, past: list[int], line: int,
-    where: list[int], negative: list[int], start: int, first: int, count: int,
-) -> bool:  # fmt: skip
-    """Code `count` entries from number `first` on, those of the tensor that begins at `start`, its lines at
-    `line`."""
-    slots, flags = zeros(rows + count - 1), zeros(columns)
-    if coder[_ENCODING]:
-        for e in range(count):
-            row = (where[first + e] - start) // columns
-            slots[e + row] = 1
-            flags[where[first + e] - start - row * columns] = 1
-    if len(past):
-        _subset_of_lines(coder, stream, slots, count, past, line, rows, 1)
-    else:
-        _subset(coder, stream, slots, count)
-    counts, begins, row = zeros(rows), zeros(rows), 0
-    begins[0] = first
-    for e in range(len(slots)):
-        if slots[e]:
-            counts[row] += 1
-        else:
-            row += 1
-            begins[row] = begins[row - 1] + counts[row - 1]
-    widest = max(counts)
-    fullest = _fullest(counts, widest)
-
-    width = widest + _number(coder, stream, sum(flags) - widest, min(columns, count) - widest)
-    if width > columns or len(fullest) * width > _SPARSEST * count + _SPARE:
-        return False
-    if len(past):
-        _subset_of_lines(coder, stream, flags, width, past, line + rows, columns, 0)
-    else:
-        _subset(coder, stream, flags, width)
-    active, rank, found = zeros(width), zeros(columns), 0
-    for j in range(columns):
-        if flags[j]:
-            active[found] = j
-            found += 1
-            rank[j] = found
-
-    hits, seen = zeros(128), zeros(128)
-    # Place 0 stands left of the first column.
-    sums, cells, above = zeros(width + 1), zeros(width + 1), zeros(width + 1)
-    alike, pairs = 10, 11
-    for done in range(len(fullest)):
-        row = fullest[done]
-        at, end, sign = begins[row], begins[row] + counts[row], -1
-        for j in range(1, width + 1):
-            cells[j] = 0
-        if coder[_ENCODING]:
-            for e in range(at, end):
-                cells[rank[where[e] - start - row * columns]] = 1
-        for j in range(1, width + 1):
-            ones, left = end - at, width + 1 - j
-            if ones == 0:
-                break
-            if ones < left:
-                prior = int((ones << 16) / left)
-                a = 8 * int(8 * sums[j] / (done + 1)) + (prior >> 13)
-                b = 64 + 8 * min(sums[j], 7) + 4 * cells[j - 1] + 2 * above[j - 1] + above[j]
-                chance = int(((hits[a] << 16) + prior) / (seen[a] + 1)) + int(
-                    ((hits[b] << 16) + prior) / (seen[b] + 1)
-                )
-                seen[a] += 1
-                seen[b] += 1
-                if not _bit(coder, stream, cells[j], chance >> 1):
-                    continue
-                hits[a] += 1
-                hits[b] += 1
-            cells[j] = 1
-            sums[j] += 1
-            if sign < 0:
-                sign = _bit(coder, stream, negative[at], _EVEN)
-            else:
-                chance = int((alike if sign else pairs - alike) * 65536 / pairs)
-                before, sign = sign, _bit(coder, stream, negative[at], chance)
-                alike += 1 if sign == before else 0
-                pairs += 1
-            where[at] = start + row * columns + active[j - 1]
-            negative[at] = sign
-            at += 1
-        cells, above = above, cells
-    return min(sums[1:]) > 0
-
-
-@compiled("int64(int64, uint8[::1], int64[:, ::1], int64[::1], int64[::1], uint8[::1])")
-def _code(
-    encoding: int, stream: list[int], grids: list[list[int]], past: list[int], where: list[int],
-    negative: list[int],
-) -> int:  # fmt: skip
-    """The length of the stream that `where` and `negative` take, which is written to `stream` as far as there
-    is room; -1 if it cannot be. Decoding fills them; -1 if an encoder would have written another stream.
-    """
-    coder = zeros(5)
-    coder[_ENCODING], coder[_HIGH] = encoding, 0xFFFFFFFF
-    for at in range(4):
-        coder[_CODE] = coder[_CODE] << 8 | _octet(stream, at)
-    start = first = rest = line = 0
-    for t in range(len(grids)):
-        rest += int(sqrt(grids[t][0] * grids[t][1]))
-    for t in range(len(grids)):
-        rows, columns = grids[t][0], grids[t][1]
-        size, left, count = rows * columns, len(where) - first, 0
-        weight = int(sqrt(size))
-        share = min((2 * left * weight + rest) // max(2 * rest, 1), size)
-        rest -= weight
-        while encoding and first + count < len(where) and where[first + count] < start + size:
-            count += 1
-        if rest > 0:
-            excess = count - share
-            folded = _number(coder, stream, 2 * excess - 1 if excess > 0 else -2 * excess, 2 * size)
-            count = share + ((folded + 1) >> 1 if folded & 1 else -(folded >> 1))
-        else:
-            count = left
-        if count < 0 or count > min(size, left):
-            return -1
-        if count and not _matrix(
-            coder, stream, rows, columns, past, line, where, negative, start, first, count
-        ):
-            return -1
-        start += size
-        line += rows + columns
-        first += count
-    # One byte more tells where in the interval, unless that begins with zeros, as which missing bytes count.
-    at, ending = coder[_AT], coder[_LOW] >> 24
-    length = at + min(coder[_LOW], 1)
-    if encoding and at < length and at < len(stream):
-        stream[at] = ending + 1
-    elif not encoding and (len(stream) != length or (at < length and stream[at] != ending + 1)):
-        return -1
-    return length

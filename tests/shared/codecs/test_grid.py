@@ -34,9 +34,10 @@ class Build:
 
 def plain() -> Build:
     with patch.dict(sys.modules, {"numba": None}):
-        sys.modules.pop("edgeflock.shared.codecs.compiled")
+        for module in ("compiled", "decisions"):
+            sys.modules.pop(f"edgeflock.shared.codecs.{module}")
         names = runpy.run_path(grid.__file__)
-    assert isinstance(names["_code"], FunctionType)
+    assert isinstance(names["code"], FunctionType)
     return Build(names["encode"], names["decode"])
 
 
