@@ -35,7 +35,7 @@ async def authenticate(
     role = role_of(request)
     door = request.app[DOORS].of(request.transport)
     if door is None:
-        raise ConnectionResetError("the connection is lost")
+        return _lost()
     door.begin(known=role is not None)
     try:
         refusal = _refusal(request, role) or await _body_is_late(request)
@@ -45,8 +45,15 @@ async def authenticate(
         return await handler(request)
     except Unavailable as error:
         return problem(error.status, error.code, str(error))
+    except ConnectionError:
+        return _lost()
     finally:
         door.end()
+
+
+def _lost() -> web.Response:
+    """For a line that has dropped: nobody reads it, and it is no error of the server to be logged."""
+    return problem(Unavailable.status, Unavailable.code, "the connection is lost")
 
 
 def _refusal(request: web.Request, role: Who | None) -> web.Response | None:

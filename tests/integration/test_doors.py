@@ -4,6 +4,7 @@ Over real sockets. None of these connections needs a token.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -256,3 +257,24 @@ async def test_a_device_that_only_asks_for_whole_models_rests(
             assert (await greedy.reader.readexactly(3))[0] == 0x80 | PONG, "it is heard, and not answered"
             assert (await honest.ask([PULL, None]))[0] == MODEL
             assert (await honest.ask(msgpack.unpackb(update(sequence=1, base=1))))[0] == RECEIPT
+
+
+async def test_lines_that_drop_while_they_are_let_in_are_no_errors(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with hosting(tmp_path, "limits.strangers=4") as hosted:
+        lines = []
+        for number in range(40):
+            _, writer = await asyncio.open_connection("127.0.0.1", hosted.port)
+            writer.write(
+                b"GET /v1/session HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            lines.append(writer)
+            if number % 3 == 0:
+                writer.transport.abort()
+        async with joined(hosted.port, "pi") as (device, _):
+            assert (await device.ask([PULL, None]))[0] == MODEL
+        for writer in lines:
+            writer.transport.abort()
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
