@@ -207,7 +207,7 @@ async def process(
             await started.wait()
 
 
-_SHORTEST_MODEL = 14
+_SHORTEST_MODEL = 6
 """Bytes, framed: of version 0, which a device makes by itself, nothing has changed."""
 
 

@@ -53,7 +53,7 @@ async def test_devices_are_told_of_the_run_and_not_of_each_other(tmp_path: Path)
             status, told = await device.get("/v1/status")
             assert status == 200
             assert json.loads(told).keys() == {
-                "run", "state", "model", "parameters", "version", "updates_target",
+                "run", "state", "diverged", "model", "parameters", "version", "updates_target",
             }  # fmt: skip
             status, evaluations = await device.get("/v1/evaluations")
             assert (status, evaluations) == (200, "[]")
