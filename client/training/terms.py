@@ -50,6 +50,11 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     for name in ("balance", "threshold", "feedback", "alpha", "beta"):
         _check(0 <= getattr(welcome, name) <= 1, name, getattr(welcome, name))
     _check(0 < welcome.select <= 1, "select", welcome.select)
+    _check(
+        welcome.significance is None or 0 <= welcome.significance < math.inf,
+        "significance",
+        welcome.significance,
+    )
     _check(0 < welcome.local_rate < math.inf, "local_rate", welcome.local_rate)
     _check(welcome.indices in (coding.mode for coding in sparse.CODINGS.values()), "indices", welcome.indices)
     _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)

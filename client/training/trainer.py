@@ -40,7 +40,9 @@ class Trainer:
         """
         steps = self._descend(theta)
         layout = self.layout.parameters
-        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome)
+        selection, self._memory = select(
+            self._memory, steps.gradient, layout, self._welcome, theta, sequence
+        )
         return encode_update(steps, selection, layout, sequence, base)
 
     def take_back(self) -> None:

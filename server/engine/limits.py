@@ -72,7 +72,10 @@ def check_limits(config: Config, layout: Layout) -> None:
     threshold = config.compression.threshold
     select = fraction_of(config.compression.select, layout)
     size = layout.parameters.size
-    selected = 0 if select == 1 else sum(quotas(layout.parameters, select, config.compression.balance))
+    if config.compression.selection == "significance":
+        selected = size
+    else:
+        selected = 0 if select == 1 else sum(quotas(layout.parameters, select, config.compression.balance))
     whole = size if select == 1 or threshold else 0
     entries = max(selected, whole)
     worst = 1024 + max(8 * selected, 4 * whole) + 2 * layout.buffers

@@ -24,6 +24,10 @@ def welcome(
 
     `secret` is for it alone.
     """
+    compression = config.compression
+    significance = None
+    if compression.selection == "significance":  # of the step that the gradient makes, for a device of itself
+        significance = compression.significance / config.coordination.learning_rate
     return Welcome(
         protocol=PROTOCOL,
         run=run,
@@ -47,4 +51,6 @@ def welcome(
         beta=config.injection.beta,
         weights=weights,
         secret=secret,
+        significance=significance,
+        decays=significance is not None and compression.significance_decay,
     )

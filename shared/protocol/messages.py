@@ -79,6 +79,10 @@ class Welcome:
     """The file that version 0 may be loaded from."""
     secret: bytes = b""
     """What the device shows when it comes back, so that its name is its own while it is here."""
+    significance: float | None = None
+    """Send the entries that are beyond so many times their parameter, in magnitude; None: the largest."""
+    decays: bool = False
+    """Whether that is to be divided by the root of the update's number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,15 @@ class CompressionSettings(Section):
     threshold: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="send all of a gradient that loses more of |g|^2 by selection; 0: never"
     )
+    selection: Literal["largest", "significance"] = Field(
+        "largest", description="significance: what would change its parameter by more than a part of it"
+    )
+    significance: Annotated[float, Field(ge=0, le=1000)] = Field(
+        0.01, description="that part: |learning rate * gradient / parameter|"
+    )
+    significance_decay: bool = Field(
+        False, description="divide it by the root of the device's number of updates, as ASP does"
+    )
     indices: Annotated[str, one_of(INDEX_CODINGS)] = Field(
         "grid", description="grid: with signs; golomb if other values are asked for"
     )
@@ -137,9 +146,21 @@ class CompressionSettings(Section):
             return given
         if "values" in given:
             return given if given["values"] == "scale" else {**given, "indices": "golomb"}
-        if given.get("indices", "golomb" if _is_one(given.get("select")) else "grid") != "grid":
+        dense = _is_one(given.get("select")) or given.get("selection") == "significance"
+        if given.get("indices", "golomb" if dense else "grid") != "grid":
             return {"indices": "golomb", **given, "values": "codebook4"}
         return given
+
+    @field_validator("selection")
+    @classmethod
+    def _is_one_of_two(cls, selection: str, info: ValidationInfo) -> str:
+        for key in ("select", "threshold"):
+            if selection == "significance" and info.data.get(key):
+                raise ValueError(
+                    f"compression.{key} = {info.data[key]:g} is for a selection of the largest entries; leave "
+                    f'it at 0, or set compression.selection = "largest"'
+                )
+        return selection
 
     @field_validator("values")
     @classmethod

@@ -225,6 +225,8 @@ def test_signs_travel_once(settings: tuple[str, ...], at: str) -> None:
         (("select=1", "values=scale"), ("grid", "scale")),
         (("select=1", "indices=grid"), ("grid", "scale")),
         (("select=0.999",), ("grid", "scale")),
+        (("selection=significance",), ("golomb", "codebook4")),
+        (("selection=significance", "values=scale"), ("grid", "scale")),
     ],
 )
 def test_one_coding_brings_another_that_goes_with_it(
@@ -232,6 +234,21 @@ def test_one_coding_brings_another_that_goes_with_it(
 ) -> None:
     compression = parse(overrides=[f"compression.{setting}" for setting in settings]).compression
     assert (compression.indices, compression.values) == codings
+
+
+@pytest.mark.parametrize("other", ["select=0.1", "select=1", "threshold=0.3"])
+def test_significance_goes_without_what_is_for_the_largest(other: str) -> None:
+    message = error_of(overrides=("compression.selection=significance", f"compression.{other}"))
+    key, _, value = other.partition("=")
+    assert message.startswith("--set: compression.selection = 'significance': ")
+    assert f"compression.{key} = {value} is for a selection of the largest entries; leave it at 0" in message
+
+
+@pytest.mark.parametrize("value", ["-0.1", "nan", "1001"])
+def test_a_significance_is_a_part_of_a_parameter(value: str) -> None:
+    assert error_of(overrides=(f"compression.significance={value}",)).startswith(
+        f"--set: compression.significance = '{value}': "
+    )
 
 
 @pytest.mark.parametrize("select", ["1", "1.0"])
