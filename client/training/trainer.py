@@ -45,34 +45,10 @@ class Trainer:
         )
         return encode_update(steps, selection, layout, sequence, base)
 
-    def take_back(self) -> None:
-        """The last update was refused: remember what it held as if it had not been sent."""
-        self._memory = take_back(self._memory)
-
-    def forget(self) -> None:
-        """The last update was refused for its size: nothing of it is to come again."""
-        self._memory = forget(self._memory)
-
-    def _descend(self, theta: NDArray[np.float32]) -> LocalSteps:
-        """The run's local steps from theta on, together."""
-        first, steps = self._gradient(theta), self._welcome.local_steps
-        if steps == 1:
-            return first
-        theta, step, rate = theta.copy(), first, np.float32(self._welcome.local_rate)
-        parameters = theta[: first.gradient.size]
-        loss, samples = first.loss, first.samples
-        gradient, statistics = first.gradient.copy(), first.statistics.copy()
-        for _ in range(steps - 1):
-            parameters -= rate * step.gradient
-            step = self._gradient(theta)
-            gradient += step.gradient
-            statistics += step.statistics
-            loss += step.loss
-            samples += step.samples
-        return LocalSteps(loss / steps, gradient, statistics / np.float32(steps), samples)
-
-    def _gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
-        """A step on the next batch; batches whose gradient is not finite are passed over."""
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
+        """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are passed
+        over. Raises Diverged if too many are.
+        """
         for _ in range(_HOPELESS):
             x, y = self._batches.take(self._welcome.batch)
             loss, gradient, statistics = self._backend.gradient(theta, x, y)
@@ -83,6 +59,32 @@ class Trainer:
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
             "the data are broken; lower coordination.learning_rate, scale the inputs"
         )
+
+    def take_back(self) -> None:
+        """The last update was refused: remember what it held as if it had not been sent."""
+        self._memory = take_back(self._memory)
+
+    def forget(self) -> None:
+        """The last update was refused for its size: nothing of it is to come again."""
+        self._memory = forget(self._memory)
+
+    def _descend(self, theta: NDArray[np.float32]) -> LocalSteps:
+        """The run's local steps from theta on, together."""
+        first, steps = self.gradient(theta), self._welcome.local_steps
+        if steps == 1:
+            return first
+        theta, step, rate = theta.copy(), first, np.float32(self._welcome.local_rate)
+        parameters = theta[: first.gradient.size]
+        loss, samples = first.loss, first.samples
+        gradient, statistics = first.gradient.copy(), first.statistics.copy()
+        for _ in range(steps - 1):
+            parameters -= rate * step.gradient
+            step = self.gradient(theta)
+            gradient += step.gradient
+            statistics += step.statistics
+            loss += step.loss
+            samples += step.samples
+        return LocalSteps(loss / steps, gradient, statistics / np.float32(steps), samples)
 
 
 def _is_finite(gradient: NDArray[np.float32]) -> bool:

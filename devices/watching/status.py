@@ -104,8 +104,13 @@ Column = Callable[[dict[str, Any]], str | Text]
 
 
 def _applied(coordination: dict[str, Any]) -> str:
-    """How updates apply: together, or each by a rule."""
-    return "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
+    """How updates apply: together, or each by a rule; and who waits for whom."""
+    how = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
+    if coordination["mode"] == "elastic":
+        chunk = coordination["chunk"]
+        how = f"elastic, alpha {coordination['alpha']}, " + (f"chunks of {chunk:,}" if chunk else "all at once")
+    gate = coordination["gate"]
+    return f"{how}, {gate} of {coordination['bound']}" if gate else how
 
 
 def _selected(compression: dict[str, Any]) -> str:
