@@ -1,4 +1,4 @@
-"""What a device does in elastic averaging: train on its own, and exchange its chunks with the centre meanwhile.
+"""What a device does in elastic averaging: train on its own, and exchange chunks with the centre meanwhile.
 
 A chunk is exchanged every `local_steps` steps, each at another one of them. Its exchange asks for the centre,
 moves both between two steps, and pushes; the device trains on. It waits where a chunk is due again before its

@@ -3,13 +3,13 @@
     x <- x - alpha (x - centre)                 on the device
     centre <- centre + alpha (x - centre)       on the server, of which theta is the centre
 
-S. Zhang, A. Choromanska and Y. LeCun, "Deep learning with elastic averaging SGD", NIPS 2015, algorithms 1 and 2
-(EASGD, EAMSGD); chunk by chunk in D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD",
-section 3.1 and algorithm 1. An update holds centre - x, of which the server's step takes the part alpha, as of
-any update the learning rate.
+S. Zhang, A. Choromanska and Y. LeCun, "Deep learning with elastic averaging SGD", NIPS 2015, algorithms 1 and
+2 (EASGD, EAMSGD); chunk by chunk in D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD",
+section 3.1 and algorithm 1. An update holds centre - x, of which the server's step takes the part alpha, as
+of any update the learning rate.
 
-Both ends move by what was sent, as it arrives: what a selection leaves out, and what a coding rounds off, stays
-in x - centre and goes with a later exchange. Nothing is lost, and no other memory is kept of it.
+Both ends move by what was sent, as it arrives: what a selection leaves out, and what a coding rounds off,
+stays in x - centre and goes with a later exchange. Nothing is lost, and no other memory is kept of it.
 """
 
 from collections import deque
@@ -74,9 +74,7 @@ class Elastic:
             self._velocity += change
             change = self._velocity
         self._own += change
-        self._steps.append(
-            LocalSteps(step.loss, np.zeros(0, np.float32), step.statistics, step.samples)
-        )
+        self._steps.append(LocalSteps(step.loss, np.zeros(0, np.float32), step.statistics, step.samples))
 
     def take(self, chunk: Chunk, model: Model) -> None:
         """Know the centre of `chunk`, whole or by what has changed of it.
@@ -92,7 +90,9 @@ class Elastic:
         if not whole and model.base != self.base(chunk):
             raise Malformed(f"the difference builds on {model.base}, held is {self.base(chunk)}")
         if where.size and not (chunk.start <= where[0] and where[-1] < chunk.stop):
-            raise Malformed(f"parameters {where[0]} to {where[-1]} are none of {chunk.start} to {chunk.stop - 1}")
+            raise Malformed(
+                f"parameters {where[0]} to {where[-1]} are none of {chunk.start} to {chunk.stop - 1}"
+            )
         if model.changes and where.size:
             raise Malformed("the centre is to be told exactly")
         if not np.isfinite(new).all():
@@ -112,7 +112,12 @@ class Elastic:
             indices, worth = _of_all(welcome)
         else:
             where = chosen(difference, chunk.layout, welcome, self._centre[part], sequence)
-            kept, there, indices, worth = difference[where], where + part.start, welcome.indices, welcome.values
+            kept, there, indices, worth = (
+                difference[where],
+                where + part.start,
+                welcome.indices,
+                welcome.values,
+            )
         coded = entries.encode(kept, there, self._layout, indices, worth)
         arrives = entries.received(coded, kept, there, self._layout)
         given = Given(slice(None) if there is None else there, np.float32(welcome.elastic) * arrives)

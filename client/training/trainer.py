@@ -40,14 +40,12 @@ class Trainer:
         """
         steps = self._descend(theta)
         layout = self.layout.parameters
-        selection, self._memory = select(
-            self._memory, steps.gradient, layout, self._welcome, theta, sequence
-        )
+        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome, theta, sequence)
         return encode_update(steps, selection, layout, sequence, base)
 
     def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
-        """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are passed
-        over. Raises Diverged if too many are.
+        """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are
+        passed over. Raises Diverged if too many are.
         """
         for _ in range(_HOPELESS):
             x, y = self._batches.take(self._welcome.batch)

@@ -127,8 +127,8 @@ def run_fleet(
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With error feedback, a threshold, injection or elastic averaging a step depends on more of the earlier ones than the journal
-    holds: such a run begins again if it is interrupted. `progress` is told of each
+    With error feedback, a threshold, injection or elastic averaging a step depends on more of the earlier
+    ones than the journal holds: such a run begins again if it is interrupted. `progress` is told of each
     evaluation. Raises ConfigError.
     """
     began = time.process_time()

@@ -108,7 +108,9 @@ def _applied(coordination: dict[str, Any]) -> str:
     how = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
     if coordination["mode"] == "elastic":
         chunk = coordination["chunk"]
-        how = f"elastic, alpha {coordination['alpha']}, " + (f"chunks of {chunk:,}" if chunk else "all at once")
+        how = f"elastic, alpha {coordination['alpha']}, " + (
+            f"chunks of {chunk:,}" if chunk else "all at once"
+        )
     gate = coordination["gate"]
     return f"{how}, {gate} of {coordination['bound']}" if gate else how
 

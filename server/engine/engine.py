@@ -304,9 +304,7 @@ class Engine:
 
     # What may be seen
 
-    def model(
-        self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None
-    ) -> Model:
+    def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:
         """The current model, or a `part` of its parameters, as little of it as `device` needs, which holds
         `base` and says `held` of it.
         """

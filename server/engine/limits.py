@@ -75,7 +75,8 @@ def part_of(pull: Pull, layout: Layout) -> slice | None:
         return None
     if not pull.start < pull.stop <= layout.parameters.size:
         raise Malformed(
-            f"parameters {pull.start} up to {pull.stop} are no part of {layout.parameters.size}; pull all of them"
+            f"parameters {pull.start} up to {pull.stop} are no part of {layout.parameters.size}; "
+            "pull all of them"
         )
     return slice(pull.start, pull.stop)
 

@@ -60,7 +60,9 @@ async def set_learning_rate(request: web.Request) -> web.Response:
     rate = _rate((await _body(request)).get("value"))
     if request.app[HOST].config.coordination.mode == ELASTIC:
         raise _refusal(
-            409, "no-learning-rate", "in elastic averaging devices descend by run.local_rate: restart with another"
+            409,
+            "no-learning-rate",
+            "in elastic averaging devices descend by run.local_rate: restart with another",
         )
     configured = request.app[HOST].config.coordination.learning_rate
     before = engine.published.learning_rate

@@ -238,9 +238,7 @@ class Session:
             await self._rested(device)
             model = await self._model(device, record)
             if model.base is None:
-                device.connection.rests_until = (
-                    asyncio.get_running_loop().time() + REST * model.count
-                )
+                device.connection.rests_until = asyncio.get_running_loop().time() + REST * model.count
             await self._send_samples(device)
             await self._send(model)
         else:

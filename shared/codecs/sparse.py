@@ -90,8 +90,8 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
     """int64 [count], strictly increasing, 0 <= index < size.
 
     Allocates at most about 80 bytes per announced index, and only after the announced count has been
-    held against the length of the stream, or what the stream says of it. Raises WrongDtype, IndexMalformed, IndexOutOfRange,
-    IndexRepeated or IndexUnsorted.
+    held against the length of the stream, or what its runs add up to. Raises WrongDtype, IndexMalformed,
+    IndexOutOfRange, IndexRepeated or IndexUnsorted.
     """
     name = name_of(mode)
     read = CODINGS[name].decode

@@ -1,7 +1,7 @@
 """A model in chunks: parts that are exchanged one by one, while the rest trains (staggered EASGD).
 
-D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", section 3.1: "The model's parameters are
-split by layer and each layer is further split into chunks of 100,000 parameters."
+D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", section 3.1: "The model's parameters
+are split by layer and each layer is further split into chunks of 100,000 parameters."
 """
 
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ def chunks(layout: Layout, size: int) -> list[Chunk]:
 
 
 def phase(number: int, count: int, period: int) -> int:
-    """After which of the `period` steps of each period chunk `number` of `count` is exchanged: 0 to period - 1.
+    """After which step of each `period` chunk `number` of `count` is exchanged: 0 to period - 1.
 
-    Spread as evenly as can be.
+    They are spread as evenly as can be.
     """
     return number * period // count
 

@@ -102,7 +102,7 @@ class Pull:
     """What stands for all that it was sent to hold it (chain.py)."""
     start: int = 0
     stop: int = 0
-    """Only the parameters from start up to stop are asked for; 0: all of the model. Of these `base` is, then."""
+    """Only the parameters from start up to stop are asked for, and `base` is of these; 0: the whole model."""
 
 
 @dataclass(frozen=True, slots=True)

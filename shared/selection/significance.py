@@ -14,7 +14,7 @@ Vector = NDArray[np.float32]
 
 
 def select_significant(accumulated: Vector, parameters: Vector, threshold: float) -> NDArray[np.int64]:
-    """Strictly increasing indices of the entries with |accumulated| > threshold |parameters|, both float32 [P].
+    """Strictly increasing indices where |accumulated| > threshold |parameters|, of two float32 [P].
 
     They may be none, and at threshold 0 all but exact zeros. What a parameter of 0 accumulates is significant
     whatever the threshold.

@@ -125,12 +125,13 @@ class CoordinationSettings(Section):
         0, description="B: an update of b samples counts b / B times; 0: all alike"
     )
 
-
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: object) -> object:
         """A difference to the centre counts by alpha alone, whoever came before."""
-        return {"rule": ELASTIC, **given} if isinstance(given, dict) and given.get("mode") == ELASTIC else given
+        return (
+            {"rule": ELASTIC, **given} if isinstance(given, dict) and given.get("mode") == ELASTIC else given
+        )
 
     @field_validator("mode")
     @classmethod
@@ -138,8 +139,8 @@ class CoordinationSettings(Section):
         rule = info.data.get("rule")
         if rule is not None and (mode == ELASTIC) != (rule == ELASTIC):
             raise ValueError(
-                f'coordination.rule = {rule!r} does not go with it; leave the rule out, which is "elastic" in '
-                "elastic averaging and nowhere else"
+                f'coordination.rule = {rule!r} does not go with it; leave the rule out, which is "elastic" '
+                "in elastic averaging and nowhere else"
             )
         return mode
 
@@ -155,7 +156,8 @@ class CoordinationSettings(Section):
     def _is_not_for_rounds(cls, gate: str, info: ValidationInfo) -> str:
         if gate and info.data.get("mode") == "rounds":
             raise ValueError(
-                'in rounds nobody is ahead of anybody; set coordination.gate = "", or coordination.mode = "async"'
+                'in rounds nobody is ahead of anybody; set coordination.gate = "", or '
+                'coordination.mode = "async"'
             )
         return gate
 
@@ -210,8 +212,8 @@ class CompressionSettings(Section):
         for key in ("select", "threshold"):
             if selection == "significance" and info.data.get(key):
                 raise ValueError(
-                    f"compression.{key} = {info.data[key]:g} is for a selection of the largest entries; leave "
-                    f'it at 0, or set compression.selection = "largest"'
+                    f"compression.{key} = {info.data[key]:g} is for a selection of the largest entries; "
+                    f'leave it at 0, or set compression.selection = "largest"'
                 )
         return selection
 
@@ -349,8 +351,8 @@ class Config(Section):
         elastic = self.coordination.mode == ELASTIC
         if elastic and self.downlink.mode != "exact":
             raise ValueError(
-                f'downlink.mode = {self.downlink.mode!r}: elastic averaging asks for parts of the model; set it '
-                'to "exact", or leave it out'
+                f"downlink.mode = {self.downlink.mode!r}: elastic averaging asks for parts of the model; "
+                'set it to "exact", or leave it out'
             )
         if elastic and self.compression.threshold:
             raise ValueError(

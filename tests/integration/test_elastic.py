@@ -69,7 +69,9 @@ async def train(port: int, name: str, lowest: float) -> Progress:
 
 async def train_all(hosted: Hosted) -> list[Progress]:
     """Three devices whose valleys lie around 4."""
-    return await asyncio.gather(*(train(hosted.port, name, at) for name, at in (("a", 3), ("b", 4), ("c", 5))))
+    return await asyncio.gather(
+        *(train(hosted.port, name, at) for name, at in (("a", 3), ("b", 4), ("c", 5)))
+    )
 
 
 def digest_of(directory: Path) -> bytes:
@@ -166,13 +168,15 @@ def test_a_fleet_is_a_function_of_its_seed(tmp_path: Path, settings: tuple[str, 
 
 def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:
     """On links that a whole model fills for as long as three steps take."""
-    thin = [
-        f"devices.{kind}.{way}link_mbps=0.8" for kind in ("quick", "slow") for way in ("up", "down")
-    ] + ["compression.select=1", "compression.values=f32", "fleet.seconds=3", "run.updates=0"]
+    thin = [f"devices.{kind}.{way}link_mbps=0.8" for kind in ("quick", "slow") for way in ("up", "down")] + [
+        "compression.select=1",
+        "compression.values=f32",
+        "fleet.seconds=3",
+        "run.updates=0",
+    ]
     at_once, staggered = (
         run(fleet_of(MIXED, *FLEET, *thin, f"coordination.chunk={chunk}"), tmp_path / str(chunk))
         for chunk in (0, 100)
     )
     trained = [sum(kind.samples for kind in one.result.classes.values()) for one in (at_once, staggered)]
     assert trained[1] > 1.2 * trained[0]
-

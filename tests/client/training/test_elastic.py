@@ -53,7 +53,9 @@ def centre(chunk: Chunk, theta: Vector, version: int) -> Model:
     """As the server tells it, whole."""
     where = np.arange(chunk.start, chunk.stop)
     octets = theta[where].tobytes()
-    return Model(version, None, sparse.RUNS, F32, where.size, sparse.encode(where, LAYOUT.size, sparse.RUNS), octets)
+    return Model(
+        version, None, sparse.RUNS, F32, where.size, sparse.encode(where, LAYOUT.size, sparse.RUNS), octets
+    )
 
 
 def arrived(update: Update) -> Vector:
@@ -259,10 +261,14 @@ async def test_it_trains_on_its_own_between_exchanges() -> None:
     assert [update.base for update in server.updates] == [3, 4, 5]
     assert not any(update.pull for update in server.updates)
     x, c = numbered(), numbered()
-    for update, seen in zip(server.updates, (backend.seen[:4], backend.seen[4:8], backend.seen[8:]), strict=True):
+    for update, seen in zip(
+        server.updates, (backend.seen[:4], backend.seen[4:8], backend.seen[8:]), strict=True
+    ):
         for theta, _ in seen:
             assert theta == x.tolist()
-            gradient = ((x + np.arange(LAYOUT.size)) * (1 - 2 * (np.arange(LAYOUT.size) % 2))).astype(np.float32)
+            gradient = ((x + np.arange(LAYOUT.size)) * (1 - 2 * (np.arange(LAYOUT.size) % 2))).astype(
+                np.float32
+            )
             x = x + np.float32(-0.5) * gradient
         assert arrived(update).tolist() == (c - x).tolist()
         x, c = x + np.float32(ALPHA) * (c - x), c - np.float32(ALPHA) * (c - x)

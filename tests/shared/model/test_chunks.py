@@ -10,7 +10,14 @@ from edgeflock.shared.model.chunks import chunks, phase
 from edgeflock.shared.model.layout import Layout
 
 LAYOUT = Layout.of(
-    [("a.weight", (5, 4)), ("a.bias", (3,)), ("nothing", (0,)), ("b", (7,)), ("c.d.weight", (2,)), ("m", (4,), True)]
+    [
+        ("a.weight", (5, 4)),
+        ("a.bias", (3,)),
+        ("nothing", (0,)),
+        ("b", (7,)),
+        ("c.d.weight", (2,)),
+        ("m", (4,), True),
+    ]
 )
 SIZES = st.lists(st.integers(0, 30), min_size=1, max_size=6).filter(any)
 

@@ -257,7 +257,10 @@ def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
         (("coordination.alpha=1",), "--set: coordination.alpha = '1': must be less than 1"),
         (("run.local_steps=0",), "--set: run.local_steps = '0': must be greater than or equal to 1"),
         (("coordination.chunk=-1",), "--set: coordination.chunk = '-1': must be greater than or equal to 0"),
-        (("coordination.rule=tau",), "--set: coordination.mode = 'elastic': coordination.rule = 'tau' does not go"),
+        (
+            ("coordination.rule=tau",),
+            "--set: coordination.mode = 'elastic': coordination.rule = 'tau' does not go",
+        ),
         (("coordination.base_batch=8",), "--set: coordination.base_batch = '8': in elastic averaging"),
         (("downlink.mode=lossy",), "settings: downlink.mode = 'lossy': elastic averaging asks"),
         (("compression.threshold=0.3",), "settings: compression.threshold = 0.3 is of gradients"),
@@ -272,7 +275,9 @@ def test_what_elastic_averaging_cannot_have(settings: tuple[str, ...], said: str
 def test_momentum_and_the_rule_are_of_elastic_averaging_only() -> None:
     message = error_of(overrides=("run.local_momentum=0.9",))
     assert 'set coordination.mode = "elastic", or leave it at 0' in message
-    assert "does not go with it" in error_of(overrides=("coordination.mode=rounds", "coordination.rule=elastic"))
+    assert "does not go with it" in error_of(
+        overrides=("coordination.mode=rounds", "coordination.rule=elastic")
+    )
 
 
 def test_rounds_have_no_gate() -> None:
