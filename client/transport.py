@@ -131,9 +131,11 @@ class Link:
         """The receipt for `update`, which is then durable. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(update, Receipt)
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
-        """The current model. Raises Refused, RunOver or RunReplaced."""
-        return await self._ask(Pull(base, held), Model)
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        """The current model, or the parameters from `start` up to `stop` of it. Raises Refused, RunOver or
+        RunReplaced.
+        """
+        return await self._ask(Pull(base, held, start, stop), Model)
 
     async def share(self, samples: Samples) -> None:
         """Send samples to the others, if the run still wants that. They are lost if the line is."""

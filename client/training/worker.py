@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.data import Batches, StreamOver
+from edgeflock.client.training.averaging import Averaging
+from edgeflock.client.training.elastic import Elastic
+from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.replica import Replica
 from edgeflock.shared.errors import (
     BaseExpired,
@@ -25,6 +28,7 @@ from edgeflock.shared.errors import (
     StepTooLarge,
     Unauthorized,
 )
+from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
@@ -44,7 +48,7 @@ class Server(Protocol):
 
     async def join(self) -> Welcome: ...
 
-    async def pull(self, base: int | None, held: int = 0) -> Model: ...
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model: ...
 
     async def push(self, update: Update) -> Receipt: ...
 
@@ -58,6 +62,8 @@ class Training(Protocol):
     def layout(self) -> Layout: ...
 
     def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update: ...
+
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps: ...
 
     def take_back(self) -> None: ...
 
@@ -147,6 +153,8 @@ class Worker:
                     replica.take(first)
         self._telemetry_due = -math.inf
         _take(replica, await self._server.pull(replica.version, replica.held))
+        if welcome.elastic:
+            return await self._average(welcome, trainer, replica)
         sequence, too_large = welcome.sequence, 0
         while True:
             await self._batches.ready(welcome.local_steps)
@@ -175,17 +183,47 @@ class Worker:
                 continue
             sequence, too_large = update.sequence, 0
             self._batches.settle()
-            self.progress.updates += 1
             self.progress.samples += update.samples
-            self.progress.loss = update.loss
-            if receipt.sequence != sequence or (receipt.model is None and update.pull):
-                raise ServerAtFault(
-                    f"the server answered update {sequence} with a receipt for {receipt.sequence}"
-                    + (", without the model that was asked for" if receipt.model is None else "")
-                )
+            self._acknowledged(update, receipt)
             if not update.pull or receipt.model is None:
                 return self.progress
             _take(replica, receipt.model)
+
+    async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
+        """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
+
+        async def push(update: Update) -> None:
+            update = self._with_telemetry(update, asyncio.get_running_loop().time())
+            try:
+                self._acknowledged(update, await self._server.push(update))
+            except Refused:
+                self.progress.refused += 1
+                raise
+
+        version = None if replica.held else replica.version  # else its numbers may be rounded
+        elastic = Elastic(replica.theta, version, trainer.layout, welcome)
+        cut = chunks(trainer.layout, welcome.chunk)
+        averaging = Averaging(self._server.pull, push, elastic, cut, welcome.local_steps, welcome.sequence)
+        try:
+            while not self._leaving():
+                await self._batches.ready(1)
+                done = await averaging.step(self._compute, trainer.gradient)
+                self._batches.settle()
+                self.progress.samples += done.samples
+            await averaging.finish()
+            return self.progress
+        finally:
+            await averaging.stop()
+
+    def _acknowledged(self, update: Update, receipt: Receipt) -> None:
+        """Count it. Raises ServerAtFault if the receipt is for another one, or lacks what was asked for."""
+        self.progress.updates += 1
+        self.progress.loss = update.loss
+        if receipt.sequence != update.sequence or (receipt.model is None and update.pull):
+            raise ServerAtFault(
+                f"the server answered update {update.sequence} with a receipt for {receipt.sequence}"
+                + (", without the model that was asked for" if receipt.model is None else "")
+            )
 
     def _with_telemetry(self, update: Update, now: float) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""

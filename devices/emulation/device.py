@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.injection import Injected
-from edgeflock.client.training import Trainer, Worker
+from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
 from edgeflock.devices.emulation.pace import Pace
@@ -24,6 +24,8 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
+
+Computed = TypeVar("Computed", Update, LocalSteps)
 
 Recorded = Callable[[int, float], Update | None]
 """(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""
@@ -51,6 +53,9 @@ class _Resumed:
         for _ in range(self.welcome.local_steps):  # as the steps would have
             self.batches.take(self.welcome.batch)
         return update
+
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
+        return self.trainer.gradient(theta)
 
     def take_back(self) -> None:
         self.trainer.take_back()
@@ -135,10 +140,11 @@ class EmulatedDevice:
         run = self.server.config.run
         return run.local_steps * (self.pace.step + self.pace.sample * run.batch) + self.pace.latency
 
-    async def _compute(self, step: Callable[..., Update], *arguments: Any) -> Update:
-        """The update of `step`, after the time that its local steps take."""
-        update = step(*arguments)
-        steps = self.server.config.run.local_steps
-        each = update.samples / steps
+    async def _compute(self, step: Callable[..., Computed], *arguments: Any) -> Computed:
+        """The update of `step`, or the one step of the device's own, after the time that its steps take."""
+        done = step(*arguments)
+        steps = self.server.config.run.local_steps if isinstance(done, Update) else 1
+        each = done.samples / steps
         await asyncio.sleep(sum(self.pace.draw(self.random, each) for _ in range(steps)))
-        return update
+        self.tally.samples += done.samples
+        return done

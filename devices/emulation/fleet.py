@@ -39,6 +39,7 @@ from edgeflock.shared.data.rates import draw
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +127,17 @@ def run_fleet(
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With error feedback, a threshold or injection a step depends on more of the earlier ones than the journal
-    holds: such a run begins again if it is interrupted. `progress` is told of each
+    With error feedback, a threshold, injection or elastic averaging a step depends on more of the earlier
+    ones than the journal holds: such a run begins again if it is interrupted. `progress` is told of each
     evaluation. Raises ConfigError.
     """
     began = time.process_time()
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
     flat = FlatModule(file.model.module, file.model.loss, seed)
-    remembers = file.compression.feedback or file.compression.threshold or file.injection.alpha
+    compression = file.compression
+    remembers = compression.feedback or compression.threshold or file.injection.alpha
+    remembers = remembers or file.coordination.mode == ELASTIC
     if file.run.keep_updates and not remembers:
         earlier: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)

@@ -23,6 +23,7 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     finite,
 )
+from edgeflock.shared.settings.config import ELASTIC
 
 MOST_EVALUATIONS = 2000
 """In a frame: more than a curve on a terminal has columns."""
@@ -137,7 +138,8 @@ def settings(host: Host) -> dict[str, Any]:
     sections = host.config.model_dump(
         exclude={"client": True, "run": {"token", "viewer_token", "admin_token"}}
     )
-    sections["coordination"]["learning_rate"] = host.published.learning_rate
+    if host.config.coordination.mode != ELASTIC:
+        sections["coordination"]["learning_rate"] = host.published.learning_rate
     return sections
 
 

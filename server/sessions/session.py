@@ -10,7 +10,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Door
-from edgeflock.server.engine import Accepted, frame_bytes
+from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Connection, Device, Line, Meter
 from edgeflock.server.sessions.host import Host
@@ -238,9 +238,7 @@ class Session:
             await self._rested(device)
             model = await self._model(device, record)
             if model.base is None:
-                device.connection.rests_until = (
-                    asyncio.get_running_loop().time() + REST * self._host.layout.size
-                )
+                device.connection.rests_until = asyncio.get_running_loop().time() + REST * model.count
             await self._send_samples(device)
             await self._send(model)
         else:
@@ -302,7 +300,8 @@ class Session:
             # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
             ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
-        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id))
+        part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
+        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id, part))
 
     async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
         """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and

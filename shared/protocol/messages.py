@@ -79,6 +79,17 @@ class Welcome:
     """The file that version 0 may be loaded from."""
     secret: bytes = b""
     """What the device shows when it comes back, so that its name is its own while it is here."""
+    significance: float | None = None
+    """Send the entries that are beyond so many times their parameter, in magnitude; None: the largest."""
+    decays: bool = False
+    """Whether that is to be divided by the root of the update's number."""
+    elastic: float = 0.0
+    """alpha of elastic averaging: the device keeps its own parameters, and an update is of what they differ
+    from the model; 0: it is a gradient."""
+    chunk: int = 0
+    """Parameters of a chunk, each of which is exchanged by itself; 0: all at once."""
+    momentum: float = 0.0
+    """Of the device's own steps in elastic averaging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,9 @@ class Pull:
     """The version the device holds, so that the server may answer with the difference."""
     held: int = 0
     """What stands for all that it was sent to hold it (chain.py)."""
+    start: int = 0
+    stop: int = 0
+    """Only the parameters from start up to stop are asked for, and `base` is of these; 0: the whole model."""
 
 
 @dataclass(frozen=True, slots=True)
