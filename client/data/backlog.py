@@ -25,7 +25,7 @@ class Backlog:
     """
 
     def __init__(self, source: AsyncGenerator[Chunk, None], tally: Skipped, low: int) -> None:
-        """No batch has fewer than `low` samples before the source is over. `tally` is the one it counts in."""
+        """No batch has fewer than `low` samples before the source is over. It counts in `tally`."""
         self._source = source
         self._tally = tally
         self._low = low
@@ -49,7 +49,7 @@ class Backlog:
             self._feeding.exception()  # `ready` told of it
 
     async def ready(self, steps: int) -> None:
-        """Return once there are samples for `take`. `steps` calls will share what is there, if that is little.
+        """Return once there are samples for `take`. `steps` calls share what is there, if that is little.
 
         Raises StreamOver if nothing is left, and what the source raised.
         """
@@ -66,7 +66,7 @@ class Backlog:
             await self._arrived.wait()
 
     def take(self, size: int) -> Batch:
-        """(x, y) of the next `size` samples, or of what there is. If nothing is left, the last batch again."""
+        """(x, y) of the next `size` samples, or of what there is; the last batch again if nothing is left."""
         waiting = len(self._held)
         if waiting:
             share = math.ceil(waiting / self._steps)

@@ -5,11 +5,11 @@ bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are 
 once two looks in a row see the same size and time, so it may be written in place; a writer that pauses for
 longer should write elsewhere and rename the finished file into the folder.
 
-Nothing is moved or deleted. A file is handed on in pieces of PIECE samples. How many were taken is noted in the
-folder, in .edgeflock-taken, once more is asked for: as a backlog, when training has had them, but for fewer
-than client.batch_min, which wait for the next piece. A restart goes on there: after a crash at most one piece
-comes again. A file that was overwritten since is a new one. A folder belongs to one device. Where it cannot
-be written to, a restart takes everything again.
+Nothing is moved or deleted. A file is handed on in pieces of PIECE samples. How many were taken is noted in
+the folder, in .edgeflock-taken, once more is asked for: as a backlog, when training has had them, but for
+fewer than client.batch_min, which wait for the next piece. A restart goes on there: after a crash at most one
+piece comes again. A file that was overwritten since is a new one. A folder belongs to one device. Where it
+cannot be written to, a restart takes everything again.
 """
 
 import asyncio
