@@ -1,0 +1,97 @@
+"""Samples of which those that are not yet trained on are there tomorrow: files, or whatever can be held back.
+
+A stream drops what training cannot follow. Of a file nothing need be dropped: it is read as fast as training
+goes, in the run's own batches, like stored data, but in its order and once.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Self
+
+from edgeflock.client.data.batcher import Batch, StreamOver
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.stream_buffer import Truncation
+from edgeflock.shared.protocol.messages import Facts
+
+
+class Backlog:
+    """What a worker trains on. Use as an async context manager.
+
+    The source is asked for more only once the server has what was computed from what it gave, but for fewer
+    samples than the fewest of a batch: nothing is dropped, and what a source notes when it is asked again is
+    so. Memory is one chunk of the source, and a little more.
+    """
+
+    def __init__(self, source: AsyncGenerator[Chunk, None], tally: Skipped, low: int) -> None:
+        """No batch has fewer than `low` samples before the source is over. It counts in `tally`."""
+        self._source = source
+        self._tally = tally
+        self._low = low
+        self._held = Truncation(math.inf, low, quota_bytes=1 << 62)
+        self._arrived = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._feeding: asyncio.Task[None] | None = None
+        self._last: Batch | None = None
+        self._steps = 1
+
+    async def __aenter__(self) -> Self:
+        self._feeding = asyncio.create_task(self._feed())
+        self._feeding.add_done_callback(lambda _: self._arrived.set())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._feeding is not None
+        self._feeding.cancel()
+        await asyncio.wait([self._feeding])
+        if not self._feeding.cancelled():
+            self._feeding.exception()  # `ready` told of it
+
+    async def ready(self, steps: int) -> None:
+        """Return once there are samples for `take`. `steps` calls share what is there, if that is little.
+
+        Raises StreamOver if nothing is left, and what the source raised.
+        """
+        assert self._feeding is not None, "use Backlog as an async context manager"
+        self._steps = steps
+        while len(self._held) < self._low:
+            if self._feeding.done():
+                self._feeding.result()
+                if not len(self._held):
+                    raise StreamOver("all there was has been trained on")
+                return
+            self._arrived.clear()
+            self._wanted.set()
+            await self._arrived.wait()
+
+    def take(self, size: int) -> Batch:
+        """(x, y) of the next `size` samples, or of what there is; the last batch again if nothing is left."""
+        waiting = len(self._held)
+        if waiting:
+            share = math.ceil(waiting / self._steps)
+            self._last = self._held.take(min(size, share), 0.0)
+        self._steps = max(1, self._steps - 1)
+        assert self._last is not None, "wait for ready first"
+        return self._last
+
+    def settle(self) -> None:
+        """The server has what was computed from the batches taken."""
+        self._held.settle()
+
+    def take_back(self) -> None:
+        """It has not, and will not: the samples come again."""
+        self._held.take_back()
+
+    def telemetry(self) -> Facts:
+        return {"depth": len(self._held), "drops": 0, "broken": self._tally.total}
+
+    async def _feed(self) -> None:
+        async with aclosing(self._source) as chunks:
+            await self._wanted.wait()
+            async for chunk in chunks:
+                self._held.add(chunk, 0.0)
+                if len(self._held) >= self._low:
+                    self._wanted.clear()
+                self._arrived.set()
+                await self._wanted.wait()
