@@ -4,10 +4,12 @@ from edgeflock.server.coordination import MODES
 from edgeflock.server.descent import RULES
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
+from edgeflock.server.scheduling import ORDERS
 from edgeflock.shared.settings.choices import Tables
 
 CHOICES: Tables = {
     "coordination.mode": MODES,
+    "coordination.order": ORDERS,
     "coordination.rule": RULES,
     "downlink.mode": PUBLICATIONS,
     "run.trackers": KINDS,

@@ -2,10 +2,10 @@
 
 A new one is a file here and its name in modes.py; sessions, fleets and Flower strategies need not know. Of
 one that gathers updates the journal must, too (`Regime.rounds`), so that a replay groups them alike. Pure:
-time is an argument. Imports descent.
+time is an argument. Imports descent and scheduling.
 """
 
-from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push
+from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Standing, Tasks
 from edgeflock.server.coordination.modes import MODES, coordinator_of
 
-__all__ = ["MODES", "Apply", "Coordinator", "Push", "coordinator_of"]
+__all__ = ["MODES", "Apply", "Coordinator", "Push", "Standing", "Tasks", "coordinator_of"]

@@ -47,4 +47,5 @@ def welcome(
         beta=config.injection.beta,
         weights=weights,
         secret=secret,
+        tasks=config.coordination.tasks > 0,
     )
