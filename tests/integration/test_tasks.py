@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -13,6 +14,8 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, Malformed, NoSuchTask, RunOver
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Task, Update
 from tests.hosting import LAYOUT, Hosted, hosting
+from tests.integration.foreign_client import HELLO, MODEL, OVER, PULL, TASK, WELCOME, connected
+from tests.integration.scene import update as packed
 
 TASKS = (
     "coordination.mode=rounds",
@@ -214,6 +217,27 @@ async def test_a_repeated_update_counts_once(tmp_path: Path) -> None:
             assert hosted.engine.published.version == 2
             assert await a.offer(update(0, 1, 0)) == Task(None)  # its receipt, as it were
             assert hosted.engine.published.version == 2
+
+
+async def test_a_client_of_its_own_takes_part_by_the_document(tmp_path: Path) -> None:
+    """Record by record, of another implementation, beside one of ours."""
+    async with hosting(tmp_path, *TASKS) as hosted, link(hosted.port, "ours", "y,z") as ours:
+        assert await begun(ours) == Task(0)
+        async with connected(hosted.port) as foreign:
+            assert (await foreign.upgrade())[0] == 101
+            welcome = await foreign.ask([HELLO, 2, "foreign", b"", {}, False, b"", "x,y"])
+            assert (welcome[0], welcome[23]) == (WELCOME, True)
+            assert (await foreign.ask([PULL, None]))[:2] == [MODEL, 0]
+            assert await foreign.answer() == [TASK, 0]
+            assert await foreign.ask(msgpack.unpackb(packed(sequence=1, base=0, task=0))) == [TASK, 1]
+            assert await ours.offer(update(0, 1, 0)) == Task(1)
+            answer = await foreign.ask(msgpack.unpackb(packed(sequence=2, base=0, task=1)))
+            assert answer == [TASK, None, False]
+            await ours.offer(update(0, 2, 1))
+            assert await foreign.answer() == [OVER, 3]
+            assert (await foreign.ask([PULL, 0]))[:3] == [MODEL, 3, 3]
+            assert await foreign.answer() == [TASK, 0]
+    assert hosted.registry.devices["foreign"].statistics.updates == 1
 
 
 async def test_updates_that_differ_in_nothing_but_their_shard_both_count(tmp_path: Path) -> None:
