@@ -11,7 +11,7 @@ from edgeflock.shared.errors import ConfigError
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="adacomp or scadles.")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="adacomp, scadles or scheduling.")],
     quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
     data: Annotated[
         str,
@@ -31,10 +31,11 @@ def reproduce(
     finished: Annotated[bool, typer.Option("--finished", help="Run nothing; report what has ended.")] = False,
     json: Json = False,
 ) -> None:
-    """Reproduce a paper's tables and figures on emulated fleets."""
+    """Reproduce a paper's tables and figures: on emulated fleets; scheduling by its delays alone."""
     with needing("server,demo", "fleets need"):
         from edgeflock.devices.papers.adacomp import reproduce_adacomp
         from edgeflock.devices.papers.scadles import reproduce_scadles
+        from edgeflock.devices.papers.scheduling import reproduce_scheduling
 
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
     flags = [f"--{name}" for name, on in (("quick", quick), ("grid", grid)) if on]
@@ -65,5 +66,10 @@ def reproduce(
             command=command,
             as_json=json,
         )
+    elif paper == "scheduling":
+        unused = {"--updates": updates, "--data": data, "--grid": grid, "--finished": finished}
+        if named := [flag for flag, value in unused.items() if value]:
+            raise ConfigError(f"{named[0]}: scheduling trains nothing; it has --quick and --seeds")
+        reproduce_scheduling(out, quick=quick, seeds=seeds, command=command, as_json=json)
     else:
-        raise ConfigError(f"reproduce {paper!r}: known are adacomp and scadles")
+        raise ConfigError(f"reproduce {paper!r}: known are adacomp, scadles and scheduling")

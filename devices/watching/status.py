@@ -68,6 +68,11 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         f"{_selected(compression)}, values {compression['values']}"
     )
     console.print(f"Version {status['version']:,}{target}")
+    if (tasks := status["tasks"]) is not None:
+        console.print(
+            f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
+            f"this round, {tasks['wanted']} wanted; {tasks['duplicates']:,} duplicates so far"
+        )
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
@@ -86,6 +91,8 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         if status["cnc"] is not None:
             console.print(f"{status['cnc']:.1%} of the updates were compressed (CNC ratio)")
         columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
+    if status["tasks"] is not None:
+        columns |= _TASK_COLUMNS
     columns |= {
         name: column
         for name, column in _STREAM_COLUMNS.items()
@@ -143,6 +150,11 @@ _COLUMNS: dict[str, Column] = {
     "ingress": lambda device: size(device["ingress"]),
     "egress": lambda device: size(device["egress"]),
     "idle": lambda device: f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
+}
+
+_TASK_COLUMNS: dict[str, Column] = {
+    "shards": lambda device: str(device["shards"] or "-"),
+    "duplicates": lambda device: f"{device['duplicates']:,}",
 }
 
 _STREAM_COLUMNS: dict[str, Column] = {

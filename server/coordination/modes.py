@@ -5,6 +5,7 @@ from collections.abc import Callable
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Coordinator
 from edgeflock.server.coordination.rounds import Rounds
+from edgeflock.server.coordination.tasks import TaskRounds
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import CoordinationSettings
 
@@ -16,4 +17,6 @@ MODES: dict[str, Callable[[CoordinationSettings, Layout], Coordinator]] = {
 
 
 def coordinator_of(settings: CoordinationSettings, layout: Layout) -> Coordinator:
+    if settings.tasks:
+        return TaskRounds.of(settings, layout)
     return MODES[settings.mode](settings, layout)

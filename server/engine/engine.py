@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination import Apply, Coordinator, Gate, Push
+from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
 from edgeflock.server.descent import Gathered, Parameters
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.limits import Bounds
@@ -156,6 +156,11 @@ class Engine:
         return self._coordinator.held
 
     @property
+    def tasks(self) -> Tasks | None:
+        """Who computes what, in a run that says so."""
+        return self._coordinator.tasks
+
+    @property
     def due(self) -> float | None:
         """When `stage` has something to do although nothing came, by its clock; None: never."""
         return self._coordinator.due
@@ -224,7 +229,7 @@ class Engine:
             raise RunComplete(f"the run has its {self._bounds.updates} updates")
         if self._diverged is not None:
             raise RunDiverged(self._diverged)
-        if (held := self._coordinator.held.get(push.device)) is not None:
+        if (held := self._coordinator.waiting(push)) is not None:
             settled.append((self._sent_again(held, push), Superseded("the device sent its update again")))
             return
         step = admit(
@@ -295,10 +300,6 @@ class Engine:
 
         Whatever it holds now, what was admitted counts. Returns the push that nobody waits for any more.
         """
-        if push.update.sequence != held.update.sequence:
-            raise BadSequence(
-                f"sequence {held.update.sequence} waits for the end of its round; wait for its receipt"
-            )
         earlier, self._again[held] = self._again.get(held, held), push
         return earlier
 

@@ -59,4 +59,5 @@ def welcome(
         elastic=coordination.alpha if elastic else 0.0,
         chunk=coordination.chunk if elastic else 0,
         momentum=config.run.local_momentum,
+        tasks=config.coordination.tasks > 0,
     )

@@ -54,8 +54,9 @@ class Writer:
         self._expected = 1
         self._enough = asyncio.Event()
         self._wake = asyncio.Event()
+        self._turned = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
-        self._leaving = self._stopping = self._over = False
+        self._leaving = self._stopping = self._over = self._turns = False
         self.error: BaseException | None = None
         """What the journal or the engine has failed with: the server cannot go on."""
 
@@ -81,6 +82,10 @@ class Writer:
         if not self._leaving:
             self._presence.append((device, present))
             self._wake.set()
+
+    async def turned(self) -> None:
+        """Wait until a round ends, or who is there changes."""
+        await self._turned.wait()
 
     def look(self) -> None:
         """What is held may be decided by now: see to it."""
@@ -143,14 +148,17 @@ class Writer:
             self._waiting = group + self._waiting  # `run` answers them
             raise
         outcomes = dict(settled)
+        for push in [held for held in self._held if held in outcomes]:  # they came before
+            settle(self._held.pop(push), outcomes[push])
         for push, answer in group:
-            if (outcome := outcomes.pop(push, None)) is not None:
+            if (outcome := outcomes.get(push)) is not None:
                 settle(answer, outcome)
             elif not answer.done():  # somebody waits for it
                 settle(answer, self._hold(push))
-        for push, late in outcomes.items():
-            if push in self._held:
-                settle(self._held.pop(push), late)
+        if self._turns:
+            self._turns = False
+            turned, self._turned = self._turned, asyncio.Event()
+            turned.set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit, its first half on the event loop's thread if it is quick.
@@ -173,6 +181,7 @@ class Writer:
             settled = await self._in_thread(lambda: engine.publish(staged)) if publishes else []
         if staged.together:
             self._together(staged.together)
+        self._turns |= bool(presence or staged.together)
         return settled
 
     def _set_alarm(self, due: float | None) -> None:

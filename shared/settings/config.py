@@ -118,6 +118,16 @@ class CoordinationSettings(Section):
         "", description="ssp: no device more than bound updates ahead; asp: no copy more behind; empty: none"
     )
     bound: Annotated[int, Field(ge=0, le=65536)] = Field(4, description="of a gate, in updates of one device")
+    tasks: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="of rounds: shards of its data that a device computes at most in one; 0: none are named",
+    )
+    order: Annotated[str, one_of_the_ends("coordination.order")] = Field(
+        "adaptive", description="in which devices compute their shards: cyclic, staircase, random, adaptive"
+    )
+    distinct: Annotated[int, Field(ge=0)] = Field(
+        0, description="of rounds of tasks: how many shards end one; 0: all that any connected device holds"
+    )
     average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         8.0, description="eta of the averaged model that is evaluated and served; 0: none"
     )
@@ -160,6 +170,18 @@ class CoordinationSettings(Section):
                 'coordination.mode = "async"'
             )
         return gate
+
+    @model_validator(mode="after")
+    def _has_what_tasks_need(self) -> Self:
+        if self.tasks and self.mode != "rounds":
+            raise ValueError(f'tasks = {self.tasks} are of rounds: set mode = "rounds", not {self.mode!r}')
+        if self.tasks and self.quorum:
+            raise ValueError(
+                f"quorum = {self.quorum} counts devices, and rounds of tasks end by shards: set distinct"
+            )
+        if self.distinct and not self.tasks:
+            raise ValueError(f"distinct = {self.distinct} counts tasks: set tasks, or leave it out")
+        return self
 
 
 class CompressionSettings(Section):
@@ -311,6 +333,9 @@ class ClientSettings(Section):
         "", description="of the one graph to train with onnx (edgeflock export --digest); empty: the server's"
     )
     threads: Annotated[int, Field(ge=1)] = 1
+    shards: list[str] = Field(
+        [], description="in place of data: name=data of each shard that it holds, for runs of tasks"
+    )
     batch_min: Annotated[int, Field(ge=1)] = Field(8, description="of a stream: fewest samples of a batch")
     batch_max: Annotated[int, Field(ge=1)] = Field(1024, description="of a stream: most samples of a batch")
     buffer: str = Field(
@@ -322,6 +347,14 @@ class ClientSettings(Section):
     share: bool = Field(False, description="let samples of this device go to others, through the server")
     health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+
+    @field_validator("shards", mode="before")
+    @classmethod
+    def _from_one_line(cls, shards: object) -> object:
+        """The environment and --set have them behind each other, with commas."""
+        if not isinstance(shards, str):
+            return shards
+        return [entry.strip() for entry in shards.split(",") if entry.strip()]
 
 
 class Config(Section):

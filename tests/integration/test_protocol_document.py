@@ -35,6 +35,7 @@ from tests.integration.foreign_client import (
     HELLO,
     INT8,
     MODEL,
+    OVER,
     PULL,
     RAW,
     RECEIPT,
@@ -43,6 +44,7 @@ from tests.integration.foreign_client import (
     SCALE,
     SIGN,
     STOP,
+    TASK,
     UPDATE,
     WELCOME,
     Copy,
@@ -230,12 +232,27 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [MODEL, 4, None, 40, b"", WHOLE, True, DENSE, INT8],
         messages.Model(4, None, DENSE, INT8, 40, b"", WHOLE, True),
     ),
+    "hello-shards": (
+        [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, b"", "north,south"],
+        messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, shards="north,south"),
+    ),
+    "update-task": (
+        [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500, GRID, SCALE, None, False, 1],
+        messages.Update(9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, False, None, 65500, 1),
+    ),
+    "task": ([TASK, 1], messages.Task(1)),
+    "task-none": ([TASK, None, False], messages.Task(None, counted=False)),
+    "over": ([OVER, 6], messages.Over(6)),
     "stop": ([STOP, "the run has its 100 updates"], messages.Stop("the run has its 100 updates")),
 }
 
 RECORDS["welcome-secret"] = (
     [*RECORDS["welcome"][0], None, bytes(range(16))],
     replace(cast(messages.Welcome, RECORDS["welcome"][1]), secret=bytes(range(16))),
+)
+RECORDS["welcome-tasks"] = (
+    [*RECORDS["welcome-secret"][0], True],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), tasks=True),
 )
 
 
@@ -457,7 +474,7 @@ def test_records_in_the_document_are_those_of_the_code() -> None:
     """Tags, fields and their order."""
     documented = {}
     for section in re.split(r"^#+ ", DOCUMENT, flags=re.M):
-        title = re.match(r"(\d) (\w+) \(", section)
+        title = re.match(r"(\d+) (\w+) \(", section)
         if title:
             rows = re.findall(r"^\| \d+ \| (\w+) \|", section, re.M)
             documented[title[2]] = (int(title[1]), tuple(rows))
@@ -467,7 +484,7 @@ def test_records_in_the_document_are_those_of_the_code() -> None:
 def test_what_is_left_out_of_records_is_what_the_document_says() -> None:
     """A field is optional in the document if it has a usual value in the code."""
     for section in re.split(r"^#+ ", DOCUMENT, flags=re.M):
-        if title := re.match(r"(\d) (\w+) \(", section):
+        if title := re.match(r"(\d+) (\w+) \(", section):
             rows = re.findall(r"^\| \d+ \| \w+ \| [^|]* \|(.*)\|$", section, re.M)
             (kind,) = (kind for kind in messages.TAGS if kind.__name__ == title[2])
             usual = [row.lstrip().startswith("optional, ") for row in rows]
