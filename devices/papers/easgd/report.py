@@ -41,11 +41,12 @@ def report(results: Results, summary: dict[str, Any], scale: Scale, out: Path) -
             "# Communication efficient distributed SGD, reproduced",
             "",
             f"`{summary['command']}` on {summary['date']}: {summary['machine']}. Three emulated nodes in "
-            f"virtual time, batches of 16, period {PERIOD}, alpha {ALPHA:g}, chunks of {CHUNK:,}, significance "
-            f"0.01, all values float32. Steps of each node for accuracy: {steps}; the paper's are 100,000 and "
-            "70,000. CIFAR-10 stands in for SVHN, the UD English Web Treebank for the Wall Street Journal; how "
-            "wide the MLP's seven layers and the LSTM are is ours, their parameters are the paper's 3,465,514 "
-            "and about 5.67 million. A step takes "
+            f"virtual time, batches of 16, period {PERIOD}, alpha {ALPHA:g}, chunks of {CHUNK:,}, "
+            "significance 0.01, all values float32. Steps of each node for accuracy, on "
+            f"{f'{scale.test:,}' if scale.test else 'all'} held-out samples: {steps}; the paper's are "
+            "100,000 and 70,000. CIFAR-10 stands in for SVHN, the UD English Web Treebank for the Wall Street "
+            "Journal; how wide the MLP's seven layers and the LSTM are is ours, their parameters are the "
+            "paper's 3,465,514 and about 5.67 million. A step takes "
             + ", ".join(f"{task.step_ms:g} ms ({task.name})" for task in TASKS)
             + ", and a link is the node's own, as fast down as up. The time to select and code is not "
             "counted: where the paper's SigComp loses by it, ours does not.",
@@ -76,8 +77,8 @@ def _throughput(summary: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        "Over sync SGD the paper gains 0.1 to 8.8 times by staggered EASGD and 0.9 to 1.8 times by SigComp, on "
-        "1 Gbps; we gain "
+        "Over sync SGD the paper gains 0.1 to 8.8 times by staggered EASGD and 0.9 to 1.8 times by SigComp, "
+        "on 1 Gbps; we gain "
         + "; ".join(
             f"{task.name} {_signed(summary['tasks'][task.name]['speed_up']['1 Gbps'][STAGGERED.name])} and "
             f"{_signed(summary['tasks'][task.name]['speed_up']['1 Gbps'][SIGCOMP.name])}"

@@ -6,12 +6,11 @@ from pathlib import Path
 from rich.console import Console
 
 from edgeflock.devices.papers.easgd import experiments
+from edgeflock.devices.papers.easgd.data import prepare
 from edgeflock.devices.papers.easgd.report import report
 from edgeflock.devices.papers.easgd.results import summarise
 from edgeflock.devices.papers.easgd.settings import FULL, QUICK
-from edgeflock.devices.papers.easgd.words import make_words
 from edgeflock.devices.papers.reproduce import by_part, measure, publish
-from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
 
@@ -25,12 +24,7 @@ def reproduce_easgd(
     scale = QUICK if quick else FULL
     if seeds:
         scale = replace(scale, seeds=tuple(range(seeds)))
-    words = out / "words.npz"
-    if not words.exists():
-        make_words(Path(folder) / "pos_ud_ewt.npz", words)
-    images = f"npz:{folder}/cifar10_jpgblob.npz"
-    datasets.load(images, "test")
-    data = {"MLP": images, "CNN": images, "LSTM": f"npz:{words}"}
+    data = prepare(Path(folder), out, scale.test)
     Console(stderr=True).print("Throughput on three links, and accuracy on the fastest")
     runs = [*experiments.throughput(data, scale), *experiments.accuracy(data, scale)]
     results = by_part(measure(runs, out, scale.seeds, finished))

@@ -77,8 +77,10 @@ class Scale:
     periods: int
     """For throughput, of EASGD."""
     evaluations: int
+    test: int
+    """Samples to evaluate on; 0: all."""
     seeds: tuple[int, ...]
 
 
-FULL = Scale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, (0,))
-QUICK = Scale({"MLP": 100, "CNN": 300, "LSTM": 60}, 5, 2, 5, (0,))
+FULL = Scale({"MLP": 10_000, "CNN": 20_000, "LSTM": 5_000}, 50, 10, 20, 0, (0,))
+QUICK = Scale({"MLP": 100, "CNN": 300, "LSTM": 60}, 5, 2, 5, 1000, (0,))

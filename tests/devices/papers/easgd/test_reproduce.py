@@ -9,9 +9,9 @@ import pytest
 
 from edgeflock.devices.papers import reproduce
 from edgeflock.devices.papers.easgd import experiments
+from edgeflock.devices.papers.easgd.data import make_images, make_words
 from edgeflock.devices.papers.easgd.reproduce import reproduce_easgd
 from edgeflock.devices.papers.easgd.settings import EASGD, METHODS, QUICK, STAGGERED, SYNC, TASKS
-from edgeflock.devices.papers.easgd.words import make_words
 from edgeflock.devices.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
 
@@ -101,15 +101,26 @@ def test_every_fleet_is_as_the_paper_has_it() -> None:
 
 
 def test_words_are_cut_into_windows(folder: str, tmp_path: Path) -> None:
-    make_words(Path(folder) / "pos_ud_ewt.npz", tmp_path / "words.npz")
+    make_words(Path(folder) / "pos_ud_ewt.npz", tmp_path / "words.npz", 1)
     with np.load(tmp_path / "words.npz") as archive:
-        assert archive["x_train"].shape == archive["y_test"].shape == (2, 20)
+        assert archive["x_train"].shape == archive["y_train"].shape == (2, 20)
+        assert archive["x_test"].shape == archive["y_test"].shape == (1, 20)
         assert archive["x_train"].ravel().tolist() == list(range(40))
+
+
+def test_images_are_what_they_were(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (10, 3, 2, 2)).astype(np.uint8)
+    np.savez(tmp_path / "a.npz", x_train=images, y_train=np.arange(10), x_test=images, y_test=np.arange(10))
+    make_images(tmp_path / "a.npz", tmp_path / "b.npz", 4)
+    with np.load(tmp_path / "b.npz") as archive:
+        assert archive["x_train"].tolist() == images.tolist()
+        assert archive["x_test"].tolist() == images[:4].tolist()
+        assert archive["y_test"].tolist() == [0, 1, 2, 3]
 
 
 def test_words_of_another_archive_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
-        make_words(tmp_path / "none.npz", tmp_path / "words.npz")
+        make_words(tmp_path / "none.npz", tmp_path / "words.npz", 0)
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     with pytest.raises(ConfigError, match="has no array w_train"):
-        make_words(tmp_path / "other.npz", tmp_path / "words.npz")
+        make_words(tmp_path / "other.npz", tmp_path / "words.npz", 0)
