@@ -44,9 +44,9 @@ def report(results: Results, summary: dict[str, Any], scale: Scale, out: Path) -
             f"virtual time, batches of 16, period {PERIOD}, alpha {ALPHA:g}, chunks of {CHUNK:,}, "
             "significance 0.01, all values float32. Steps of each node for accuracy, on "
             f"{f'{scale.test:,}' if scale.test else 'all'} held-out samples: {steps}; the paper's are "
-            "100,000 and 70,000. CIFAR-10 stands in for SVHN, the UD English Web Treebank for the Wall Street "
-            "Journal; how wide the MLP's seven layers and the LSTM are is ours, their parameters are the "
-            "paper's 3,465,514 and about 5.67 million. A step takes "
+            "100,000 and 70,000. CIFAR-10 stands in for SVHN, the UD English Web Treebank for the Wall "
+            "Street Journal; how wide the MLP's seven layers and the LSTM are is ours, their parameters are "
+            "the paper's 3,465,514 and about 5.67 million. A step takes "
             + ", ".join(f"{task.step_ms:g} ms ({task.name})" for task in TASKS)
             + ", and a link is the node's own, as fast down as up. The time to select and code is not "
             "counted: where the paper's SigComp loses by it, ours does not.",
