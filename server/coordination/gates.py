@@ -111,8 +111,8 @@ class Asp:
             self._copies[device] = version
 
     def opens(self, device: int) -> bool:
-        made = self._made.get(device, ())
-        if device not in self._present or len(made) <= self._bound:
+        made = self._made.get(device)
+        if made is None or device not in self._present or len(made) <= self._bound:
             return True
         return all(copy >= made[0] for other, copy in self._copies.items() if other != device)
 

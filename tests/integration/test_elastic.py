@@ -1,22 +1,27 @@
 """Elastic averaging over real sockets, under kills and restarts, and in emulated fleets."""
 
 import asyncio
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from aiohttp import ClientSession
 from numpy.typing import NDArray
+from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Progress, Worker
 from edgeflock.client.transport import Link
+from edgeflock.devices.watching.status import print_status
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Malformed, SessionRefused
+from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Welcome
 from tests.devices.emulation.fleets import CHURN, MIXED, fleet_of, run
 from tests.hosting import LAYOUT, Hosted, hosting
@@ -134,6 +139,25 @@ async def test_parts_of_the_model_are_exact_and_no_longer_than_they_are(tmp_path
         assert part.values == whole.values[80:160]
         nothing = await line.pull(0, 0, 20, 40)
         assert (nothing.base, nothing.count, nothing.values) == (0, 0, b"")
+
+
+async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *ELASTIC, "run.updates=30", "coordination.gate=ssp") as hosted:
+        await train_all(hosted)
+        async with (
+            ClientSession() as session,
+            session.get(f"http://127.0.0.1:{hosted.port}/v1/status") as response,
+        ):
+            status = await response.json()
+        assert {key: status["coordination"][key] for key in ("mode", "alpha", "chunk", "gate", "bound")} == {
+            "mode": "elastic", "alpha": 0.2, "chunk": 20, "gate": "ssp", "bound": 4,
+        }  # fmt: skip
+        assert status["version"] == 30
+        pushed = sum(device["updates"] for device in status["devices"])
+        assert status["dense_bytes"] == 4 * LAYOUT.size * pushed // len(chunks(LAYOUT, 20))
+        console = Console(record=True, width=200, file=StringIO())
+        print_status(console, status)
+        assert "elastic, alpha 0.2, chunks of 20, ssp of 4, learning rate" in console.export_text()
 
 
 @pytest.mark.parametrize(("start", "stop"), [(5, 5), (6, 5), (0, LAYOUT.size + 1), (5, 0)])
