@@ -94,8 +94,8 @@ class Checks:
             good &= whole
         if good.any():
             self._shape, self._target_shape, self._targets = *shapes, wanted
-        kind = np.int64 if wanted == "classes" else np.float32
-        return Chunk(chunk.x[good], y[good].astype(kind), tuple(compress(chunk.keys, good)))
+        targets = y[good].astype(np.int64) if wanted == "classes" else y[good].astype(np.float32)
+        return Chunk(chunk.x[good], targets, tuple(compress(chunk.keys, good)))
 
 
 def _all_of_each(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:

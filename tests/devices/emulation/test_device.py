@@ -370,7 +370,7 @@ SHARING = ("injection.alpha=1", "injection.beta=0.5", "devices.quick.shares=true
 
 
 def test_shared_samples_reach_those_who_share_and_are_accounted(tmp_path: Path) -> None:
-    """Each step of the four quick devices shares 5 of its 10 samples: each to one of three others."""
+    """Each step of the four quick devices shares 5 of its 10 samples: each goes to one of three others."""
     ran = run(fleet_of(MIXED, *ROUNDS, *SHARING), tmp_path / "run")
     quick, slow = ran.result.classes["quick"], ran.result.classes["slow"]
     assert (slow.shared, slow.shared_bytes) == (0, 0)

@@ -182,7 +182,7 @@ async def test_mqtt_over_tls_with_a_password_of_the_environment_or_a_file(
     monkeypatch.setenv("BROKER", "open:sesame@home")
     (tmp_path / "secret").write_text("open:sesame@home\n")
     context = ssl.create_default_context(cafile=str(signed))
-    login = {"username": "pi", "password": "open:sesame@home", "tls_context": context}
+    login: dict[str, Any] = {"username": "pi", "password": "open:sesame@home", "tls_context": context}
     async with broker:
         for secret in ("password_env=BROKER", f"password_file={tmp_path}/secret"):
             uri = f"mqtts://pi@127.0.0.1:{broker.port}/sensors/+?ca={signed}&{secret}"
