@@ -90,13 +90,13 @@ async def run_client(settings: "ClientSettings") -> Progress:
         ):
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
             held = [await opened.enter_async_context(batches_of(one)) for one in each]
-            batches, choose = held[0], only
+            batches, shard_of = held[0], only
             if named:
                 batches = shards = Shards(held)
-                choose = shards.choose
+                shard_of = shards.choose
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
-            worker = Worker(link, build, injected or batches, compute, health, load, choose=choose)
+            worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
             progress = await worker.run()
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)

@@ -51,7 +51,9 @@ class EmulatedServer:
         assert tasks is not None, "the Welcome says that there are tasks"
         if self.engine.published.version != base:
             return None
-        return tasks.hand_out(device, asyncio.get_running_loop().time())
+        shard = tasks.hand_out(device, asyncio.get_running_loop().time())
+        self._set_alarm()
+        return shard
 
     def arrive(self, device: int, *, shares: bool, shards: Sequence[str] = ()) -> None:
         if self.engine.tasks is not None:
@@ -75,13 +77,20 @@ class EmulatedServer:
         for push, answer in settled.items():
             if push in self._held:
                 settle(self._held.pop(push), answer)
-        if self._alarm is not None:
-            self._alarm.cancel()
-        due = self.engine.due
-        self._alarm = None if due is None else loop.call_at(due, self._commit, [])
+        self._set_alarm()
         if self.engine.published.version != before:
             self._turn()
         return settled
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        due = self.engine.due
+        self._alarm = None if due is None else asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._commit([])
+        self._turn()
 
     def _turn(self) -> None:
         turned, self.turned = self.turned, asyncio.Event()

@@ -78,7 +78,8 @@ class TaskRounds:
 
     @property
     def due(self) -> float | None:
-        return None if self._open is None else self._open.due
+        times = [self._assignments.look, None if self._open is None else self._open.due]
+        return min((time for time in times if time is not None), default=None)
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         """Gathered, if it is the first of its shard."""
@@ -111,7 +112,9 @@ class TaskRounds:
         return pushes
 
     def tick(self, now: float) -> Apply | None:
-        over = self._open
+        look, over = self._assignments.look, self._open
+        if look is not None and now >= look:
+            self._assignments.look = None  # whoever waits is woken by its time
         if over is None or (now < over.due and self._assignments.wanted):
             return None
         self._open = None

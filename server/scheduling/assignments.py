@@ -10,6 +10,7 @@ entry of ORDERS says: a column of a task-order matrix, or what is best by all th
 arguments.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,12 @@ import numpy as np
 
 from edgeflock.server.scheduling.planning import Slot, Worker, plan
 from edgeflock.server.scheduling.speeds import Speeds
+
+_SOON = 0.25
+"""The part of its own next task for which a device waits rather than compute what another one is at."""
+
+_PATIENCE = 0.25
+"""How much longer than expected a task takes until it is looked at again, as a part of that."""
 
 
 @dataclass(slots=True)
@@ -50,6 +57,8 @@ class Assignments:
         self.finished: set[int] = set()
         """The tasks of this round that somebody has computed."""
         self.random = np.random.default_rng(seed)
+        self.look: float | None = None
+        """When those who got nothing, though there was something open to them, should ask again."""
 
     @property
     def held(self) -> set[int]:
@@ -92,7 +101,19 @@ class Assignments:
             seat.first = not seat.begun
             seat.begun.append(task)
             seat.at, seat.since = task, now
+        elif self.open_to(seat):
+            self.look = min(self._next_late(now), self.look or math.inf)
         return task
+
+    def _next_late(self, now: float) -> float:
+        """When the first of those who compute will have taken longer than expected."""
+        late = math.inf
+        for device, seat in self.seats.items():
+            if seat.at is not None:
+                expected = self.speeds.expected(device, first=seat.first) or 0.0
+                due = seat.since + expected
+                late = min(late, due if due > now else now + max(_PATIENCE * expected, 1e-3))
+        return late
 
     def done(self, device: int, task: int, now: float) -> bool:
         """`device` has computed `task`; whether it is the first that has."""
@@ -114,6 +135,7 @@ class Assignments:
     def end(self) -> None:
         """The next round begins. Whoever is still at a task of this one is, until it asks again."""
         self.finished.clear()
+        self.look = None
         for seat in self.seats.values():
             seat.begun.clear()
 
@@ -156,18 +178,23 @@ def _random(round: Assignments, device: int, now: float) -> int | None:
 
 
 def _adaptive(round: Assignments, device: int, now: float) -> int | None:
-    """What the best plan by all that is known has the device do; if that is nothing, what the plan has
-    last.
+    """What the best plan by all that is known has the device do.
+
+    If that is nothing: what the plan has last, in case it comes later than it should. But not if that is
+    expected soon: then the device is better ready for the next round than busy with what nobody needs.
     """
     seat = round.seats[device]
     tasks = round.open_to(seat)
     if not tasks:
         return None
-    chosen = plan({one: _worker(round, one, now) for one in round.seats}, round.wanted)
+    workers = {one: _worker(round, one, now) for one in round.seats}
+    chosen = plan(workers, round.wanted)
     own = [task for task, slot in chosen.items() if slot.worker == device and task in tasks]
     if own:
         return min(own, key=lambda task: (_holders(round, task), task))
-    return max(tasks, key=lambda task: (_expected(chosen.get(task)), -task))
+    last = max(tasks, key=lambda task: (_expected(chosen.get(task)), -task))
+    soon = _expected(chosen.get(last)) < _SOON * workers[device].pace
+    return None if soon and round.speeds.any_known else last
 
 
 def _worker(round: Assignments, device: int, now: float) -> Worker:

@@ -65,6 +65,11 @@ class Speeds:
         if expected is None or expected < seconds:
             self.observe(device, 2 * seconds, first=first)
 
+    @property
+    def any_known(self) -> bool:
+        """Whether anything is known of anybody."""
+        return bool(self._known)
+
     def expected(self, device: int, *, first: bool) -> float | None:
         """Seconds that the device's next task takes; the others' mean if nothing is known of it, None if
         nothing is of anybody.

@@ -73,6 +73,8 @@ class TaskLine:
         )
         if version != base:
             await self._end()
+        elif task is None:
+            self._writer.look()  # the engine may want to be woken later
         return task
 
     async def _end(self) -> None:

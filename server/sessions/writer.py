@@ -84,7 +84,7 @@ class Writer:
             self._wake.set()
 
     async def turned(self) -> None:
-        """Wait until a round ends, or who is there changes."""
+        """Wait until a round ends, who is there changes, or it is time to look again."""
         await self._turned.wait()
 
     def look(self) -> None:
@@ -189,7 +189,12 @@ class Writer:
             self._alarm.cancel()
         self._alarm = None
         if due is not None and not self._leaving:
-            self._alarm = asyncio.get_running_loop().call_at(due, self._wake.set)
+            self._alarm = asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        """It is time to look at what is held, and for those who wait for a task to ask again."""
+        self._turns = True
+        self._wake.set()
 
     def _hold(self, push: Push) -> Held:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()

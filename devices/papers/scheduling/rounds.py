@@ -35,15 +35,25 @@ def play(
 def _round(assignments: Assignments, paces: NDArray[np.float64], now: float) -> float:
     """When the round that begins `now` is over."""
     coming: list[tuple[float, int, int]] = []
+    waiting: set[int] = set()
 
     def ask(worker: int) -> None:
         task = assignments.hand_out(worker, now)
-        if task is not None:
+        if task is None:
+            waiting.add(worker)
+        else:
+            waiting.discard(worker)
             heapq.heappush(coming, (now + float(paces[worker]), worker, task))
 
     for worker in range(len(paces)):
         ask(worker)
     while assignments.wanted:
+        look = assignments.look
+        if look is not None and look < coming[0][0]:
+            now, assignments.look = look, None
+            for worker in sorted(waiting):
+                ask(worker)
+            continue
         now, worker, task = heapq.heappop(coming)
         assignments.done(worker, task, now)
         ask(worker)
