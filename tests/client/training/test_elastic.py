@@ -30,7 +30,7 @@ from edgeflock.shared.errors import (
     StepTooLarge,
 )
 from edgeflock.shared.model.chunks import Chunk, chunks
-from edgeflock.shared.protocol.messages import Model, Receipt, Update, Welcome
+from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
 from tests.client.training.fakes import F32, LAYOUT, NOTHING, WELCOME, FakeBackend, training
 
 ALPHA = 0.25
@@ -237,6 +237,15 @@ class Centre:
         self.version += 1
         self.theta = self.theta - np.float32(ALPHA) * arrived(update)
         return Receipt(update.sequence, self.version, None)
+
+    async def offer(self, update: Update) -> Task:
+        raise AssertionError("there are no tasks")
+
+    async def task(self) -> Task | None:
+        raise AssertionError("there are no tasks")
+
+    async def over(self) -> None:
+        raise AssertionError("there are no rounds")
 
     def speak_as(self, layout: bytes) -> None:
         pass
