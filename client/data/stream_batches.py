@@ -1,13 +1,22 @@
-"""A stream -> mini-batches whose size follows its rate (ScaDLES, section IV)."""
+"""A stream -> mini-batches of what arrived within a second (ScaDLES, section IV).
+
+A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits; and never before
+the least waits. It is then as large as what arrived within a second of that oldest sample: b_i = S_i, of what
+the stream brought rather than of an average, which knows nothing of a rate that has just fallen or risen.
+Truncation keeps a second, so that nothing is dropped while a device takes its batches in time.
+"""
 
 import asyncio
 import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Self
+
+import numpy as np
 
 from edgeflock.client.data.batcher import Batch, StreamOver
 from edgeflock.client.data.records import Chunk, Skipped
@@ -38,8 +47,14 @@ def steady_clock() -> Callable[[], float]:
     return lambda: offset + time.monotonic()
 
 
-_NEARLY = 0.9
-"""The part of a batch that is enough: a buffer of one second may hold a little less than the rate says."""
+WAIT = 0.9
+"""Seconds after which a sample is due: a tenth before truncation would drop it."""
+
+SECOND = 1.0
+"""What arrived within this time is a batch."""
+
+_CLOSE = 1e-6
+"""Seconds that count as none: no clock can wait for less."""
 
 
 class StreamBatches:
@@ -74,6 +89,8 @@ class StreamBatches:
         self._arrived = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None
         self._steps = 1
+        self._shares: list[Batch] = []
+        """What is left of the batch that `ready` waited for, the next one last."""
         self._last: Batch | None = None
 
     async def __aenter__(self) -> Self:
@@ -91,38 +108,38 @@ class StreamBatches:
             self._buffer.close()
 
     async def ready(self, steps: int = 1) -> None:
-        """Return once there are samples for the next call of `take`: nearly a batch as the rate has it, or at
-        the end of the stream whatever is left. `steps` calls will share it.
+        """Return once there is a batch for the next `steps` calls of `take`, which share it, or at the end of
+        the stream whatever is left.
 
         Raises StreamOver if nothing is left, and what the source raised.
         """
         assert self._feeding is not None, "use StreamBatches as an async context manager"
-        self._steps = steps
+        self._steps, self._shares = steps, []
         while True:
             over = self._feeding.done()
             if over:
                 self._feeding.result()
-            waiting, enough = self._waiting()
-            if waiting >= enough or (over and waiting):
+            with self._lock:
+                pause, waiting = self._pause(), len(self._buffer)
+            if not pause or (over and waiting):
                 return
             if over:
                 raise StreamOver("the stream has ended")
             self._arrived.clear()
-            await self._arrived.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause if pause < math.inf else None):
+                    await self._arrived.wait()
 
     def take(self, size: int) -> Batch:
-        """(x, y) of round(rate) samples within the bounds, or fewer: what there is, shared evenly among the
-        steps that `ready` was asked for. The run's `size` is for stored data. If nothing is left, the last
-        batch again.
+        """(x, y) of what arrived within a second of the oldest sample, within the bounds, shared evenly by the
+        steps that `ready` was asked for. The run's `size` is for stored data. If nothing is left, the last batch
+        again.
         """
         with self._lock:
-            waiting = len(self._buffer)
-            if waiting:
-                now = self._now()
-                wanted = batch_size(self._rate.rate(now), self._low, self._high)
-                share = math.ceil(waiting / self._steps)
-                self._steps = max(1, self._steps - 1)
-                self._last = self._buffer.take(min(wanted, share), now)
+            if not self._shares and len(self._buffer):
+                self._shares = self._split()
+            if self._shares:
+                self._last = self._shares.pop()
         assert self._last is not None, "wait for ready first"
         return self._last
 
@@ -150,11 +167,23 @@ class StreamBatches:
                 broken=self._tally.total,
             )
 
-    def _waiting(self) -> tuple[int, float]:
-        """(samples that wait, how many are enough)."""
-        with self._lock:
-            wanted = batch_size(self._rate.rate(self._now()), self._low, self._high)
-            return len(self._buffer), max(self._low, _NEARLY * wanted)
+    def _pause(self) -> float:
+        """Seconds until there is a batch if nothing more arrives: 0 if there is one, infinity without end."""
+        waiting = len(self._buffer)
+        if waiting >= self._high * self._steps:
+            return 0.0
+        if waiting < self._low:
+            return math.inf
+        pause = WAIT - self._buffer.age(self._now())
+        return pause if pause > _CLOSE else 0.0
+
+    def _split(self) -> list[Batch]:
+        """The next batch in as many shares as there are steps to come, the last one first."""
+        wanted = batch_size(self._buffer.within(SECOND), self._low, self._high * self._steps)
+        x, y = self._buffer.take(wanted, self._now())
+        starts = np.linspace(0, len(y), min(self._steps, len(y)) + 1).round().astype(int)
+        self._steps = 1  # whoever takes more often than they said gets what is left
+        return [(x[i:j], y[i:j]) for i, j in pairwise(starts)][::-1]
 
     async def _feed(self) -> None:
         async with aclosing(self._source) as chunks:

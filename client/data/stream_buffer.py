@@ -9,8 +9,10 @@ not, as when a round closed without this device; then they come first again.
 Time is an argument, in seconds from any fixed moment. One caller at a time.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Protocol
 
 import numpy as np
@@ -42,7 +44,13 @@ class Buffer(Protocol):
         ...
 
     def age(self, now: float) -> float:
-        """Seconds since the oldest arrived; 0 if none waits."""
+        """Seconds since the oldest arrived; 0 if none waits. One that is from the future, since the clock was
+        set back, is so far away: it is old all the same.
+        """
+        ...
+
+    def within(self, seconds: float) -> int:
+        """How many of those that wait arrived less than `seconds` after the oldest of them."""
         ...
 
     def close(self) -> None: ...
@@ -56,7 +64,8 @@ class _Held:
 
 class Truncation:
     """What arrived in the last `seconds`, and at any age the newest `least`: else a slow stream would never
-    make a batch. What is taken back is subject to the same.
+    make a batch. Samples that wait for others to make up `least` count as if they came with the last of them:
+    when more come at once, none of them was too late. What is taken back is subject to the same.
     """
 
     def __init__(self, seconds: float = 1.0, least: int = 8, quota_bytes: int = 1 << 26) -> None:
@@ -68,12 +77,16 @@ class Truncation:
         self._taken: list[_Held] = []
         self._count = 0
         self._octets = 0
+        self._enough = -math.inf
+        """When there last came to be `least` samples."""
         self.drops = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, chunk: Chunk, now: float) -> None:
+        if self._count < self._least <= self._count + len(chunk):
+            self._enough = now
         fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
         if len(chunk) > fitting:  # copied, so that the rest of it is let go
             self.drops += len(chunk) - fitting
@@ -103,13 +116,19 @@ class Truncation:
         self._taken.clear()
 
     def age(self, now: float) -> float:
-        return max(0.0, now - self._held[0].arrived) if self._held else 0.0
+        return abs(now - self._held[0].arrived) if self._held else 0.0
+
+    def within(self, seconds: float) -> int:
+        if not self._held:
+            return 0
+        until = self._held[0].arrived + seconds
+        return sum(len(held.chunk) for held in takewhile(lambda held: held.arrived < until, self._held))
 
     def close(self) -> None:
         pass
 
     def _truncate(self, now: float) -> None:
-        while self._count > self._least and now - self._held[0].arrived > self._seconds:
+        while self._count > self._least and now - max(self._held[0].arrived, self._enough) > self._seconds:
             self.drops += len(self._first(self._count - self._least).chunk)
 
     def _put(self, held: _Held) -> None:

@@ -125,11 +125,29 @@ class Persistence:
         self._count = self._sum("count - used")
 
     def age(self, now: float) -> float:
-        row = self._db.execute(
-            "SELECT arrived FROM samples WHERE id > ? OR (id = ? AND count > ?) ORDER BY id LIMIT 1",
-            (self._next, self._next, self._skip),
-        ).fetchone()
-        return max(0.0, now - row[0]) if row else 0.0
+        rows = self._waiting()
+        row = next(rows, None)
+        rows.close()
+        return abs(now - row[0]) if row else 0.0
+
+    def within(self, seconds: float) -> int:
+        count, first = 0, None
+        rows = self._waiting()
+        for arrived, waiting in rows:
+            first = arrived if first is None else first
+            if abs(arrived - first) >= seconds:
+                break
+            count += waiting
+        rows.close()
+        return count
+
+    def _waiting(self) -> sqlite3.Cursor:
+        """(when it arrived, how many of its samples wait) of each row, the oldest first."""
+        return self._db.execute(
+            "SELECT arrived, count - CASE id WHEN ?1 THEN ?2 ELSE used END FROM samples "
+            "WHERE id > ?1 AND count > used OR (id = ?1 AND count > ?2) ORDER BY id",
+            (self._next, self._skip),
+        )
 
     def close(self) -> None:
         self._db.close()

@@ -2,18 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from edgeflock.client.data.batcher import StreamOver
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
+from edgeflock.client.data.synthetic import Passes, replay
 from edgeflock.devices.emulation.clock import run_virtually
+from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve
+from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
 
 T = TypeVar("T")
@@ -50,13 +57,14 @@ def streaming(
     use: Callable[[StreamBatches], Awaitable[T]],
     buffer: Buffer | None = None,
     tally: Skipped | None = None,
+    high: int = HIGH,
 ) -> T:
     """What `use` comes to in virtual time."""
 
     async def main() -> T:
         clock = asyncio.get_running_loop().time
         held = Truncation(seconds=1e9) if buffer is None else buffer
-        async with StreamBatches(source(), held, tally or Skipped(), now=clock) as batches:
+        async with StreamBatches(source(), held, tally or Skipped(), high=high, now=clock) as batches:
             return await use(batches)
 
     return run_virtually(main())
@@ -87,6 +95,138 @@ def test_a_slow_stream_waits_for_its_least_batch_and_no_longer(buffer: str, tmp_
 
     held = Truncation() if buffer == "truncation" else Persistence(tmp_path / "stream.db", 1 << 20)
     assert streaming(lambda: steady(2), use, held) == pytest.approx([4, 8, 12], abs=0.3)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of training on a stream for some virtual time."""
+
+    batches: list[tuple[float, int]]
+    """(when it was taken, its samples)."""
+    drops: int
+    rate: Curve
+
+    def came(self, since: float, until: float) -> float:
+        return self.rate.arrived(max(0.0, until)) - self.rate.arrived(max(0.0, since))
+
+
+TICK = 0.051
+"""The source brings what came within so many seconds together."""
+
+
+def trained_on(rate: Curve, step: float, seconds: float = 40.0, buffer: Buffer | None = None) -> Trained:
+    """A device whose steps take `step` seconds."""
+
+    async def main() -> Trained:
+        clock = asyncio.get_running_loop().time
+        source = replay(chunk(0, 100_000), rate, Passes(100_000, None, once=False))
+        batches: list[tuple[float, int]] = []
+        held = Truncation() if buffer is None else buffer
+        async with StreamBatches(source, held, Skipped(), now=clock) as stream:
+            try:
+                async with asyncio.timeout(seconds):
+                    while True:
+                        await stream.ready()
+                        batches.append((clock(), len(stream.take(RUN_BATCH)[1])))
+                        await asyncio.sleep(step)
+                        stream.settle()
+            except TimeoutError:
+                return Trained(batches, stream.facts().drops, rate)
+
+    return run_virtually(main())
+
+
+rising_and_falling = st.one_of(
+    st.lists(st.tuples(st.floats(2, 20), st.floats(0, 900)), min_size=1, max_size=4).map(
+        lambda spans: Steps(
+            tuple((sum(length for length, _ in spans[:i]), rate) for i, (_, rate) in enumerate(spans))
+        )
+    ),
+    st.builds(
+        lambda low, more, period: Sine(low, low + more, period),
+        st.floats(0, 400), st.floats(0, 500), st.floats(3, 60),
+    ),
+    st.builds(
+        lambda first, second, period: Steps(((0, first), (period / 2, second)), period),
+        st.floats(0, 900), st.floats(0, 900) | st.just(0.0), st.floats(1, 40),
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(rate=rising_and_falling, step=st.floats(0.01, 0.8))
+@example(rate=Steps(((0, 500), (15, 20))), step=0.05)
+@example(rate=Steps(((0, 64), (15, 16))), step=0.05)
+@example(rate=Steps(((0, 3), (10.3, 500))), step=0.05)
+@example(rate=Steps(((0, 0), (1, 900)), 10), step=0.05)
+@example(rate=Sine(12, 108, 60), step=0.05)
+@example(rate=Later(Sine(12, 108, 20), 5), step=0.8)
+def test_batches_are_what_arrived_however_the_rate_changes(rate: Curve, step: float) -> None:
+    ran = trained_on(rate, step)
+    assert ran.drops == 0
+    for (before, _), (now, size) in pairwise([(0.0, 0), *ran.batches]):
+        if now - before > 1.5:
+            assert ran.came(before - TICK, now - 1.5 + 0.5) < LOW + 1, "samples wait, and nobody takes them"
+        # All that came since the batch before, which is of the last second.
+        if size > LOW and now - before >= 0.8:
+            assert ran.came(now - 0.85, now) - 2 <= size <= ran.came(now - 1.0 - TICK, now) + LOW
+
+
+@pytest.mark.parametrize("step", [0.05, 0.8])
+@pytest.mark.parametrize("rate", ["40", "900", "sine:12..108/60s", "sine:100..900/30s"])
+def test_a_batch_is_nearly_what_the_last_second_brought(rate: str, step: float) -> None:
+    ran = trained_on(curve(rate, np.random.default_rng(0)), step)
+    for now, size in ran.batches[1:]:
+        assert size == pytest.approx(ran.came(now - 1, now), rel=0.2, abs=2)
+
+
+def test_a_stream_that_pauses_is_taken_to_its_last_batch() -> None:
+    ran = trained_on(Steps(((0, 100), (10, 0), (30, 100))), 0.05)
+    left = 1000 - sum(size for when, size in ran.batches if when < 12)
+    assert 0 <= left < LOW
+    assert not [when for when, _ in ran.batches if 12 < when < 30]
+
+
+def test_what_is_beyond_the_largest_batch_is_taken_as_it_comes() -> None:
+    ran = trained_on(Steps(((0, 4000),)), 0.05)
+    assert {size for _, size in ran.batches[1:]} == {1024}
+    assert ran.drops == 0
+
+
+def test_persistence_takes_a_backlog_a_second_of_it_at_a_time(tmp_path: Path) -> None:
+    ran = trained_on(Steps(((0, 100), (10, 0))), 1.5, buffer=Persistence(tmp_path / "kept.db", 1 << 24))
+    assert ran.drops == 0
+    sizes = [size for _, size in ran.batches]
+    assert sum(sizes) > 1000 - LOW
+    assert all(size == pytest.approx(100, abs=11) for size in sizes[:-1])
+
+
+def test_samples_from_before_the_clock_was_set_back_are_taken_at_once(tmp_path: Path) -> None:
+    kept = Persistence(tmp_path / "kept.db", 1 << 20)
+    kept.add(chunk(0, 20), 3600.0)
+
+    async def use(batches: StreamBatches) -> tuple[float, int]:
+        await batches.ready()
+        return asyncio.get_running_loop().time(), len(batches.take(RUN_BATCH)[1])
+
+    assert streaming(lambda: steady(0), use, kept) == (0.0, 20)
+
+
+@pytest.mark.parametrize("buffer", ["truncation", "persistence"])
+def test_the_steps_of_an_update_share_one_batch_however_long_they_take(buffer: str, tmp_path: Path) -> None:
+    async def use(batches: StreamBatches) -> list[int]:
+        sizes = []
+        await asyncio.sleep(3)
+        await batches.ready(steps=4)
+        for _ in range(4):
+            sizes.append(len(batches.take(RUN_BATCH)[1]))
+            await asyncio.sleep(0.5)
+        return sizes
+
+    held = Truncation() if buffer == "truncation" else Persistence(tmp_path / "stream.db", 1 << 20)
+    sizes = streaming(lambda: steady(40), use, held)
+    assert sum(sizes) == pytest.approx(40, abs=11)
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_samples_are_taken_in_order_and_come_again_if_they_were_not_used() -> None:
@@ -131,7 +271,7 @@ def test_the_end_of_a_stream() -> None:
             await batches.ready()
         return sizes
 
-    assert streaming(lambda: listed(19), use) == [8, 8, 3]
+    assert streaming(lambda: listed(19), use, high=8) == [8, 8, 3]
 
 
 def test_what_the_source_raises_comes_out() -> None:
