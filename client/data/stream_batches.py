@@ -1,7 +1,7 @@
 """A stream -> mini-batches of what arrived within a second (ScaDLES, section IV).
 
-A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits; and never before
-the least waits. It is then as large as what arrived within a second of that oldest sample: b_i = S_i, of what
+A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits, and never
+before the least waits. It is then as large as what arrived within a second of that oldest sample: b_i = S_i, of what
 the stream brought rather than of an average, which knows nothing of a rate that has just fallen or risen.
 Truncation keeps a second, so that nothing is dropped while a device takes its batches in time.
 """
@@ -131,9 +131,9 @@ class StreamBatches:
                     await self._arrived.wait()
 
     def take(self, size: int) -> Batch:
-        """(x, y) of what arrived within a second of the oldest sample, within the bounds, shared evenly by the
-        steps that `ready` was asked for. The run's `size` is for stored data. If nothing is left, the last batch
-        again.
+        """(x, y) of what arrived within a second of the oldest sample, within the bounds, shared evenly by
+        the steps that `ready` was asked for. The run's `size` is for stored data. If nothing is left, the
+        last batch again.
         """
         with self._lock:
             if not self._shares and len(self._buffer):

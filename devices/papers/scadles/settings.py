@@ -114,7 +114,7 @@ SLOWER = 4
 CHANGING = ("60", "sine:12..108/60s", "square:114..6/60s", "square:120..0/30s")
 """Curves of one mean: steady, waves, falls to a twentieth, and pauses of 15 s."""
 FAST_STEP_MS = 200
-"""Of an iteration there, so that devices wait for their streams; one longer than a second waits for nothing."""
+"""Of an iteration there, so that devices wait for their streams; one of a second waits for nothing."""
 QUORUM = Method(
     "ScaDLES, quorum of half", {**SCADLES.settings, "coordination.quorum": DEVICES // 2}, SCADLES.rate
 )
