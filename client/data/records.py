@@ -1,29 +1,9 @@
-"""Records of a stream: what a broker's message holds, and which samples are fit for training.
+"""What is handed on of a stream: chunks of samples, which of them are fit for training, what was skipped."""
 
-A message is one sample, as a msgpack map or a JSON object (UTF-8), of RECORD_BYTES at most:
-
-    key       msgpack                                        JSON
-    x         bin: float32, little-endian, in C order        a number or nested lists of numbers
-              or as in JSON
-    shape     list of integers, optional                     the same
-    y         integer: a class; float: a target;             the same
-              or a list of either, one for each position
-
-`shape` is that of the one sample; without it bytes are a flat list, nested lists have the shape they show.
-A first byte of "{" or white space means JSON; msgpack maps begin with 0x80..0x8F, 0xDE or 0xDF. Other keys
-are ignored. For example {"x": [0.5, 1], "y": 0} in JSON, or in msgpack, with x as bytes:
-
-    82 a1 78 c4 08 00 00 00 3f 00 00 80 3f a1 79 00
-"""
-
-import json
 import logging
-import math
-from collections.abc import Iterable
-from itertools import groupby
-from typing import Any
+from dataclasses import dataclass
+from itertools import compress
 
-import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,14 +12,17 @@ from edgeflock.shared.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-Chunk = Dataset
-"""Samples that arrived together, oldest first: x float32 [n, ...], y [n] int64 or float32."""
+
+@dataclass(frozen=True, slots=True)
+class Chunk(Dataset):
+    """Samples that arrived together, oldest first: x float32 [n, ...], y [n] int64 or float32."""
+
+    keys: tuple[str | None, ...] = ()
+    """What names each of them: whoever sees a key again sees the same sample. (): nothing does."""
+
 
 RECORD_BYTES = 1 << 20
 """A longer record is broken."""
-
-Sample = tuple[NDArray[np.float32], NDArray[np.int64] | NDArray[np.float32]]
-"""(x, y) of one sample, without the axis of samples."""
 
 
 class Broken(Exception):
@@ -65,33 +48,6 @@ class Skipped:
         if kind not in self.counts:
             log.warning("skipped a record that is %s: %s (more of these are counted only)", kind, detail)
         self.counts[kind] = self.counts.get(kind, 0) + count
-
-
-def decode(record: bytes) -> Sample:
-    """The sample that a message holds. Raises Broken."""
-    if len(record) > RECORD_BYTES:
-        raise Broken("too large", f"{len(record)} bytes; at most {RECORD_BYTES} are taken")
-    try:
-        fields = json.loads(record) if record[:1] in b"{ \t\r\n" else msgpack.unpackb(record)
-    except (ValueError, RecursionError, msgpack.UnpackException) as error:
-        raise Broken("unreadable", f"neither msgpack nor JSON: {error}") from error
-    if not isinstance(fields, dict) or "x" not in fields or "y" not in fields:
-        raise Broken("incomplete", "a record is a map with x and y")
-    x, y = _array(fields["x"], "x"), _array(fields["y"], "y")
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and that is told below
-        return _shaped(x.astype(np.float32), fields.get("shape")), _target(y)
-
-
-def gather(records: Iterable[bytes], tally: Skipped) -> list[Chunk]:
-    """The samples of some messages, in their order: neighbours of one kind in one chunk."""
-    samples = []
-    for record in records:
-        try:
-            samples.append(decode(record))
-        except Broken as broken:
-            tally.add(broken.kind, broken.detail)
-    grouped = groupby(samples, key=lambda sample: (sample[0].shape, sample[1].shape, sample[1].dtype.kind))
-    return [_stacked(list(group)) for _, group in grouped]
 
 
 class Checks:
@@ -138,43 +94,10 @@ class Checks:
             good &= whole
         if good.any():
             self._shape, self._target_shape, self._targets = *shapes, wanted
-        if wanted == "classes":
-            return Chunk(chunk.x[good], y[good].astype(np.int64))
-        return Chunk(chunk.x[good], y[good].astype(np.float32))
-
-
-def _stacked(samples: list[Sample]) -> Chunk:
-    return Chunk(np.stack([x for x, _ in samples]), _target(np.stack([y for _, y in samples])))
+        kind = np.int64 if wanted == "classes" else np.float32
+        return Chunk(chunk.x[good], y[good].astype(kind), tuple(compress(chunk.keys, good)))
 
 
 def _all_of_each(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether all flags of a sample are set, for each sample."""
     return np.asarray(flags.reshape(len(flags), -1).all(axis=1))
-
-
-def _array(value: Any, name: str) -> NDArray[Any]:
-    """Numbers as an array of whatever type they have."""
-    if isinstance(value, bytes) and name == "x":
-        if len(value) % 4:
-            raise Broken("not numbers", f"x has {len(value)} bytes, which are no float32")
-        return np.frombuffer(value, "<f4")
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise Broken("not numbers", f"{name}: {error}") from error
-    if array.dtype.kind not in "if":
-        raise Broken("not numbers", f"{name} is no number and no regular list of numbers")
-    return array
-
-
-def _shaped(x: NDArray[np.float32], shape: Any) -> NDArray[np.float32]:
-    if shape is None:
-        return x
-    sizes: list[Any] = shape if isinstance(shape, list) and len(shape) <= 16 else [None]
-    if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) != x.size:
-        raise Broken("of a wrong shape", f"shape {str(shape)[:80]} for {x.size} numbers")
-    return x.reshape(sizes)
-
-
-def _target(y: NDArray[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
-    return y.astype(np.float32) if y.dtype.kind == "f" else y.astype(np.int64)

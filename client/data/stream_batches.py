@@ -1,9 +1,9 @@
 """A stream -> mini-batches of what arrived within a second (ScaDLES, section IV).
 
 A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits, and never
-before the least waits. It is then as large as what arrived within a second of that oldest sample: b_i = S_i, of what
-the stream brought rather than of an average, which knows nothing of a rate that has just fallen or risen.
-Truncation keeps a second, so that nothing is dropped while a device takes its batches in time.
+before the least waits. It is then as large as what arrived within a second of that oldest sample: b_i = S_i,
+of what the stream brought rather than of an average, which knows nothing of a rate that has just fallen or
+risen. Truncation keeps a second, so that nothing is dropped while a device takes its batches in time.
 """
 
 import asyncio

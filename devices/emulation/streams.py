@@ -14,9 +14,9 @@ import numpy as np
 
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Truncation
-from edgeflock.client.data.synthetic import Passes, replay
 from edgeflock.shared.data.curves import Curve
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.protocol.messages import Facts

@@ -139,9 +139,9 @@ def _changing(summary: dict[str, Any]) -> list[str]:
         "## Streams that change",
         "",
         f"The paper's rates are constant. {MNIST.name}, {DEVICES} devices, iterations of "
-        f"{FAST_STEP_MS / 1000:g} s, curves of one mean with each device somewhere else in its period. Gap: the "
-        "longest time that any device was without a batch, waiting for its stream, or in rounds for that of "
-        "others.",
+        f"{FAST_STEP_MS / 1000:g} s, curves of one mean with each device somewhere else in its period. "
+        "Gap: the longest time that any device was without a batch, waiting for its stream, or in rounds "
+        "for that of others.",
         "",
         "| rate | method | updates | samples | dropped | gap, s | best accuracy | last | last five |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -150,7 +150,8 @@ def _changing(summary: dict[str, Any]) -> list[str]:
         rate, _, method = name.partition(" ")
         lines.append(
             f"| {rate} | {method} | {whole(one['updates'])} | {whole(one['samples'])} "
-            f"| {percent(one['dropped'])} | {one['gap']:.1f} | {percent(one['accuracy'])} | {percent(one['last_accuracy'])} "
+            f"| {percent(one['dropped'])} | {one['gap']:.1f} "
+            f"| {percent(one['accuracy'])} | {percent(one['last_accuracy'])} "
             f"| {percent(one['last_five_accuracy'])} |"
         )
     return [*lines, ""]

@@ -17,7 +17,7 @@ from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
-from edgeflock.client.data.synthetic import Passes, replay
+from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve
 from edgeflock.shared.data.rates import HIGH, LOW

@@ -12,12 +12,13 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.client.data import brokers as broker_sources
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
+from edgeflock.client.data.sources import kafka as kafka_source
+from edgeflock.client.data.sources import mqtt as mqtt_source
 from edgeflock.client.data.sources import open_source
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.backoff import back_off
-from tests.client.data.brokers import Mosquitto, mock_kafka
+from tests.client.data.sources.brokers import Mosquitto, mock_kafka
 
 aiomqtt = pytest.importorskip("aiomqtt", reason="aiomqtt is not installed")
 aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
@@ -26,7 +27,8 @@ aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lost brokers are tried again at once: a test kills them on purpose."""
-    monkeypatch.setattr(broker_sources, "back_off", lambda random: back_off(random, 0.02, 0.1))
+    for source in (kafka_source, mqtt_source):
+        monkeypatch.setattr(source, "back_off", lambda random: back_off(random, 0.02, 0.1))
 
 
 def record(i: int) -> bytes:
@@ -144,7 +146,7 @@ async def test_a_session_gets_what_was_published_meanwhile(
 async def test_what_comes_faster_than_it_is_taken_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_sources, "INBOX_BYTES", 2000)
+    monkeypatch.setattr(mqtt_source, "INBOX_BYTES", 2000)
     tally = Skipped()
     async with Mosquitto(tmp_path) as broker:
         source = open_source(f"mqtt://127.0.0.1:{broker.port}/sensors/one?session=pi", tally)
@@ -220,7 +222,7 @@ async def test_a_kafka_group_goes_on_after_a_restart(monkeypatch: pytest.MonkeyP
 async def test_leaving_a_group_whose_broker_is_away_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_sources, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(kafka_source, "STOP_SECONDS", 0.1)
     with mock_kafka() as cluster:
         cluster.create("power")
         await asyncio.to_thread(cluster.produce, "power", record(0))
@@ -230,7 +232,7 @@ async def test_leaving_a_group_whose_broker_is_away_ends(
 
 
 def test_a_chatty_library_says_something_once_a_minute() -> None:
-    seldom = broker_sources._Seldom()
+    seldom = kafka_source._Seldom()
 
     def passes(name: str, second: float) -> bool:
         said = logging.LogRecord(name, logging.ERROR, "", 0, "gone", None, None)

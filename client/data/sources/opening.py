@@ -3,8 +3,12 @@
     npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk, and over
     digits:[?part=I/N]
     dir:PATH                         a folder in which files appear (folder.py)
-    mqtt://host:port/topic           a broker's messages (brokers.py, records.py)
+    csv:PATH[?follow]                a file of readings, and what is written to its end (text.py)
+    stdin:                           lines that are piped in, of JSON or CSV
+    python:MODULE:NAME               a generator of one's own (generator.py)
+    mqtt://host:port/topic           a broker's messages (mqtt.py, kafka.py); with an s behind it, over TLS
     kafka://host:port/topic
+    http://host/path                 JSON, asked for again and again (polled.py); also https:
     synthetic:URI?rate=64            stored data at a rate (synthetic.py)
 
 A source is an async generator function (uri, tally) -> chunks, registered in SOURCES. It yields samples as
@@ -23,10 +27,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from edgeflock.client.data.brokers import from_kafka, from_mqtt
-from edgeflock.client.data.folder import watched
 from edgeflock.client.data.records import Checks, Chunk, Skipped
-from edgeflock.client.data.synthetic import replayed
+from edgeflock.client.data.sources.folder import watched
+from edgeflock.client.data.sources.generator import generated
+from edgeflock.client.data.sources.kafka import from_kafka
+from edgeflock.client.data.sources.mqtt import from_mqtt
+from edgeflock.client.data.sources.polled import polled
+from edgeflock.client.data.sources.synthetic import replayed
+from edgeflock.client.data.sources.text import piped, read_and_followed
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import Recent
@@ -36,15 +44,23 @@ Source = Callable[[Uri, Skipped], AsyncGenerator[Chunk, None]]
 
 async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     """Everything at once: that is what stored data are."""
-    yield datasets.load(str(uri), "train")
+    data = datasets.load(str(uri), "train")
+    yield Chunk(data.x, data.y)
 
 
 SOURCES: dict[str, Source] = {
     "npz": stored,
     "digits": stored,
     "dir": watched,
+    "csv": read_and_followed,
+    "stdin": piped,
+    "python": generated,
     "mqtt": from_mqtt,
+    "mqtts": from_mqtt,
     "kafka": from_kafka,
+    "kafkas": from_kafka,
+    "http": polled,
+    "https": polled,
     "synthetic": replayed,
 }
 
@@ -78,7 +94,8 @@ async def _checked(
         async for chunk in source:
             good = checks.admit(chunk, tally)
             if len(good):
-                yield recent.extend(good) if recent else good
+                featured = recent.extend(good) if recent else good
+                yield Chunk(featured.x, featured.y, good.keys)
 
 
 def _shape(uri: Uri, text: str | None) -> tuple[int, ...] | None:
