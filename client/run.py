@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
-from edgeflock.client.data.open import batches_of, own_seed
+from edgeflock.client.data.open import batches_of, directory, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.training import Progress, Trainer, Worker
@@ -60,14 +59,14 @@ async def run_client(settings: "ClientSettings") -> Progress:
                 backend: Backend = await compute(_torch, settings, welcome)
             else:
                 backend = await compute(_onnx, settings, welcome, await link.graph("step"), memory)
+            (injected or batches).begin(welcome, backend)
             if injected is not None:
-                injected.begin(welcome, backend)
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
             return Trainer(backend, injected or batches, welcome)
 
         async def load(weights: Weights, layout: Layout) -> Model | None:
-            kept = Kept(_directory(settings), weights, settings.name)
+            kept = Kept(directory(settings), weights, settings.name)
             return await first_model(link.load, kept, weights, layout, compute)
 
         async with (
@@ -80,13 +79,6 @@ async def run_client(settings: "ClientSettings") -> Progress:
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
-
-
-def _directory(settings: "ClientSettings") -> Path:
-    """Where the device keeps what is to outlast it and can be had again."""
-    if settings.directory:
-        return Path(settings.directory)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
 
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":

@@ -12,33 +12,20 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
-from edgeflock.client.data.batcher import Batch, StreamOver
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.account import Account
+from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
+from edgeflock.client.data.checks import Checks, set_aside
+from edgeflock.client.data.classes import Classes
+from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
-from edgeflock.shared.protocol.messages import Facts
-
-
-@dataclass(frozen=True, slots=True)
-class StreamFacts:
-    """How a device's stream does."""
-
-    depth: int
-    """Samples that wait."""
-    drops: int
-    """Samples dropped by the buffer so far."""
-    age: float
-    """Seconds since the oldest that waits arrived."""
-    rate: float
-    """Samples per second."""
-    broken: int
-    """Records skipped so far."""
+from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 def steady_clock() -> Callable[[], float]:
@@ -61,7 +48,7 @@ class StreamBatches:
     """What a worker trains on if its data are a stream. Use as an async context manager.
 
     The source fills the buffer at its own pace, whatever training does: one that is faster costs drops rather
-    than memory. `take`, `settle`, `take_back` and `facts` may be called in any thread.
+    than memory. `take`, `settle`, `take_back` and `account` may be called in any thread.
 
     Each `take_back` or `settle` stands for everything taken since the one before; a worker calls one of them
     after each push.
@@ -75,14 +62,26 @@ class StreamBatches:
         low: int = LOW,
         high: int = HIGH,
         now: Callable[[], float] | None = None,
+        checks: Checks | None = None,
     ) -> None:
-        """`tally` is the one the source counts in. `now` gives seconds, at any time and in any thread."""
+        """`tally` is the one the source counts in. `now` gives seconds, at any time and in any thread.
+        `checks` are those of what is read back.
+        """
         self._source = source
         self._buffer = buffer
         self._tally = tally
         self._low = low
         self._high = high
         self._now = now or steady_clock()
+        self._checks = checks or Checks()
+        self._classes: Classes | None = None
+        self._spoilt = Skipped(tally.quarantine)
+        """What was set aside when it was read back; it comes again if it is taken back."""
+        self._spoilt_before = self._set_aside = 0
+        """How many those were at the last settling or taking back, and how many of them are settled."""
+        self._kept = len(buffer)
+        self._came = self._taken = self._trained = 0
+        """Samples: that came, that were taken and are not settled, that were settled."""
         self._rate = RateEstimator()
         self._lock = threading.Lock()
         """Around buffer and rate: training takes in its own thread."""
@@ -114,7 +113,7 @@ class StreamBatches:
         Raises StreamOver if nothing is left, and what the source raised.
         """
         assert self._feeding is not None, "use StreamBatches as an async context manager"
-        self._steps, self._shares = steps, []
+        self._steps, self._shares, self._last = steps, [], None
         while True:
             over = self._feeding.done()
             if over:
@@ -130,42 +129,84 @@ class StreamBatches:
                 async with asyncio.timeout(pause if pause < math.inf else None):
                     await self._arrived.wait()
 
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """From now on samples are set aside whose classes `backend` does not take."""
+        self._classes = Classes(backend)
+
     def take(self, size: int) -> Batch:
         """(x, y) of what arrived within a second of the oldest sample, within the bounds, shared evenly by
-        the steps that `ready` was asked for. The run's `size` is for stored data. If nothing is left, the
-        last batch again.
+        the steps that `ready` was asked for; without those samples that are unfit after all. The run's `size`
+        is for stored data. If nothing is left, the last batch of the update again.
+
+        Raises NothingFit if the update has none yet, and ConfigError if the backend takes no sample at all.
         """
-        with self._lock:
-            if not self._shares and len(self._buffer):
-                self._shares = self._split()
-            if self._shares:
-                self._last = self._shares.pop()
-        assert self._last is not None, "wait for ready first"
+        while not self._shares:
+            with self._lock:
+                if not len(self._buffer):
+                    break
+                wanted = batch_size(self._buffer.within(SECOND), self._low, self._high * self._steps)
+                chunk = Chunk(*self._buffer.take(wanted, self._now()))
+                self._taken += len(chunk)
+            self._split(self._fit(chunk))
+        if self._shares:
+            self._last = self._shares.pop()
+        if self._last is None:
+            raise NothingFit("all samples that waited were set aside")
         return self._last
 
     def settle(self) -> None:
         """The server has what was computed from the batches taken."""
         with self._lock:
             self._buffer.settle()
+            spoilt = self._spoilt.total - self._spoilt_before
+            self._set_aside += spoilt
+            self._trained += self._taken - spoilt
+            self._taken, self._spoilt_before = 0, self._spoilt.total
 
     def take_back(self) -> None:
         """It has not, and will not: the samples come again."""
         with self._lock:
             self._buffer.take_back()
+            self._taken, self._spoilt_before = 0, self._spoilt.total
 
     def telemetry(self) -> Facts:
-        return asdict(self.facts())
-
-    def facts(self) -> StreamFacts:
+        """How the stream does, and what became of its samples so far."""
+        account = self.account()
         with self._lock:
             now = self._now()
-            return StreamFacts(
-                depth=len(self._buffer),
-                drops=self._buffer.drops,
-                age=self._buffer.age(now),
-                rate=self._rate.rate(now),
-                broken=self._tally.total,
+            return {
+                "depth": len(self._buffer),
+                "drops": account.dropped,
+                "age": self._buffer.age(now),
+                "rate": self._rate.rate(now),
+                "quarantined": account.quarantined,
+                "duplicates": account.duplicates,
+                "trained": account.trained,
+                "came": account.kept + account.came,
+            }
+
+    def account(self) -> Account:
+        """What became of every sample until now."""
+        with self._lock:
+            overrun = self._tally.counts.get(OVERRUN, 0)
+            return Account(
+                kept=self._kept,
+                came=self._came + self._tally.total,
+                trained=self._trained,
+                dropped=self._buffer.drops + overrun,
+                quarantined=self._tally.total - overrun + self._set_aside,
+                duplicates=self._buffer.duplicates,
+                left=len(self._buffer) + self._taken,
             )
+
+    def _fit(self, chunk: Chunk) -> Chunk:
+        """The samples of `chunk` that can be trained on; the others are set aside."""
+        fit = self._checks.admit(chunk, self._spoilt)
+        if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":
+            refused = self._classes.refused(fit.x, fit.y)
+            set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)
+            fit = fit.where(~refused)
+        return fit
 
     def _pause(self) -> float:
         """Seconds until there is a batch if nothing more arrives: 0 if there is one, infinity without end."""
@@ -177,13 +218,13 @@ class StreamBatches:
         pause = WAIT - self._buffer.age(self._now())
         return pause if pause > _CLOSE else 0.0
 
-    def _split(self) -> list[Batch]:
-        """The next batch in as many shares as there are steps to come, the last one first."""
-        wanted = batch_size(self._buffer.within(SECOND), self._low, self._high * self._steps)
-        x, y = self._buffer.take(wanted, self._now())
-        starts = np.linspace(0, len(y), min(self._steps, len(y)) + 1).round().astype(int)
-        self._steps = 1  # whoever takes more often than they said gets what is left
-        return [(x[i:j], y[i:j]) for i, j in pairwise(starts)][::-1]
+    def _split(self, chunk: Chunk) -> None:
+        """Share `chunk` evenly by the steps to come."""
+        starts = np.linspace(0, len(chunk), min(self._steps, len(chunk)) + 1).round().astype(int)
+        shares = [(chunk.x[i:j], chunk.y[i:j]) for i, j in pairwise(starts)]
+        self._shares = shares[::-1]
+        if shares:
+            self._steps = 1  # whoever takes more often than they said gets what is left
 
     async def _feed(self) -> None:
         async with aclosing(self._source) as chunks:
@@ -192,5 +233,6 @@ class StreamBatches:
                     now = self._now()
                     self._rate.arrived(len(chunk), now)
                     self._buffer.add(chunk, now)
+                    self._came += len(chunk)
                 self._arrived.set()
                 await asyncio.sleep(0)  # a source with a backlog need not wait itself

@@ -10,7 +10,8 @@ Time is an argument, in seconds from any fixed moment. One caller at a time.
 """
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Protocol
@@ -20,10 +21,15 @@ import numpy as np
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.records import Chunk
 
+KEYS = 100_000
+"""The last ones that a buffer remembers: a broker sends again what it sent lately."""
+
 
 class Buffer(Protocol):
     drops: int
-    """Samples that were dropped so far without having been used."""
+    """Samples that were dropped so far without having been used, and"""
+    duplicates: int
+    """those that were not taken in, since others had come with their keys."""
 
     def __len__(self) -> int:
         """Samples that wait."""
@@ -79,12 +85,18 @@ class Truncation:
         self._octets = 0
         self._enough = -math.inf
         """When there last came to be `least` samples."""
+        self._keys: OrderedDict[str, None] = OrderedDict()
         self.drops = 0
+        self.duplicates = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, chunk: Chunk, now: float) -> None:
+        chunk, again = fresh(chunk, self._is_new)
+        self.duplicates += again
+        if not len(chunk):
+            return
         if self._count < self._least <= self._count + len(chunk):
             self._enough = now
         fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
@@ -127,6 +139,14 @@ class Truncation:
     def close(self) -> None:
         pass
 
+    def _is_new(self, key: str) -> bool:
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        if len(self._keys) > KEYS:
+            self._keys.popitem(last=False)
+        return True
+
     def _truncate(self, now: float) -> None:
         while self._count > self._least and now - max(self._held[0].arrived, self._enough) > self._seconds:
             self.drops += len(self._first(self._count - self._least).chunk)
@@ -145,6 +165,14 @@ class Truncation:
         self._count -= len(held.chunk)
         self._octets -= octets(held.chunk)
         return held
+
+
+def fresh(chunk: Chunk, is_new: Callable[[str], bool]) -> tuple[Chunk, int]:
+    """(the samples of `chunk` that no key names or a new one, how many the others are)."""
+    if not any(key is not None for key in chunk.keys):
+        return chunk, 0
+    flags = np.array([key is None or is_new(key) for key in chunk.keys])
+    return (chunk, 0) if flags.all() else (chunk.where(flags), int((~flags).sum()))
 
 
 def octets(chunk: Chunk) -> int:

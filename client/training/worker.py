@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data import Batches, StreamOver
+from edgeflock.client.data import Batches, NothingFit, StreamOver
 from edgeflock.client.training.replica import Replica
 from edgeflock.shared.errors import (
     BaseExpired,
@@ -151,7 +151,13 @@ class Worker:
         while True:
             await self._batches.ready(welcome.local_steps)
             assert replica.version is not None, "pulled before"
-            update: Update = await self._compute(trainer.step, replica.theta, replica.version, sequence + 1)
+            try:
+                update: Update = await self._compute(
+                    trainer.step, replica.theta, replica.version, sequence + 1
+                )
+            except NothingFit:
+                self._batches.settle()
+                continue
             update = replace(update, held=replica.held, pull=not self._leaving())
             update = self._with_telemetry(update, asyncio.get_running_loop().time())
             try:

@@ -12,14 +12,16 @@ from typing import Self
 
 import numpy as np
 
+from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Truncation
 from edgeflock.shared.data.curves import Curve
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 @dataclass(slots=True)
@@ -62,7 +64,13 @@ class EmulatedStream:
         seconds, quota = (math.inf, 1 << 62) if everything else (1.0, 1 << 26)
         buffer = Truncation(seconds, low, quota)
         self._stream = StreamBatches(
-            source, buffer, Skipped(), low, high, now=lambda: asyncio.get_running_loop().time()
+            source,
+            buffer,
+            Skipped(),
+            low,
+            high,
+            now=lambda: asyncio.get_running_loop().time(),
+            checks=Checks(most=math.inf),  # x are numbers of samples
         )
         span = min(rate.period, 3600.0)
         self.tally = StreamTally(rate.arrived(span) / span)
@@ -81,11 +89,14 @@ class EmulatedStream:
     ) -> None:
         await self._stream.__aexit__(kind, error, trace)
 
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """What streams in is stored data, which the backend takes."""
+
     async def ready(self, steps: int) -> None:
         await self._stream.ready(steps)
-        facts = self._stream.facts()
-        self.tally.depth, self.tally.drops = facts.depth, facts.drops
-        self.tally.deepest = max(self.tally.deepest, facts.depth)
+        account = self._stream.account()
+        self.tally.depth, self.tally.drops = account.left, account.dropped
+        self.tally.deepest = max(self.tally.deepest, account.left)
 
     def take(self, size: int) -> Batch:
         now = asyncio.get_running_loop().time()

@@ -20,14 +20,16 @@ what no waiting mends. What it yields then passes the same checks and options, w
     classes=10        targets are 0 .. 9
     window=K, lags=L  features of the recent past (shared/data/recent.py)
 
-Samples that do not fit, or hold NaN or infinity, are counted and skipped.
+Samples that do not fit, hold NaN or infinity, or are far out of range are counted and set aside (checks.py).
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from edgeflock.client.data.records import Checks, Chunk, Skipped
+from edgeflock.client.data.checks import Checks
+from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources.folder import watched
 from edgeflock.client.data.sources.generator import generated
 from edgeflock.client.data.sources.kafka import from_kafka
@@ -66,11 +68,11 @@ SOURCES: dict[str, Source] = {
 
 
 def open_source(
-    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,)
+    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,), most: float = 0.0
 ) -> AsyncGenerator[Chunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
-    `seed` is for what a synthetic one draws, and should be the device's own.
+    `seed` is for what a synthetic one draws, and should be the device's own; `most` is that of Checks.
     Raises ConfigError for a URI that is none, and later for what no waiting mends.
     """
     uri = Uri.parse(text)
@@ -80,7 +82,7 @@ def open_source(
     if source is replayed:
         source = partial(replayed, seed=seed)
     common, rest = uri.split("shape", "targets", "classes", "window", "lags")
-    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"))
+    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"), most)
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = Recent(window, lags, uri.whole("classes")) if window or lags else None
     tally = tally or Skipped()
@@ -96,6 +98,8 @@ async def _checked(
             if len(good):
                 featured = recent.extend(good) if recent else good
                 yield Chunk(featured.x, featured.y, good.keys)
+            else:  # a flood of broken samples holds up nobody
+                await asyncio.sleep(0)
 
 
 def _shape(uri: Uri, text: str | None) -> tuple[int, ...] | None:

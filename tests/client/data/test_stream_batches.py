@@ -5,23 +5,28 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from edgeflock.client.data.batcher import StreamOver
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.account import Account
+from edgeflock.client.data.batcher import NothingFit, StreamOver
+from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
+from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
-from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.layout import Layout
+from tests.client.training.fakes import WELCOME
 
 T = TypeVar("T")
 
@@ -30,7 +35,7 @@ RUN_BATCH = 10
 
 def chunk(first: int, count: int) -> Chunk:
     i = np.arange(first, first + count)
-    return Chunk(i[:, np.newaxis].astype(np.float32), i)
+    return Chunk(i[:, np.newaxis].astype(np.float32) % 97, i)
 
 
 async def steady(rate: int, seconds: float = 1e9, every: float = 0.25) -> AsyncGenerator[Chunk, None]:
@@ -76,7 +81,7 @@ def test_a_batch_is_what_a_second_brings(rate: int, size: int) -> None:
         await asyncio.sleep(60)
         await batches.ready()
         _, y = batches.take(RUN_BATCH)
-        assert batches.facts().rate == pytest.approx(rate, rel=0.1)
+        assert batches.telemetry()["rate"] == pytest.approx(rate, rel=0.1)
         return len(y)
 
     assert streaming(lambda: steady(rate), use) == pytest.approx(size, rel=0.1)
@@ -131,7 +136,7 @@ def trained_on(rate: Curve, step: float, seconds: float = 40.0, buffer: Buffer |
                         await asyncio.sleep(step)
                         stream.settle()
             except TimeoutError:
-                return Trained(batches, stream.facts().drops, rate)
+                return Trained(batches, stream.account().dropped, rate)
 
     return run_virtually(main())
 
@@ -169,7 +174,7 @@ def test_batches_are_what_arrived_however_the_rate_changes(rate: Curve, step: fl
             assert ran.came(before - TICK, now - 1.5 + 0.5) < LOW + 1, "samples wait, and nobody takes them"
         # All that came since the batch before, which is of the last second.
         if size > LOW and now - before >= 0.8:
-            assert ran.came(now - 0.85, now) - 2 <= size <= ran.came(now - 1.0 - TICK, now) + LOW
+            assert ran.came(now - 0.85, now - TICK) - 2 <= size <= ran.came(now - 1.0 - TICK, now) + LOW
 
 
 @pytest.mark.parametrize("step", [0.05, 0.8])
@@ -308,8 +313,8 @@ def test_whoever_leaves_early_ends_the_source() -> None:
 def test_a_source_that_is_too_fast_costs_drops_not_memory() -> None:
     async def use(batches: StreamBatches) -> tuple[int, int]:
         await asyncio.sleep(100)
-        facts = batches.facts()
-        return facts.depth, facts.drops
+        account = batches.account()
+        return account.left, account.dropped
 
     each = 4 + 8
     depth, drops = streaming(lambda: steady(1000), use, Truncation(seconds=1e9, quota_bytes=500 * each))
@@ -317,27 +322,153 @@ def test_a_source_that_is_too_fast_costs_drops_not_memory() -> None:
     assert depth + drops >= 99_000
 
 
-def test_facts() -> None:
+def test_telemetry() -> None:
     tally = Skipped()
     tally.add("unreadable", "detail", 3)
+    tally.add(OVERRUN, "detail", 2)
 
     async def use(batches: StreamBatches) -> None:
-        assert (batches.facts().depth, batches.facts().rate) == (0, 0)
+        assert (batches.telemetry()["depth"], batches.telemetry()["rate"]) == (0, 0)
         await asyncio.sleep(30.1)
-        facts = batches.facts()
-        assert facts.rate == pytest.approx(40, rel=0.1)
-        assert (facts.depth, facts.broken) == (50, 3)
-        assert facts.drops == 1200 - 50
-        assert 1.0 < facts.age <= 1.3
-        assert batches.telemetry() == {
+        told = batches.telemetry()
+        assert told.pop("rate") == pytest.approx(40, rel=0.1)
+        assert 1.0 < float(told.pop("age")) <= 1.3
+        assert told == {
             "depth": 50,
-            "drops": 1150,
-            "age": facts.age,
-            "rate": facts.rate,
-            "broken": 3,
+            "drops": 1152,
+            "quarantined": 3,
+            "duplicates": 0,
+            "trained": 0,
+            "came": 1205,
         }
 
     streaming(lambda: steady(40), use, Truncation(seconds=1.15), tally)
+
+
+class TwoClasses:
+    """A backend that knows classes 0 and 1."""
+
+    name = "made up"
+    layout = Layout.of([["w", [2]]])
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        if (y > 1).any():  # type: ignore[operator]
+            raise ConfigError("no such class")
+        return 0.0, np.zeros(2, np.float32), np.zeros(0, np.float32)
+
+
+def test_what_is_unfit_when_it_is_read_back_costs_itself_alone(tmp_path: Path) -> None:
+    """As of a file that was filled before anybody looked; once more after a restart."""
+    path = tmp_path / "kept.db"
+    x, y = np.zeros((40, 1), np.float32), np.arange(40) % 2
+    x[5], y[7] = 1e30, 9
+    y[8:16] = 9
+    filled = Persistence(path, 1 << 20)
+    filled.add(Chunk(x, y), 0.0)
+    filled.close()
+
+    async def use(batches: StreamBatches) -> list[int]:
+        batches.begin(WELCOME, TwoClasses())
+        sizes = []
+        for settle in (False, True, True):
+            await batches.ready()
+            sizes.append(len(batches.take(RUN_BATCH)[1]))
+            batches.settle() if settle else batches.take_back()
+        account = batches.account()
+        assert (account.trained, account.quarantined, account.left) == (6 + 8, 10, 16)
+        return sizes
+
+    async def silent() -> AsyncGenerator[Chunk, None]:
+        await asyncio.sleep(3600)
+        yield chunk(0, 1)
+
+    assert streaming(silent, use, Persistence(path, 1 << 20), high=8) == [6, 6, 8]
+    after = Persistence(path, 1 << 20)
+    assert len(after) == 16
+    after.close()
+
+
+def test_where_nothing_fits_there_is_no_batch() -> None:
+    async def bad() -> AsyncGenerator[Chunk, None]:
+        yield Chunk(np.zeros((8, 1), np.float32), np.array([0, 1] * 4))
+        await asyncio.sleep(2)
+        yield Chunk(np.zeros((8, 1), np.float32), np.full(8, 7))
+        await asyncio.sleep(2)
+        yield Chunk(np.zeros((8, 1), np.float32), np.array([0, 1] * 4))
+
+    async def use(batches: StreamBatches) -> None:
+        batches.begin(WELCOME, TwoClasses())
+        await batches.ready()
+        assert len(batches.take(RUN_BATCH)[1]) == 8
+        batches.settle()
+        await batches.ready()
+        with pytest.raises(NothingFit):
+            batches.take(RUN_BATCH)
+        batches.settle()
+        await batches.ready()
+        assert len(batches.take(RUN_BATCH)[1]) == 8
+
+    streaming(bad, use)
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 30), st.floats(0, 2)),
+        st.tuples(st.just("train"), st.sampled_from(["settle", "back", "stop"]), st.integers(1, 3)),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("kind", ["truncation", "persistence"])
+@settings(max_examples=30, deadline=None)
+@given(actions=ACTIONS)
+def test_every_sample_is_accounted_for(kind: str, actions: list[tuple[str, Any, Any]]) -> None:
+    """Bad ones, duplicates, too many, taken back, left."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "kept.db"
+        quota = 200 * 16
+
+        async def main() -> Account:
+            clock = asyncio.get_running_loop().time
+            inbox: asyncio.Queue[Chunk] = asyncio.Queue()
+            tally = Skipped()
+
+            async def source() -> AsyncGenerator[Chunk, None]:
+                while True:
+                    yield await inbox.get()
+
+            buffer = Truncation(quota_bytes=quota) if kind == "truncation" else Persistence(path, quota)
+            sent = 0
+            async with StreamBatches(source(), buffer, tally, low=4, high=16, now=clock) as batches:
+                batches.begin(WELCOME, TwoClasses())
+                for what, one, other in actions:
+                    if what == "add":
+                        i = np.arange(sent, sent + one)
+                        keys = tuple(str(each // 3) for each in i)
+                        labels = np.where(i % 7 == 3, 5, i % 2)
+                        inbox.put_nowait(Chunk(i[:, np.newaxis].astype(np.float32), labels, keys))
+                        sent += one
+                        await asyncio.sleep(other)
+                        continue
+                    try:
+                        async with asyncio.timeout(2):
+                            await batches.ready(other)
+                        for _ in range(other):
+                            batches.take(RUN_BATCH)
+                    except (TimeoutError, NothingFit):
+                        pass
+                    if one != "stop":
+                        batches.settle() if one == "settle" else batches.take_back()
+                account = batches.account()
+                assert account.came == sent
+                return account
+
+        account = run_virtually(main())
+    ended = account.trained + account.dropped + account.quarantined + account.duplicates + account.left
+    assert account.came + account.kept == ended
 
 
 async def test_training_takes_in_its_own_thread_while_the_source_feeds() -> None:

@@ -98,7 +98,9 @@ def test_truncation_keeps_the_last_second_and_no_less_than_the_least(
     for wait, count in arrivals:
         now += wait
         buffer.add(numbered(len(stamps), count), now)
-        stamps += [now] * count
+        before, stamps = len(stamps), stamps + [now] * count
+        if before < 8 <= len(stamps):  # until now they had to wait
+            stamps = [now] * len(stamps)
     now += pause
     recent = sum(now - stamp <= 1 for stamp in stamps)
     kept = min(len(stamps), max(recent, 8))
