@@ -6,7 +6,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from importlib.util import find_spec
 from random import Random
@@ -21,6 +21,7 @@ from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.transport import Link
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
@@ -40,8 +41,20 @@ _NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
 """Backend -> the module without which it is not to be had."""
 
 
-async def run_client(settings: "ClientSettings") -> Progress:
-    """Train for `settings.server` until its run is over. Raises ConfigError, Diverged or SessionRefused."""
+LAST_WORDS = 2.0
+"""Seconds that a device which leaves takes to tell what became of its samples."""
+
+
+def _quietly(account: Account) -> None:
+    """Nobody wants to know."""
+
+
+async def run_client(settings: "ClientSettings", at_end: Callable[[Account], None] = _quietly) -> Progress:
+    """Train for `settings.server` until its run is over, or this is cancelled.
+
+    `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged or
+    SessionRefused.
+    """
     # Which model it is, only the Welcome says: most are of the zoo.
     hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share)
     memory = memory_of() // 2
@@ -75,7 +88,17 @@ async def run_client(settings: "ClientSettings") -> Progress:
         ):
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
-            progress = await Worker(link, build, injected or batches, compute, health, load).run()
+            worker = Worker(link, build, injected or batches, compute, health, load)
+            telling = asyncio.create_task(worker.keep_telling(link.tell))
+            try:
+                progress = await worker.run()
+            finally:
+                telling.cancel()
+                await asyncio.wait((telling,))
+                if (account := Account.of(worker.facts())) is not None:
+                    at_end(account)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(link.tell(worker.facts()), LAST_WORDS)
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress

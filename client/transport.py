@@ -44,6 +44,7 @@ from edgeflock.shared.protocol.messages import (
     Refusal,
     Samples,
     Stop,
+    Telemetry,
     Update,
     Welcome,
 )
@@ -140,6 +141,12 @@ class Link:
         if self._socket is not None and self._injects:
             with suppress(ConnectionError):  # the next question notices
                 await self._socket.send_bytes(wire.encode(samples))
+
+    async def tell(self, facts: Facts) -> None:
+        """Tell how the device does, if there is a line."""
+        if self._socket is not None:
+            with suppress(ConnectionError):  # the next question notices
+                await self._socket.send_bytes(wire.encode(Telemetry(facts)))
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Hand what others share to `listener`: it comes along with answers."""

@@ -18,12 +18,12 @@ from typing import Self
 import numpy as np
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data.account import Account
 from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
 from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
 from edgeflock.client.data.stream_buffer import Buffer
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
@@ -79,9 +79,10 @@ class StreamBatches:
         """What was set aside when it was read back; it comes again if it is taken back."""
         self._spoilt_before = self._set_aside = 0
         """How many those were at the last settling or taking back, and how many of them are settled."""
-        self._kept = len(buffer)
-        self._came = self._taken = self._trained = 0
-        """Samples: that came, that were taken and are not settled, that were settled."""
+        self._came, self._taken, self._trained = len(buffer), 0, 0
+        """Samples: that came or had been kept; that were taken and are not settled; that were settled."""
+        self._since: float | None = None
+        """When `ready` began to wait, while it does."""
         self._rate = RateEstimator()
         self._lock = threading.Lock()
         """Around buffer and rate: training takes in its own thread."""
@@ -114,20 +115,28 @@ class StreamBatches:
         """
         assert self._feeding is not None, "use StreamBatches as an async context manager"
         self._steps, self._shares, self._last = steps, [], None
-        while True:
-            over = self._feeding.done()
-            if over:
-                self._feeding.result()
-            with self._lock:
-                pause, waiting = self._pause(), len(self._buffer)
-            if not pause or (over and waiting):
-                return
-            if over:
-                raise StreamOver("the stream has ended")
-            self._arrived.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause if pause < math.inf else None):
-                    await self._arrived.wait()
+        self._since = self._now()
+        while not await self._is_due():
+            pass
+        self._since = None
+
+    async def _is_due(self) -> bool:
+        """Whether there is a batch; if not, something has changed since."""
+        assert self._feeding is not None, "use StreamBatches as an async context manager"
+        over = self._feeding.done()
+        if over:
+            self._feeding.result()
+        with self._lock:
+            pause, waiting = self._pause(), len(self._buffer)
+        if not pause or (over and waiting):
+            return True
+        if over:
+            raise StreamOver("the stream has ended")
+        self._arrived.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause if pause < math.inf else None):
+                await self._arrived.wait()
+        return False
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """From now on samples are set aside whose classes `backend` does not take."""
@@ -175,14 +184,11 @@ class StreamBatches:
         with self._lock:
             now = self._now()
             return {
-                "depth": len(self._buffer),
-                "drops": account.dropped,
-                "age": self._buffer.age(now),
                 "rate": self._rate.rate(now),
-                "quarantined": account.quarantined,
-                "duplicates": account.duplicates,
-                "trained": account.trained,
-                "came": account.kept + account.came,
+                "depth": len(self._buffer),
+                "age": self._buffer.age(now),
+                "waiting": 0.0 if self._since is None else max(0.0, now - self._since),
+                **account.facts(),
             }
 
     def account(self) -> Account:
@@ -190,10 +196,9 @@ class StreamBatches:
         with self._lock:
             overrun = self._tally.counts.get(OVERRUN, 0)
             return Account(
-                kept=self._kept,
                 came=self._came + self._tally.total,
                 trained=self._trained,
-                dropped=self._buffer.drops + overrun,
+                drops=self._buffer.drops + overrun,
                 quarantined=self._tally.total - overrun + self._set_aside,
                 duplicates=self._buffer.duplicates,
                 left=len(self._buffer) + self._taken,

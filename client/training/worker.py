@@ -32,7 +32,7 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, We
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""Seconds, at least, between updates that carry telemetry."""
+"""Seconds, at least, from telling how the device does to telling it again, and a little more at most."""
 
 
 _HOPELESS = 3
@@ -193,11 +193,24 @@ class Worker:
                 return self.progress
             _take(replica, receipt.model)
 
+    async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
+        """`tell` how the device does whenever no update has for long, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(_TELEMETRY_EVERY / 4)
+            if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
+                self._telemetry_due = clock() + _TELEMETRY_EVERY
+                await tell(facts)
+
+    def facts(self) -> Facts:
+        """How the device does."""
+        return {**self._health(), **self._batches.telemetry()}
+
     def _with_telemetry(self, update: Update, now: float) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""
         if now < self._telemetry_due:
             return update
-        facts = {**self._health(), **self._batches.telemetry()}
+        facts = self.facts()
         if not facts:
             return update
         self._telemetry_due = now + _TELEMETRY_EVERY

@@ -95,7 +95,7 @@ class EmulatedStream:
     async def ready(self, steps: int) -> None:
         await self._stream.ready(steps)
         account = self._stream.account()
-        self.tally.depth, self.tally.drops = account.left, account.dropped
+        self.tally.depth, self.tally.drops = account.left, account.drops
         self.tally.deepest = max(self.tally.deepest, account.left)
 
     def take(self, size: int) -> Batch:

@@ -1,6 +1,6 @@
 """Every record that crosses a process. docs/protocol.md describes their bytes.
 
-    device -> server    Hello, Pull, Update
+    device -> server    Hello, Pull, Update, Telemetry
     server -> device    Welcome, Model, Receipt, Refusal, Stop
     both                Samples
 
@@ -183,7 +183,17 @@ class Samples:
     y: bytes
 
 
-Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What is new about the device while no update says it: it waits for samples, or for an answer.
+
+    There is no answer to it. It may come while a question is under way.
+    """
+
+    facts: Facts
+
+
+Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Telemetry
 
 TAGS: dict[type[Record], int] = {
     Hello: 1,
@@ -195,6 +205,7 @@ TAGS: dict[type[Record], int] = {
     Refusal: 7,
     Stop: 8,
     Samples: 9,
+    Telemetry: 10,
 }
 """The first element of a record's msgpack array."""
 

@@ -43,6 +43,7 @@ from tests.integration.foreign_client import (
     SCALE,
     SIGN,
     STOP,
+    TELEMETRY,
     UPDATE,
     WELCOME,
     Copy,
@@ -201,6 +202,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [SAMPLES, 2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)],
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
     ),
+    "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500],

@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from edgeflock.client.data.account import Account
 from edgeflock.client.data.batcher import NothingFit, StreamOver
 from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
 from edgeflock.client.data.sources.synthetic import Passes, replay
@@ -22,6 +21,7 @@ from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation.clock import run_virtually
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
@@ -136,7 +136,7 @@ def trained_on(rate: Curve, step: float, seconds: float = 40.0, buffer: Buffer |
                         await asyncio.sleep(step)
                         stream.settle()
             except TimeoutError:
-                return Trained(batches, stream.account().dropped, rate)
+                return Trained(batches, stream.account().drops, rate)
 
     return run_virtually(main())
 
@@ -314,7 +314,7 @@ def test_a_source_that_is_too_fast_costs_drops_not_memory() -> None:
     async def use(batches: StreamBatches) -> tuple[int, int]:
         await asyncio.sleep(100)
         account = batches.account()
-        return account.left, account.dropped
+        return account.left, account.drops
 
     each = 4 + 8
     depth, drops = streaming(lambda: steady(1000), use, Truncation(seconds=1e9, quota_bytes=500 * each))
@@ -333,6 +333,7 @@ def test_telemetry() -> None:
         told = batches.telemetry()
         assert told.pop("rate") == pytest.approx(40, rel=0.1)
         assert 1.0 < float(told.pop("age")) <= 1.3
+        assert told.pop("waiting") == 0
         assert told == {
             "depth": 50,
             "drops": 1152,
@@ -340,9 +341,25 @@ def test_telemetry() -> None:
             "duplicates": 0,
             "trained": 0,
             "came": 1205,
+            "left": 50,
         }
 
     streaming(lambda: steady(40), use, Truncation(seconds=1.15), tally)
+
+
+def test_a_starved_stream_says_so() -> None:
+    async def use(batches: StreamBatches) -> tuple[object, object]:
+        starving = asyncio.create_task(batches.ready())
+        await asyncio.sleep(7)
+        before = batches.telemetry()["waiting"]
+        await starving
+        return before, batches.telemetry()["waiting"]
+
+    async def late() -> AsyncGenerator[Chunk, None]:
+        await asyncio.sleep(10)
+        yield chunk(0, 8)
+
+    assert streaming(late, use) == (7.0, 0.0)
 
 
 class TwoClasses:
@@ -467,8 +484,8 @@ def test_every_sample_is_accounted_for(kind: str, actions: list[tuple[str, Any, 
                 return account
 
         account = run_virtually(main())
-    ended = account.trained + account.dropped + account.quarantined + account.duplicates + account.left
-    assert account.came + account.kept == ended
+    ended = account.trained + account.drops + account.quarantined + account.duplicates + account.left
+    assert account.came == ended
 
 
 async def test_training_takes_in_its_own_thread_while_the_source_feeds() -> None:

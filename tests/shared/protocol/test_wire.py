@@ -23,6 +23,7 @@ from edgeflock.shared.protocol.messages import (
     Refusal,
     Samples,
     Stop,
+    Telemetry,
     Update,
     Welcome,
 )
@@ -106,6 +107,7 @@ records: st.SearchStrategy[Record] = st.one_of(
     receipts(),
     st.builds(Refusal, texts, texts, whole_numbers | st.none()),
     st.builds(Stop, texts),
+    st.builds(Telemetry, facts=facts),
     st.builds(Samples, count=whole_numbers, octets=st.booleans(), x=octets, labels=st.booleans(), y=octets),
 )
 
@@ -116,7 +118,7 @@ def test_every_record_comes_back(record: Record) -> None:
 
 
 def test_every_record_has_a_tag_of_its_own() -> None:
-    assert list(TAGS) == [Hello, Welcome, Pull, Model, Update, Receipt, Refusal, Stop, Samples]
+    assert list(TAGS) == [Hello, Welcome, Pull, Model, Update, Receipt, Refusal, Stop, Samples, Telemetry]
     assert list(TAGS.values()) == list(range(1, 10))
 
 
