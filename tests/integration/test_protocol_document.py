@@ -456,7 +456,7 @@ def test_records_in_the_document_are_those_of_the_code() -> None:
     """Tags, fields and their order."""
     documented = {}
     for section in re.split(r"^#+ ", DOCUMENT, flags=re.M):
-        title = re.match(r"(\d) (\w+) \(", section)
+        title = re.match(r"(\d+) (\w+) \(", section)
         if title:
             rows = re.findall(r"^\| \d+ \| (\w+) \|", section, re.M)
             documented[title[2]] = (int(title[1]), tuple(rows))
