@@ -13,6 +13,11 @@ class Lines:
         self._too_long = False
         self._at = at
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of a line that has not ended."""
+        return len(self._begun)
+
     def feed(self, block: bytes) -> list[tuple[int, bytes]]:
         """(where it began, line) of those that `block` ends."""
         *ended, rest = block.split(b"\n")
@@ -33,9 +38,12 @@ class Lines:
             return
         self._begun += part
         if len(self._begun) > RECORD_BYTES + 1:  # of a \r
-            self._tally.add("too large", f"a line is longer than {RECORD_BYTES} bytes")
-            self._too_long = True
-            self._begun.clear()
+            self._pass_over()
+
+    def _pass_over(self) -> None:
+        self._tally.add("too large", f"a line is longer than {RECORD_BYTES} bytes")
+        self._too_long = True
+        self._begun.clear()
 
     def _taken(self, line_end: int) -> list[tuple[int, bytes]]:
         line, began = bytes(self._begun), self._at - len(self._begun)
@@ -44,4 +52,7 @@ class Lines:
         self._too_long = False
         self._at += line_end
         line = line.removesuffix(b"\r")
+        if len(line) > RECORD_BYTES:
+            self._pass_over()
+            self._too_long = whole = False
         return [(began, line)] if whole and line.strip() else []

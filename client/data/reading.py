@@ -19,12 +19,12 @@ class Reader:
 
     def __init__(self, uri: Uri, tally: Skipped, now: Callable[[], float] = time.monotonic) -> None:
         """Of `uri` it knows OPTIONS. Raises ConfigError."""
-        options = uri.options
-        names = {"x": _names(uri, "x"), "names": _names(uri, "names")}
-        self.fields = replace(
-            Fields(),
-            **{name: said for name, said in names.items() if said},
-            **{name: options[name] for name in ("y", "key") if options.get(name)},
+        usual, options = Fields(), uri.options
+        self.fields = Fields(
+            _names(uri, "x") or usual.x,
+            options.get("y") or usual.y,
+            options.get("key") or usual.key,
+            _names(uri, "names"),
         )
         self._tally = tally
         self._now = now

@@ -19,9 +19,9 @@ import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
-from edgeflock.client.data.checks import Checks, set_aside
-from edgeflock.client.data.classes import Classes
-from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
+from edgeflock.client.data.checks import Checks
+from edgeflock.client.data.fitting import Fitting
+from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
@@ -69,18 +69,10 @@ class StreamBatches:
         """
         self._source = source
         self._buffer = buffer
-        self._tally = tally
         self._low = low
         self._high = high
         self._now = now or steady_clock()
-        self._checks = checks or Checks()
-        self._classes: Classes | None = None
-        self._spoilt = Skipped(tally.quarantine)
-        """What was set aside when it was read back; it comes again if it is taken back."""
-        self._spoilt_before = self._set_aside = 0
-        """How many those were at the last settling or taking back, and how many of them are settled."""
-        self._came, self._taken, self._trained = len(buffer), 0, 0
-        """Samples: that came or had been kept; that were taken and are not settled; that were settled."""
+        self._fitting = Fitting(buffer, tally, checks or Checks())
         self._since: float | None = None
         """When `ready` began to wait, while it does."""
         self._rate = RateEstimator()
@@ -139,8 +131,7 @@ class StreamBatches:
         return False
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """From now on samples are set aside whose classes `backend` does not take."""
-        self._classes = Classes(backend)
+        self._fitting.begin(backend)
 
     def take(self, size: int) -> Batch:
         """(x, y) of what arrived within a second of the oldest sample, within the bounds, shared evenly by
@@ -155,8 +146,8 @@ class StreamBatches:
                     break
                 wanted = batch_size(self._buffer.within(SECOND), self._low, self._high * self._steps)
                 chunk = Chunk(*self._buffer.take(wanted, self._now()))
-                self._taken += len(chunk)
-            self._split(self._fit(chunk))
+                self._fitting.taken += len(chunk)
+            self._split(self._fitting.fit(chunk))
         if self._shares:
             self._last = self._shares.pop()
         if self._last is None:
@@ -167,16 +158,13 @@ class StreamBatches:
         """The server has what was computed from the batches taken."""
         with self._lock:
             self._buffer.settle()
-            spoilt = self._spoilt.total - self._spoilt_before
-            self._set_aside += spoilt
-            self._trained += self._taken - spoilt
-            self._taken, self._spoilt_before = 0, self._spoilt.total
+            self._fitting.settle()
 
     def take_back(self) -> None:
         """It has not, and will not: the samples come again."""
         with self._lock:
             self._buffer.take_back()
-            self._taken, self._spoilt_before = 0, self._spoilt.total
+            self._fitting.take_back()
 
     def telemetry(self) -> Facts:
         """How the stream does, and what became of its samples so far."""
@@ -194,24 +182,7 @@ class StreamBatches:
     def account(self) -> Account:
         """What became of every sample until now."""
         with self._lock:
-            overrun = self._tally.counts.get(OVERRUN, 0)
-            return Account(
-                came=self._came + self._tally.total,
-                trained=self._trained,
-                drops=self._buffer.drops + overrun,
-                quarantined=self._tally.total - overrun + self._set_aside,
-                duplicates=self._buffer.duplicates,
-                left=len(self._buffer) + self._taken,
-            )
-
-    def _fit(self, chunk: Chunk) -> Chunk:
-        """The samples of `chunk` that can be trained on; the others are set aside."""
-        fit = self._checks.admit(chunk, self._spoilt)
-        if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":
-            refused = self._classes.refused(fit.x, fit.y)
-            set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)
-            fit = fit.where(~refused)
-        return fit
+            return self._fitting.account()
 
     def _pause(self) -> float:
         """Seconds until there is a batch if nothing more arrives: 0 if there is one, infinity without end."""
@@ -238,6 +209,6 @@ class StreamBatches:
                     now = self._now()
                     self._rate.arrived(len(chunk), now)
                     self._buffer.add(chunk, now)
-                    self._came += len(chunk)
+                    self._fitting.came += len(chunk)
                 self._arrived.set()
                 await asyncio.sleep(0)  # a source with a backlog need not wait itself

@@ -53,11 +53,13 @@ class Text:
     def _row(self, line: bytes) -> Mapping[str, Any] | None:
         """None if it is the first and names the columns. Raises Broken."""
         try:
-            cells = next(csv.reader([line.decode()], delimiter=self._separator))
+            cells = next(csv.reader([line.decode()], delimiter=self._separator), [])
         except (ValueError, csv.Error) as error:
             raise Broken("unreadable", f"no line of CSV in UTF-8: {error}") from error
         values = [_value(cell.strip()) for cell in cells]
         if not self._columns:
+            if len(values) < 2:  # whatever it is, it shall not name the columns
+                raise Broken("incomplete", "a line has two cells at least")
             named = not any(isinstance(value, int | float) for value in values)
             self._name([str(cell or "") if named else str(place) for place, cell in enumerate(values)])
             if named:

@@ -70,9 +70,8 @@ class Uri:
         """The option, one of these; the first, which may be none, if it is not given."""
         value = self.options.get(name, choices[0])
         if value not in choices:
-            raise self.wrong(
-                f"{name}={value} must be {', '.join(filter(None, choices[:-1]))} or {choices[-1]}"
-            )
+            *most, last = filter(None, choices)
+            raise self.wrong(f"{name}={value} must be {', '.join(most)} or {last}")
         return value
 
     def broker(self, port: int) -> "Broker":

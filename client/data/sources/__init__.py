@@ -6,6 +6,6 @@ Imports asyncio, and what a broker needs once it is asked for. Messages, lines a
 the files beside this room, which do no I/O.
 """
 
-from edgeflock.client.data.sources.opening import open_source
+from edgeflock.client.data.sources.opening import open_source, waits
 
-__all__ = ["open_source"]
+__all__ = ["open_source", "waits"]

@@ -91,7 +91,9 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
         except aiomqtt.MqttError as error:
             for chunk in reader.chunks((one, None) for one in inbox.rest()):
                 yield chunk
-            if hopeless := permanent(f"{uri.scheme}://{broker}", error):
+            # aiomqtt raises its own "from None", with what the ssl module said as its context.
+            said = error.__context__
+            if isinstance(said, OSError) and (hopeless := permanent(f"{uri.scheme}://{broker}", said)):
                 raise hopeless from error
             delay = next(delays)
             log.warning("%s %s: %s; trying again in %.1f s", uri.scheme, broker, error, delay)

@@ -20,7 +20,11 @@ what no waiting mends. What it yields then passes the same checks and options, w
     classes=10        targets are 0 .. 9
     window=K, lags=L  features of the recent past (shared/data/recent.py)
 
-Samples that do not fit, hold NaN or infinity, or are far out of range are counted and set aside (checks.py).
+    live                      what is not trained on at once is dropped, or buffered; batches follow the rate
+    backlog                   the source waits for training, which takes the run's batches (backlog.py)
+
+Files are a backlog and the others live, if neither is said. Samples that do not fit, hold NaN or
+infinity, or are far out of range are counted and set aside (checks.py).
 """
 
 import asyncio
@@ -67,6 +71,18 @@ SOURCES: dict[str, Source] = {
 }
 
 
+FILES = ("dir", "csv")
+"""Of these what is not yet trained on is there tomorrow."""
+
+
+def waits(text: str) -> bool:
+    """Whether the source that the URI `text` names is to be read only as fast as training goes."""
+    uri = Uri.parse(text)
+    if "live" in uri.options and "backlog" in uri.options:
+        raise uri.wrong("is live or a backlog: leave one of them out")
+    return "backlog" in uri.options or (uri.scheme in FILES and "live" not in uri.options)
+
+
 def open_source(
     text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,), most: float = 0.0
 ) -> AsyncGenerator[Chunk, None]:
@@ -81,7 +97,7 @@ def open_source(
         raise uri.wrong(f"known are {', '.join(f'{name}:' for name in SOURCES)}")
     if source is replayed:
         source = partial(replayed, seed=seed)
-    common, rest = uri.split("shape", "targets", "classes", "window", "lags")
+    common, rest = uri.split("shape", "targets", "classes", "window", "lags", "live", "backlog")
     checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"), most)
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = Recent(window, lags, uri.whole("classes")) if window or lags else None

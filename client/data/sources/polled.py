@@ -98,7 +98,8 @@ async def _answer(http: "aiohttp.ClientSession", url: "URL", context: Any) -> by
         if 300 <= response.status < 400:
             place = response.headers.get("Location", "nowhere")
             raise Broken("a redirect", f"leads to {place[:200]!r}; if that is right, name it as the source")
-        response.raise_for_status()
+        if response.status != 200:  # aiohttp's own error would tell the query
+            raise OSError(f"it answers {response.status}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise Broken("compressed", "the answer is, though nobody asked for that")
         body = bytearray()

@@ -385,14 +385,17 @@ SHARING = ("injection.alpha=1", "injection.beta=0.5", "devices.quick.shares=true
 
 
 def test_shared_samples_reach_those_who_share_and_are_accounted(tmp_path: Path) -> None:
-    """Each step of the four quick devices shares 5 of its 10 samples, with the three others."""
+    """Each step of the four quick devices shares 5 of its 10 samples: each goes to one of three others."""
     ran = run(fleet_of(MIXED, *ROUNDS, *SHARING), tmp_path / "run")
     quick, slow = ran.result.classes["quick"], ran.result.classes["slow"]
     assert (slow.shared, slow.shared_bytes) == (0, 0)
     assert quick.shared_bytes == ran.server.traffic.received[Samples] > quick.shared * 64
     # Drawn in one round and sent in the next, they come along with its receipt.
     batches = Counter(one.push.update.samples for one in ran.server.arrivals)
-    assert batches == {10: slow.updates + 2 * 4, 10 + 3 * 5: quick.updates - 2 * 4}
+    assert batches.total() == slow.updates + quick.updates
+    assert (batches[5], min(batches), max(batches)) == (2 * 4, 5, 11), "5 of 3 others' come as 2, 2 and 1"
+    trained = 10 * slow.updates + 5 * 2 * 4 + 10 * (quick.updates - 2 * 4)
+    assert sum(size * count for size, count in batches.items()) == trained, "each of them once"
     assert quick.shared == 5 * (quick.updates - 4), "what is drawn with the last update is not sent any more"
 
 

@@ -92,7 +92,7 @@ async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> 
         ("digits:?rate=3", "option 'rate' is unknown"),
         ("digits:?window=3", "window= and lags= take samples that are lists"),
         ("dir:/tmp?every=3", "option 'every' is unknown; known are poll"),
-        ("dir:/tmp?poll=often", "poll= must be seconds"),
+        ("dir:/tmp?poll=often", "poll=often must be seconds"),
         ("mqtt:broker", "must be mqtt://host:port/topic"),
         ("mqtt://host", "must be mqtt://host:port/topic"),
         ("mqtt://host:many/topic", "data 'mqtt://host:many/topic'"),
