@@ -46,6 +46,7 @@ from edgeflock.shared.protocol.messages import (
     Samples,
     Stop,
     Task,
+    Telemetry,
     Update,
     Welcome,
 )
@@ -176,6 +177,12 @@ class Link:
         if self._socket is not None and self._injects:
             with suppress(ConnectionError):  # the next question notices
                 await self._socket.send_bytes(wire.encode(samples))
+
+    async def tell(self, facts: Facts) -> None:
+        """Tell how the device does, if there is a line."""
+        if self._socket is not None:
+            with suppress(ConnectionError):  # the next question notices
+                await self._socket.send_bytes(wire.encode(Telemetry(facts)))
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Hand what others share to `listener`: it comes along with answers."""

@@ -10,10 +10,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Self
 
-from edgeflock.client.data.batcher import Batch, StreamOver
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
+from edgeflock.client.data.checks import Checks
+from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.stream_buffer import Truncation
-from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 class Backlog:
@@ -24,12 +27,16 @@ class Backlog:
     so. Memory is one chunk of the source, and a little more.
     """
 
-    def __init__(self, source: AsyncGenerator[Chunk, None], tally: Skipped, low: int) -> None:
-        """No batch has fewer than `low` samples before the source is over. It counts in `tally`."""
+    def __init__(
+        self, source: AsyncGenerator[Chunk, None], tally: Skipped, low: int, checks: Checks | None = None
+    ) -> None:
+        """No batch has fewer than `low` samples before the source is over. It counts in `tally`. `checks` are
+        those of what is read back.
+        """
         self._source = source
-        self._tally = tally
         self._low = low
         self._held = Truncation(math.inf, low, quota_bytes=1 << 62)
+        self._fitting = Fitting(self._held, tally, checks or Checks())
         self._arrived = asyncio.Event()
         self._wanted = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None
@@ -54,7 +61,7 @@ class Backlog:
         Raises StreamOver if nothing is left, and what the source raised.
         """
         assert self._feeding is not None, "use Backlog as an async context manager"
-        self._steps = steps
+        self._steps, self._last = steps, None
         while len(self._held) < self._low:
             if self._feeding.done():
                 self._feeding.result()
@@ -65,32 +72,48 @@ class Backlog:
             self._wanted.set()
             await self._arrived.wait()
 
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """From now on samples are set aside whose classes `backend` does not take."""
+        self._fitting.begin(backend)
+
     def take(self, size: int) -> Batch:
-        """(x, y) of the next `size` samples, or of what there is; the last batch again if nothing is left."""
-        waiting = len(self._held)
-        if waiting:
+        """(x, y) of the next `size` samples, or of what there is, without those that are unfit after all; the
+        last batch of the update again if nothing is left.
+
+        Raises NothingFit if the update has none yet, and ConfigError if the backend takes no sample at all.
+        """
+        while waiting := len(self._held):
             share = math.ceil(waiting / self._steps)
-            self._last = self._held.take(min(size, share), 0.0)
+            chunk = Chunk(*self._held.take(min(size, share), 0.0))
+            self._fitting.taken += len(chunk)
+            fit = self._fitting.fit(chunk)
+            if len(fit):
+                self._last = fit.x, fit.y
+                break
         self._steps = max(1, self._steps - 1)
-        assert self._last is not None, "wait for ready first"
+        if self._last is None:
+            raise NothingFit("all samples that waited were set aside")
         return self._last
 
     def settle(self) -> None:
         """The server has what was computed from the batches taken."""
         self._held.settle()
+        self._fitting.settle()
 
     def take_back(self) -> None:
         """It has not, and will not: the samples come again."""
         self._held.take_back()
+        self._fitting.take_back()
 
     def telemetry(self) -> Facts:
-        return {"depth": len(self._held), "drops": 0, "broken": self._tally.total}
+        return {"depth": len(self._held), **self._fitting.account().facts()}
 
     async def _feed(self) -> None:
         async with aclosing(self._source) as chunks:
             await self._wanted.wait()
             async for chunk in chunks:
                 self._held.add(chunk, 0.0)
+                self._fitting.came += len(chunk)
                 if len(self._held) >= self._low:
                     self._wanted.clear()
                 self._arrived.set()

@@ -86,6 +86,7 @@ class Injected:
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Take part in the run of `welcome`, which `backend` trains. Nothing of another run is left."""
+        self._batches.begin(welcome, backend)
         self._alpha, self._beta = welcome.alpha, welcome.beta
         self._frame_bytes = welcome.frame_bytes
         self._backend = backend

@@ -7,6 +7,7 @@ from typing import Any
 
 from edgeflock.client.data.joining import Joining
 from edgeflock.client.data.messages import Fields, Record, decode, gathered
+from edgeflock.client.data.quarantine import RECORD_SHOWN, of_message
 from edgeflock.client.data.records import Broken, Chunk, Skipped
 from edgeflock.client.data.uri import Uri
 
@@ -38,7 +39,8 @@ class Reader:
             try:
                 records.append(self._record(message, name))
             except Broken as broken:
-                self._tally.add(broken.kind, broken.detail)
+                said = of_message(message) if isinstance(message, bytes) else repr(message)[:RECORD_SHOWN]
+                self._tally.add(broken.kind, broken.detail, records=[said])
         return gathered(self._joining.whole(records, self._now()))
 
     def _record(self, message: bytes | Mapping[str, Any], name: str | None) -> Record:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data import Batches, StreamOver
+from edgeflock.client.data import Batches, NothingFit, StreamOver
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.encoding import LocalSteps
@@ -38,7 +38,7 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Task, Upda
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""Seconds, at least, between updates that carry telemetry."""
+"""Seconds, at least, from telling how the device does to telling it again, and a little more at most."""
 
 
 _HOPELESS = 3
@@ -183,7 +183,13 @@ class Worker:
         while True:
             await self._batches.ready(welcome.local_steps)
             assert replica.version is not None, "pulled before"
-            update: Update = await self._compute(trainer.step, replica.theta, replica.version, sequence + 1)
+            try:
+                update: Update = await self._compute(
+                    trainer.step, replica.theta, replica.version, sequence + 1
+                )
+            except NothingFit:
+                self._batches.settle()
+                continue
             update = replace(update, held=replica.held, pull=not self._leaving())
             update = self._with_telemetry(update, asyncio.get_running_loop().time())
             try:
@@ -231,9 +237,10 @@ class Worker:
         try:
             while not self._leaving():
                 await self._batches.ready(1)
-                done = await averaging.step(self._compute, trainer.gradient)
+                with suppress(NothingFit):
+                    done = await averaging.step(self._compute, trainer.gradient)
+                    self.progress.samples += done.samples
                 self._batches.settle()
-                self.progress.samples += done.samples
             await averaging.finish()
             return self.progress
         finally:
@@ -321,11 +328,24 @@ class Worker:
         trainer.undo()
         self._batches.take_back()
 
+    async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
+        """`tell` how the device does whenever no update has for long, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(_TELEMETRY_EVERY / 4)
+            if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
+                self._telemetry_due = clock() + _TELEMETRY_EVERY
+                await tell(facts)
+
+    def facts(self) -> Facts:
+        """How the device does."""
+        return {**self._health(), **self._batches.telemetry()}
+
     def _with_telemetry(self, update: Update, now: float) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""
         if now < self._telemetry_due:
             return update
-        facts = {**self._health(), **self._batches.telemetry()}
+        facts = self.facts()
         if not facts:
             return update
         self._telemetry_due = now + _TELEMETRY_EVERY

@@ -35,8 +35,8 @@ from edgeflock.server.engine import check_limits
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.rates import draw
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
@@ -245,9 +245,12 @@ class _FleetRun:
 
     def _batches(self, kind: DeviceClass, data: Dataset, number: int) -> Shuffled | EmulatedStream:
         random = np.random.default_rng([self._seed, 1, number])
-        rate = draw(kind.rate, np.random.default_rng([self._seed, 3, number]))
-        if not rate:
+        own = np.random.default_rng([self._seed, 3, number])
+        rate = curve(kind.rate, own)
+        if rate == steady(0):
             return Shuffled(data, random)
+        if rate.period < math.inf:  # each device is somewhere else in it
+            rate = Later(rate, own.uniform(0, rate.period))
         everything = kind.buffer == "persistence"
         return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)
 

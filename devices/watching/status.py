@@ -161,5 +161,6 @@ _STREAM_COLUMNS: dict[str, Column] = {
     "rate": _told("rate", "{:.1f}/s"),
     "depth": _told("depth", "{:,}"),
     "drops": _told("drops", "{:,}"),
+    "quarantined": _told("quarantined", "{:,}"),
     "age": _told("age", "{:.1f} s"),
 }

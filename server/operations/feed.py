@@ -215,7 +215,9 @@ def state(device: Device, now: float) -> DeviceState:
         return "paused"
     if not device.connection.here:
         return "away"
-    return "idle" if device.is_idle(now) else "training"
+    if not device.is_idle(now):
+        return "training"
+    return "starved" if (_number(device.statistics.telemetry.get("waiting")) or 0) > 0 else "idle"
 
 
 def document(device: Device) -> dict[str, Any]:

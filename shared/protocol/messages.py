@@ -1,6 +1,6 @@
 """Every record that crosses a process. docs/protocol.md describes their bytes.
 
-    device -> server    Hello, Pull, Update
+    device -> server    Hello, Pull, Update, Telemetry
     server -> device    Welcome, Model, Receipt, Refusal, Stop, Task, Over
     both                Samples
 
@@ -228,7 +228,19 @@ class Over:
     """The model's now. What the device was told to have counted is in it, and durable."""
 
 
-Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What is new about the device while no update says it: it waits for samples, or for an answer.
+
+    There is no answer to it. It may come while a question is under way.
+    """
+
+    facts: Facts
+
+
+Record = (
+    Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over | Telemetry
+)
 
 TAGS: dict[type[Record], int] = {
     Hello: 1,
@@ -242,6 +254,7 @@ TAGS: dict[type[Record], int] = {
     Samples: 9,
     Task: 10,
     Over: 11,
+    Telemetry: 12,
 }
 """The first element of a record's msgpack array."""
 

@@ -327,7 +327,7 @@ class ClientSettings(Section):
     )
     model: str = Field("", description="the module to train with torch, if the server may not choose it")
     directory: str = Field(
-        "", description="where the first model is kept if it must be loaded; empty: the user's cache"
+        "", description="where the first model and the quarantine are kept; empty: the user's cache"
     )
     graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
         "", description="of the one graph to train with onnx (edgeflock export --digest); empty: the server's"
@@ -343,6 +343,13 @@ class ClientSettings(Section):
     )
     buffer_bytes: Annotated[int, Field(ge=1 << 16)] = Field(
         1 << 28, description="of a stream: the most that is buffered; the oldest is dropped"
+    )
+    range: Annotated[float, Field(ge=0)] = Field(
+        0.0,
+        description="of a stream: what goes beyond it is set aside; 0: a hundred times what is usual",
+    )
+    quarantine: str = Field(
+        "", description="of a stream: a file for samples that were set aside; empty: in client.directory"
     )
     share: bool = Field(False, description="let samples of this device go to others, through the server")
     health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")

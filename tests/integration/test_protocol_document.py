@@ -45,6 +45,7 @@ from tests.integration.foreign_client import (
     SIGN,
     STOP,
     TASK,
+    TELEMETRY,
     UPDATE,
     WELCOME,
     Copy,
@@ -204,6 +205,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
     ),
     "pull-part": ([PULL, 3, 0, 10, 20], messages.Pull(3, 0, 10, 20)),
+    "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500],

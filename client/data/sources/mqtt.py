@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from edgeflock.client.data.reading import OPTIONS, Reader
-from edgeflock.client.data.records import RECORD_BYTES, Chunk, Skipped
+from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Chunk, Skipped
 from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.protocol.backoff import back_off, permanent
@@ -111,7 +111,7 @@ class _Inbox(asyncio.Queue["aiomqtt.Message"]):
     def put_nowait(self, item: "aiomqtt.Message") -> None:
         size = len(_payload(item))
         if self._octets + size > INBOX_BYTES:
-            self._tally.add("overrun", "messages come faster than they are taken")
+            self._tally.add(OVERRUN, "messages come faster than they are taken")
             return
         self._octets += size
         super().put_nowait(item)

@@ -23,15 +23,17 @@ what no waiting mends. What it yields then passes the same checks and options, w
     live                      what is not trained on at once is dropped, or buffered; batches follow the rate
     backlog                   the source waits for training, which takes the run's batches (backlog.py)
 
-Files are a backlog and the others live, if neither is said. Samples that do not fit, or hold NaN or infinity,
-are counted and skipped.
+Files are a backlog and the others live, if neither is said. Samples that do not fit, hold NaN or
+infinity, or are far out of range are counted and set aside (checks.py).
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from edgeflock.client.data.records import Checks, Chunk, Skipped
+from edgeflock.client.data.checks import Checks
+from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources.folder import watched
 from edgeflock.client.data.sources.generator import generated
 from edgeflock.client.data.sources.kafka import from_kafka
@@ -82,11 +84,11 @@ def waits(text: str) -> bool:
 
 
 def open_source(
-    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,)
+    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,), most: float = 0.0
 ) -> AsyncGenerator[Chunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
-    `seed` is for what a synthetic one draws, and should be the device's own.
+    `seed` is for what a synthetic one draws, and should be the device's own; `most` is that of Checks.
     Raises ConfigError for a URI that is none, and later for what no waiting mends.
     """
     uri = Uri.parse(text)
@@ -96,7 +98,7 @@ def open_source(
     if source is replayed:
         source = partial(replayed, seed=seed)
     common, rest = uri.split("shape", "targets", "classes", "window", "lags", "live", "backlog")
-    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"))
+    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"), most)
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = Recent(window, lags, uri.whole("classes")) if window or lags else None
     tally = tally or Skipped()
@@ -112,6 +114,8 @@ async def _checked(
             if len(good):
                 featured = recent.extend(good) if recent else good
                 yield Chunk(featured.x, featured.y, good.keys)
+            else:  # a flood of broken samples holds up nobody
+                await asyncio.sleep(0)
 
 
 def _shape(uri: Uri, text: str | None) -> tuple[int, ...] | None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data import injection
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.injection import Injected, decode, encode
@@ -18,7 +19,7 @@ from edgeflock.client.data.records import Broken
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import Facts, Samples
+from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 from tests.client.training.fakes import WELCOME
 
 FRAME = 1 << 20
@@ -44,6 +45,8 @@ class Own:
 
     def settle(self) -> None:
         self.heard.append("settle")
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None: ...
 
     def take_back(self) -> None:
         self.heard.append("take back")

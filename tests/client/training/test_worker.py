@@ -119,6 +119,8 @@ class Few:
     def settle(self) -> None:
         self.told.append("settled")
 
+    def begin(self, welcome: Welcome, backend: Backend) -> None: ...
+
     def take_back(self) -> None:
         self.told.append("back")
 

@@ -123,9 +123,9 @@ async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> 
         ("python:operator:neg?a=1", "the options do not fit its arguments"),
         ("python:os:getcwd", "must be a generator function; it returned a str"),
         ("python:math:pi", "is no function"),
-        ("synthetic:digits:", "needs rate=64 or rates="),
-        ("synthetic:digits:?rate=4&rates=0:4", "needs rate=64 or rates="),
-        ("synthetic:digits:?rate=fast", "rates '0:fast' must be"),
+        ("synthetic:digits:", "needs rate="),
+        ("synthetic:digits:?rates=0:4", "needs rate="),
+        ("synthetic:digits:?rate=fast", "rate 'fast' must be"),
         ("synthetic:digits:?rate=4&order=random", "order=random must be kept or shuffled"),
         ("synthetic:digits:?rate=4&speed=3", "option 'speed' is unknown"),
         ("synthetic:dir:/tmp?rate=3", "only stored data are replayed: digits:, npz:"),
@@ -164,7 +164,7 @@ def test_samples_come_at_their_rate(archive: str, rate: float) -> None:
 
 
 def test_rates_change_and_may_be_nothing(archive: str) -> None:
-    got = run_virtually(during(f"synthetic:{archive}?rates=0:64,5:0,10:8", 15.01))
+    got = run_virtually(during(f"synthetic:{archive}?rate=steps:0:64,5:0,10:8", 15.01))
     counts = [
         sum(len(chunk) for when, chunk in got if start < when <= start + 5.01)
         for start in (0.02, 5.02, 10.02)
