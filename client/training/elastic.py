@@ -87,7 +87,7 @@ class Elastic:
         if isinstance(where, slice):
             where = np.arange(self._layout.size)
         whole = model.base is None and where.size == chunk.stop - chunk.start
-        if not whole and model.base != self.base(chunk):
+        if not whole and (model.base is None or model.base != self.base(chunk)):
             raise Malformed(f"the difference builds on {model.base}, held is {self.base(chunk)}")
         if where.size and not (chunk.start <= where[0] and where[-1] < chunk.stop):
             raise Malformed(

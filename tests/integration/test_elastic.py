@@ -25,6 +25,7 @@ from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Welcome
 from tests.devices.emulation.fleets import CHURN, MIXED, fleet_of, run
 from tests.hosting import LAYOUT, Hosted, hosting
+from tests.integration.operator import ADMIN, operating
 from tests.integration.test_rounds import link
 from tests.server.pushes import copy_as_killed
 
@@ -139,6 +140,22 @@ async def test_parts_of_the_model_are_exact_and_no_longer_than_they_are(tmp_path
         assert part.values == whole.values[80:160]
         nothing = await line.pull(0, 0, 20, 40)
         assert (nothing.base, nothing.count, nothing.values) == (0, 0, b"")
+
+
+async def test_alpha_is_no_learning_rate_that_operators_change(tmp_path: Path) -> None:
+    """Nor is a learning rate that one chose before, in a run that did not average, taken for it."""
+    rate = "coordination.learning_rate=0.2"
+    async with hosting(tmp_path, rate, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
+        assert (await admin.post("/v1/learning_rate", {"value": 0.5}))[0] == 200
+    settings = (*ELASTIC, "run.updates=30", rate)
+    async with hosting(tmp_path, *settings, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
+        assert hosted.engine.parameters.regime.learning_rate == 0.2
+        status, told = await admin.post("/v1/learning_rate", {"value": 0.5})
+        assert (status, told["code"]) == (409, "no-learning-rate")
+        assert hosted.engine.parameters.regime.learning_rate == 0.2
+        await train_all(hosted)
+        theta = hosted.engine.theta()[1]
+    assert digest_of(tmp_path) == theta.tobytes()
 
 
 async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None:

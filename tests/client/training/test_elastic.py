@@ -184,6 +184,12 @@ def test_a_centre_that_is_none_changes_nothing(model: Model, error: type[Refused
     assert not arrived(device.give(chunk, 1)[0]).any()
 
 
+def test_a_part_of_a_chunk_is_no_beginning() -> None:
+    device = Elastic(numbered(), None, LAYOUT, ELASTIC)
+    with pytest.raises(Malformed, match="builds on None, held is None"):
+        device.take(WHOLE, raw([6], [1], None))
+
+
 def test_parameters_that_are_no_numbers_are_not_sent() -> None:
     device = Elastic(numbered(), 4, LAYOUT, ELASTIC)
     device.descend(step(np.inf))
