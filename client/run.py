@@ -62,7 +62,7 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
     SessionRefused.
     """
     # Which model it is, only the Welcome says: most are of the zoo.
-    named = _shards(settings)
+    named = shards_of(settings)
     hello = Hello(
         PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share, shards=",".join(named)
     )
@@ -124,7 +124,7 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
             return progress
 
 
-def _shards(settings: "ClientSettings") -> dict[str, str]:
+def shards_of(settings: "ClientSettings") -> dict[str, str]:
     """name -> data of each shard. Raises ConfigError."""
     shards: dict[str, str] = {}
     for entry in settings.shards:

@@ -40,6 +40,8 @@ class TaskRounds:
         """The shards that anybody ever held -> their numbers as tasks, in the order of their coming."""
         self._holds: dict[int, tuple[int, ...]] = {}
         self._duplicates = 0
+        self._now = 0.0
+        """When it was last told the time."""
         self._open: _Open | None = None
 
     @classmethod
@@ -108,15 +110,16 @@ class TaskRounds:
     def give_up(self) -> list[Push]:
         pushes = [] if self._open is None else list(self._open.pushes.values())
         self._open = None
-        self._assignments.end()
+        self._assignments.end(self._now)
         return pushes
 
     def tick(self, now: float) -> Apply | None:
+        self._now = now
         look, over = self._assignments.look, self._open
         if look is not None and now >= look:
             self._assignments.look = None  # whoever waits is woken by its time
         if over is None or (now < over.due and self._assignments.wanted):
             return None
         self._open = None
-        self._assignments.end()
+        self._assignments.end(now)
         return Apply(tuple(zip(over.pushes.values(), over.touched, strict=True)), over.gathered)

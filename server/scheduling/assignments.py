@@ -23,7 +23,10 @@ _SOON = 0.25
 """The part of its own next task for which a device waits rather than compute what another one is at."""
 
 _PATIENCE = 0.25
-"""How much longer than expected a task takes until it is looked at again, as a part of that."""
+"""How long until it is looked at again who is late, as a part of the task of who waits for that."""
+
+_LEAST = 1e-3
+"""Seconds; and no sooner."""
 
 
 @dataclass(slots=True)
@@ -39,6 +42,9 @@ class Seat:
     at: int | None = None
     """What it computes now, if anything."""
     since: float = 0.0
+    """When it began that, or has been without a task."""
+    waiting: bool = False
+    """Whether it has asked, and is told as soon as there is something."""
     first: bool = True
     """Whether what it computes now is its first task of a round."""
 
@@ -102,17 +108,18 @@ class Assignments:
             seat.begun.append(task)
             seat.at, seat.since = task, now
         elif self.open_to(seat):
-            self.look = min(self._next_late(now), self.look or math.inf)
+            self.look = min(self._next_late(device, now), self.look or math.inf)
+        seat.waiting = task is None
         return task
 
-    def _next_late(self, now: float) -> float:
-        """When the first of those who compute will have taken longer than expected."""
-        late = math.inf
-        for device, seat in self.seats.items():
+    def _next_late(self, device: int, now: float) -> float:
+        """When to look again whether those who compute do so as fast as expected, on behalf of `device`."""
+        soonest = now + max(_PATIENCE * (self.speeds.expected(device, first=False) or 0.0), _LEAST)
+        late = soonest
+        for other, seat in self.seats.items():
             if seat.at is not None:
-                expected = self.speeds.expected(device, first=seat.first) or 0.0
-                due = seat.since + expected
-                late = min(late, due if due > now else now + max(_PATIENCE * expected, 1e-3))
+                due = seat.since + (self.speeds.expected(other, first=seat.first) or 0.0)
+                late = min(late, due if due > now else soonest)
         return late
 
     def done(self, device: int, task: int, now: float) -> bool:
@@ -120,7 +127,7 @@ class Assignments:
         seat = self.seats.get(device)
         if seat is not None and seat.at == task:
             self.speeds.observe(device, now - seat.since, first=seat.first)
-            seat.at = None
+            seat.at, seat.since = None, now
         is_first = task not in self.finished
         self.finished.add(task)
         return is_first
@@ -130,14 +137,16 @@ class Assignments:
         seat = self.seats.get(device)
         if seat is not None and seat.at is not None:
             self.speeds.observe_unfinished(device, now - seat.since, first=seat.first)
-            seat.at = None
+            seat.at, seat.since = None, now
 
-    def end(self) -> None:
+    def end(self, now: float) -> None:
         """The next round begins. Whoever is still at a task of this one is, until it asks again."""
         self.finished.clear()
         self.look = None
         for seat in self.seats.values():
             seat.begun.clear()
+            if seat.at is None:
+                seat.since, seat.waiting = now, False
 
     def left_to(self, seat: Seat) -> int:
         """How many more tasks the device may begin in this round."""
@@ -187,7 +196,7 @@ def _adaptive(round: Assignments, device: int, now: float) -> int | None:
     tasks = round.open_to(seat)
     if not tasks:
         return None
-    workers = {one: _worker(round, one, now) for one in round.seats}
+    workers = {one: _worker(round, one, now, asks=one == device) for one in round.seats}
     chosen = plan(workers, round.wanted)
     own = [task for task, slot in chosen.items() if slot.worker == device and task in tasks]
     if own:
@@ -197,13 +206,14 @@ def _adaptive(round: Assignments, device: int, now: float) -> int | None:
     return None if soon and round.speeds.any_known else last
 
 
-def _worker(round: Assignments, device: int, now: float) -> Worker:
+def _worker(round: Assignments, device: int, now: float, *, asks: bool) -> Worker:
     seat, speeds = round.seats[device], round.speeds
     known = speeds.expected(device, first=not seat.begun)
     pace = 1.0 if known is None else known
     tasks, most = round.open_to(seat), round.left_to(seat)
     if seat.at is None:
-        return Worker(tasks, most, pace)
+        # One that has been expected to ask for some time will take as long again.
+        return Worker(tasks, most, pace, 0.0 if asks or seat.waiting else max(0.0, now - seat.since))
     gone = now - seat.since
     at = seat.at if seat.at in seat.begun and seat.at not in round.finished else None
     expected = speeds.expected(device, first=seat.first)

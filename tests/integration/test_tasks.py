@@ -2,14 +2,18 @@
 
 import asyncio
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from random import Random
 
 import msgpack
 import numpy as np
 import pytest
+from aiohttp import ClientSession
+from rich.console import Console
 
 from edgeflock.client.transport import Link
+from edgeflock.devices.watching.status import print_status
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, Malformed, NoSuchTask, RunOver
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Task, Update
@@ -217,6 +221,30 @@ async def test_a_repeated_update_counts_once(tmp_path: Path) -> None:
             assert hosted.engine.published.version == 2
             assert await a.offer(update(0, 1, 0)) == Task(None)  # its receipt, as it were
             assert hosted.engine.published.version == 2
+
+
+async def test_status_metrics_and_events_tell_of_it(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *TASKS) as hosted, ClientSession() as http:
+        async with link(hosted.port, "a", "x,y,z") as a, link(hosted.port, "b", "y,x") as b:
+            await begun(a)
+            await begun(b)
+            await a.offer(update(0, 1, 0))
+            assert (await b.offer(update(0, 1, 1))).counted is False
+            async with http.get(f"http://127.0.0.1:{hosted.port}/v1/status") as answer:
+                status = await answer.json()
+            assert status["tasks"] == {"shards": 3, "finished": 1, "wanted": 2, "duplicates": 1}
+            assert [(one["shards"], one["duplicates"]) for one in status["devices"]] == [(3, 0), (2, 1)]
+            async with http.get(f"http://127.0.0.1:{hosted.port}/metrics") as answer:
+                assert "edgeflock_duplicates_total 1.0" in await answer.text()
+            await a.offer(update(0, 2, 1))
+            await a.offer(update(0, 3, 2))
+    events, _ = hosted.hub.events.since(0)
+    assert "3 updates made version 3, 1 duplicates so far" in [event.text for event in events]
+    screen = Console(record=True, width=120, file=StringIO())
+    print_status(screen, status)
+    assert "Tasks in cyclic order: 1 of 3 shards in this round, 2 wanted; 1 duplicates so far" in (
+        screen.export_text()
+    )
 
 
 async def test_a_client_of_its_own_takes_part_by_the_document(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def play(
         took.append(over - clock)
         for worker in range(len(holds)):
             assignments.stopped(worker, over)
-        assignments.end()
+        assignments.end(over)
         clock = over
     return np.array(took)
 

@@ -84,7 +84,8 @@ async def test_what_did_not_count_is_as_if_it_had_not_been_computed(late: bool) 
     """Duplicates and late ones leave nothing in what error feedback remembers."""
     welcome = replace(TASKS, feedback=1.0)
     backend = listed(falling(1.0), falling(2.0), falling(1.0))
-    handed: list[Task | None] = [Task(0), Task(1)] + ([Task(2)] if late else [Task(2, counted=False)])
+    handed: list[Task | None] = [Task(0), Task(1)]
+    handed += [Task(2)] if late else [Task(2, counted=False)]
     replies: list[Reply] = [None, BaseExpired("late")] if late else []
     server = FakeServer(replies, welcome, handed=handed)
     progress = await device(server, backend, shards()).run()

@@ -49,7 +49,7 @@ def test_a_round_has_each_task_once(order: str) -> None:
                 first.append(task)
         assert sorted(first) == list(range(6)), number
         assert all(assignments.hand_out(worker, 1.0) is None for worker in range(6))
-        assignments.end()
+        assignments.end(1.0)
 
 
 def test_a_round_ends_at_k_distinct_results() -> None:
@@ -64,7 +64,7 @@ def test_a_round_ends_at_k_distinct_results() -> None:
 def test_nobody_begins_more_than_r() -> None:
     assignments = hold("adaptive", cyclic(5, 5), r=2)
     assert [_one(assignments, 0) is None for _ in range(4)] == [False, False, True, True]
-    assignments.end()
+    assignments.end(1.0)
     assert _one(assignments, 0) is not None
 
 
@@ -123,7 +123,7 @@ def test_one_that_is_late_loses_its_task_to_another() -> None:
             task = assignments.hand_out(device, 0.0)
             assert task is not None
             assignments.done(device, task, 1.0)
-        assignments.end()
+        assignments.end(1.0)
     first, second = assignments.hand_out(1, 0.0), assignments.hand_out(2, 0.0)
     assert first is not None
     assignments.done(1, first, 1.0)
@@ -132,3 +132,39 @@ def test_one_that_is_late_loses_its_task_to_another() -> None:
     assert third is not None
     assignments.done(1, third, 60.0)
     assert assignments.hand_out(1, 60.0) == second
+
+
+def test_who_would_wait_for_one_that_never_asks_gets_its_task() -> None:
+    """Device 2 is ten times as fast, and holds the last task, too; but it is not there to ask."""
+    assignments = Assignments("adaptive", r=0)
+    assignments.arrived(1, [0])
+    assignments.arrived(2, [0, 1])
+    assignments.speeds.observe(1, 10.0, first=True)
+    assignments.speeds.observe(2, 1.0, first=True)
+    assert assignments.hand_out(1, 0.0) is None
+    handed, now = None, 0.0
+    while handed is None:
+        handed = assignments.hand_out(1, now)
+        if handed is None:
+            assert assignments.look is not None
+            assert assignments.look > now
+            now, assignments.look = assignments.look, None
+    assert handed == 0
+    assert now < 20
+
+
+def test_who_has_nothing_to_do_looks_again_when_another_is_late() -> None:
+    assignments = Assignments("adaptive", r=0)
+    assignments.arrived(1, [0, 1])
+    assignments.arrived(2, [1, 0])
+    for _ in range(5):
+        assert {assignments.hand_out(1, 0.0), assignments.hand_out(2, 0.0)} == {0, 1}
+        for device in (1, 2):
+            assignments.done(device, assignments.seats[device].begun[-1], 1.0)
+        assignments.end(0.0)
+    first, second = assignments.hand_out(1, 0.0), assignments.hand_out(2, 0.0)
+    assert first is not None
+    assignments.done(1, first, 0.9)
+    assert assignments.hand_out(1, 0.9) is None, "device 2 will be done in a moment"
+    assert assignments.look == pytest.approx(1.0, abs=0.1)
+    assert assignments.hand_out(1, 3.0) == second, "it was not"
