@@ -93,7 +93,7 @@ async def test_a_sensor_trains_a_model(folder: Path) -> None:
         while "accuracy" not in status:
             status = await output(folder, port, "status")
     assert "machine-1" in status
-    accuracy = re.search(r"([\d.]+)%", status)
+    accuracy = re.search(r"accuracy ([\d.]+)%", status)
     assert accuracy is not None, status
     assert float(accuracy[1]) > 90, status
 
