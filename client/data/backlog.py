@@ -84,9 +84,9 @@ class Backlog:
         """
         while waiting := len(self._held):
             share = math.ceil(waiting / self._steps)
-            chunk = Chunk(*self._held.take(min(size, share), 0.0))
-            self._fitting.taken += len(chunk)
-            fit = self._fitting.fit(chunk)
+            batch = self._held.take(min(size, share), 0.0)
+            self._fitting.taken += len(batch[1])
+            fit = self._fitting.fit(batch)
             if len(fit):
                 self._last = fit.x, fit.y
                 break

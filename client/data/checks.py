@@ -95,8 +95,8 @@ class Checks:
         if good.any():
             self._shape, self._target_shape, self._targets = *shapes, wanted
         admitted = chunk.where(good)
-        kind = np.int64 if wanted == "classes" else np.float32
-        return Chunk(admitted.x, admitted.y.astype(kind), admitted.keys)
+        targets = admitted.y.astype(np.int64) if wanted == "classes" else admitted.y.astype(np.float32)
+        return Chunk(admitted.x, targets, admitted.keys)
 
     def _within(
         self, chunk: Chunk, name: str, numbers: NDArray[np.generic], good: NDArray[np.bool_], tally: Skipped

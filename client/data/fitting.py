@@ -1,6 +1,9 @@
 """Samples that are read back, before they are trained on; and what became of every sample."""
 
+import numpy as np
+
 from edgeflock.client.backends import Backend
+from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
@@ -33,11 +36,12 @@ class Fitting:
         """From now on samples are set aside whose classes `backend` does not take."""
         self._classes = Classes(backend)
 
-    def fit(self, chunk: Chunk) -> Chunk:
-        """The samples of `chunk` that can be trained on. Raises ConfigError if the backend never took any."""
-        fit = self._checks.admit(chunk, self._spoilt)
+    def fit(self, batch: Batch) -> Chunk:
+        """The samples of `batch` that can be trained on. Raises ConfigError if the backend never took any."""
+        x, y = batch
+        fit = self._checks.admit(Chunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as they went in
         if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":
-            refused = self._classes.refused(fit.x, fit.y)
+            refused = self._classes.refused(fit.x, fit.y.astype(np.int64, copy=False))
             set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)
             fit = fit.where(~refused)
         return fit

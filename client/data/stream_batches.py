@@ -145,9 +145,9 @@ class StreamBatches:
                 if not len(self._buffer):
                     break
                 wanted = batch_size(self._buffer.within(SECOND), self._low, self._high * self._steps)
-                chunk = Chunk(*self._buffer.take(wanted, self._now()))
-                self._fitting.taken += len(chunk)
-            self._split(self._fitting.fit(chunk))
+                batch = self._buffer.take(wanted, self._now())
+                self._fitting.taken += len(batch[1])
+            self._split(self._fitting.fit(batch))
         if self._shares:
             self._last = self._shares.pop()
         if self._last is None:
@@ -197,7 +197,7 @@ class StreamBatches:
     def _split(self, chunk: Chunk) -> None:
         """Share `chunk` evenly by the steps to come."""
         starts = np.linspace(0, len(chunk), min(self._steps, len(chunk)) + 1).round().astype(int)
-        shares = [(chunk.x[i:j], chunk.y[i:j]) for i, j in pairwise(starts)]
+        shares: list[Batch] = [(chunk.x[i:j], chunk.y[i:j]) for i, j in pairwise(starts)]
         self._shares = shares[::-1]
         if shares:
             self._steps = 1  # whoever takes more often than they said gets what is left

@@ -31,7 +31,8 @@ class StreamTally:
     rate: float
     """Samples per second: the average over a period of its curve, or over the first hour."""
     samples: int = 0
-    """That were taken."""
+    """That were taken: again those of updates that were refused."""
+    came: int = 0
     drops: int = 0
     depth: int = 0
     """Samples that waited when a step began, at the last step."""
@@ -95,7 +96,7 @@ class EmulatedStream:
     async def ready(self, steps: int) -> None:
         await self._stream.ready(steps)
         account = self._stream.account()
-        self.tally.depth, self.tally.drops = account.left, account.drops
+        self.tally.depth, self.tally.drops, self.tally.came = account.left, account.drops, account.came
         self.tally.deepest = max(self.tally.deepest, account.left)
 
     def take(self, size: int) -> Batch:

@@ -143,7 +143,7 @@ def _changing(summary: dict[str, Any]) -> list[str]:
         "Gap: the longest time that any device was without a batch, waiting for its stream, or in rounds "
         "for that of others.",
         "",
-        "| rate | method | updates | samples | dropped | gap, s | best accuracy | last | last five |",
+        "| rate | method | updates | came | dropped | gap, s | best accuracy | last | last five |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, one in summary["changing"].items():

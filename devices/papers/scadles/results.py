@@ -149,10 +149,9 @@ def _changing(one: Measured) -> dict[str, Any]:
     return {
         "seconds": one.experiment.file.fleet.seconds,
         "updates": fmean(end["updates"] for end in ends),
-        "samples": fmean(sum(stream["samples"] for stream in each) for each in streams),
+        "samples": fmean(sum(stream["came"] for stream in each) for each in streams),
         "dropped": fmean(
-            sum(stream["drops"] for stream in each)
-            / max(1, sum(stream["drops"] + stream["samples"] for stream in each))
+            sum(stream["drops"] for stream in each) / max(1, sum(stream["came"] for stream in each))
             for each in streams
         ),
         "gap": fmean(max(stream["gap"] for stream in each) for each in streams),

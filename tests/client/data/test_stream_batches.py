@@ -366,7 +366,7 @@ class TwoClasses:
     """A backend that knows classes 0 and 1."""
 
     name = "made up"
-    layout = Layout.of([["w", [2]]])
+    layout = Layout.of([("w", [2])])
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
