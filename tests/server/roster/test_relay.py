@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.injection import Injected
 from edgeflock.server.roster import Relay
 from edgeflock.server.roster.relay import parts
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import Facts, Samples
+from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 from edgeflock.shared.settings.config import InjectionSettings
 from tests.client.data.test_injection import Picky
 from tests.client.training.fakes import WELCOME
@@ -94,6 +95,8 @@ class Numbered:
 
     def settle(self) -> None:
         self._taken.clear()
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None: ...
 
     def take_back(self) -> None:
         self._waiting, self._taken = self._taken + self._waiting, []
