@@ -39,6 +39,8 @@ def batch(name: str, size: int = 6) -> tuple[NDArray[np.float32], NDArray[np.int
     shape, classes, _, _ = MODELS[name]
     random = np.random.default_rng(0)
     x = random.standard_normal((size, *shape)).astype(np.float32)
+    if name == "WordTagger":
+        x = random.integers(0, 23_042, x.shape).astype(np.float32)
     return x, random.integers(0, classes, (size, 20) if name in ("LSTMTagger", "WordTagger") else size)
 
 
