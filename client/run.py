@@ -7,10 +7,9 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,13 +17,14 @@ import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
-from edgeflock.client.data.open import batches_of, own_seed
+from edgeflock.client.data.open import batches_of, directory, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
@@ -47,8 +47,20 @@ _NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
 """Backend -> the module without which it is not to be had."""
 
 
-async def run_client(settings: "ClientSettings") -> Progress:
-    """Train for `settings.server` until its run is over. Raises ConfigError, Diverged or SessionRefused."""
+LAST_WORDS = 2.0
+"""Seconds that a device which leaves takes to tell what became of its samples."""
+
+
+def _quietly(account: Account) -> None:
+    """Nobody wants to know."""
+
+
+async def run_client(settings: "ClientSettings", at_end: Callable[[Account], None] = _quietly) -> Progress:
+    """Train for `settings.server` until its run is over, or this is cancelled.
+
+    `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged or
+    SessionRefused.
+    """
     # Which model it is, only the Welcome says: most are of the zoo.
     named = shards_of(settings)
     hello = Hello(
@@ -74,14 +86,14 @@ async def run_client(settings: "ClientSettings") -> Progress:
                     f"client.shards = {settings.shards}: the run has no tasks (coordination.tasks of the "
                     "server); name all data in client.data instead"
                 )
+            (injected or batches).begin(welcome, backend)
             if injected is not None:
-                injected.begin(welcome, backend)
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
             return Trainer(backend, injected or batches, welcome)
 
         async def load(weights: Weights, layout: Layout) -> Model | None:
-            kept = Kept(_directory(settings), weights, settings.name)
+            kept = Kept(directory(settings), weights, settings.name)
             return await first_model(link.load, kept, weights, layout, compute)
 
         async with (
@@ -97,7 +109,16 @@ async def run_client(settings: "ClientSettings") -> Progress:
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
             worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
-            progress = await worker.run()
+            telling = asyncio.create_task(worker.keep_telling(link.tell))
+            try:
+                progress = await worker.run()
+            finally:
+                telling.cancel()
+                await asyncio.wait((telling,))
+                if (account := Account.of(worker.facts())) is not None:
+                    at_end(account)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(link.tell(worker.facts()), LAST_WORDS)
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
@@ -122,13 +143,6 @@ def shards_of(settings: "ClientSettings") -> dict[str, str]:
             "choose shorter ones"
         )
     return shards
-
-
-def _directory(settings: "ClientSettings") -> Path:
-    """Where the device keeps what is to outlast it and can be had again."""
-    if settings.directory:
-        return Path(settings.directory)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
 
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":

@@ -46,6 +46,7 @@ from edgeflock.shared.protocol.messages import (
     Samples,
     Stop,
     Task,
+    Telemetry,
     Update,
     Welcome,
 )
@@ -135,9 +136,11 @@ class Link:
         """The receipt for `update`, which is then durable. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(update, Receipt)
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
-        """The current model. Raises Refused, RunOver or RunReplaced."""
-        return await self._ask(Pull(base, held), Model)
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        """The current model, or the parameters from `start` up to `stop` of it. Raises Refused, RunOver or
+        RunReplaced.
+        """
+        return await self._ask(Pull(base, held, start, stop), Model)
 
     async def offer(self, update: Update) -> Task:
         """What came of `update`, and what to compute next. Raises Refused, RunOver or RunReplaced."""
@@ -174,6 +177,12 @@ class Link:
         if self._socket is not None and self._injects:
             with suppress(ConnectionError):  # the next question notices
                 await self._socket.send_bytes(wire.encode(samples))
+
+    async def tell(self, facts: Facts) -> None:
+        """Tell how the device does, if there is a line."""
+        if self._socket is not None:
+            with suppress(ConnectionError):  # the next question notices
+                await self._socket.send_bytes(wire.encode(Telemetry(facts)))
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Hand what others share to `listener`: it comes along with answers."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.data.batcher import Batch
 from edgeflock.shared.errors import ServerAtFault
-from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 class Shards:
@@ -20,6 +21,10 @@ class Shards:
         if number >= len(self._shards):
             raise _beyond(number, len(self._shards))
         self._chosen = self._shards[number]
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        for one in self._shards:
+            one.begin(welcome, backend)
 
     async def ready(self, steps: int) -> None:
         await self._chosen.ready(steps)

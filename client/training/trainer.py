@@ -58,8 +58,25 @@ class Trainer:
         self._before = self._memory
         steps = self._descend(theta, stopped)
         layout = self.layout.parameters
-        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome)
+        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome, theta, sequence)
         return encode_update(steps, selection, layout, sequence, base)
+
+    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
+        """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are
+        passed over. Raises Diverged if too many are, Stopped once `stopped` says so.
+        """
+        for _ in range(_HOPELESS):
+            if stopped():
+                raise Stopped
+            x, y = self._batches.take(self._welcome.batch)
+            loss, gradient, statistics = self._backend.gradient(theta, x, y)
+            if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
+                return LocalSteps(loss, gradient, statistics, len(y))
+        beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
+        raise Diverged(
+            f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
+            "the data are broken; lower coordination.learning_rate, scale the inputs"
+        )
 
     def take_back(self) -> None:
         """The last update was refused: remember what it held as if it had not been sent."""
@@ -75,7 +92,7 @@ class Trainer:
 
     def _descend(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
         """The run's local steps from theta on, together."""
-        first, steps = self._gradient(theta, stopped), self._welcome.local_steps
+        first, steps = self.gradient(theta, stopped), self._welcome.local_steps
         if steps == 1:
             return first
         theta, step, rate = theta.copy(), first, np.float32(self._welcome.local_rate)
@@ -84,27 +101,12 @@ class Trainer:
         gradient, statistics = first.gradient.copy(), first.statistics.copy()
         for _ in range(steps - 1):
             parameters -= rate * step.gradient
-            step = self._gradient(theta, stopped)
+            step = self.gradient(theta, stopped)
             gradient += step.gradient
             statistics += step.statistics
             loss += step.loss
             samples += step.samples
         return LocalSteps(loss / steps, gradient, statistics / np.float32(steps), samples)
-
-    def _gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
-        """A step on the next batch; batches whose gradient is not finite are passed over."""
-        for _ in range(_HOPELESS):
-            if stopped():
-                raise Stopped
-            x, y = self._batches.take(self._welcome.batch)
-            loss, gradient, statistics = self._backend.gradient(theta, x, y)
-            if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
-                return LocalSteps(loss, gradient, statistics, len(y))
-        beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
-        raise Diverged(
-            f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
-            "the data are broken; lower coordination.learning_rate, scale the inputs"
-        )
 
 
 def _is_finite(gradient: NDArray[np.float32]) -> bool:

@@ -11,7 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.data import Batches, StreamOver
+from edgeflock.client.data import Batches, NothingFit, StreamOver
+from edgeflock.client.training.averaging import Averaging
+from edgeflock.client.training.elastic import Elastic
+from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.shards import only
 from edgeflock.client.training.trainer import Stopped
@@ -27,6 +30,7 @@ from edgeflock.shared.errors import (
     StepTooLarge,
     Unauthorized,
 )
+from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Task, Update, Welcome
@@ -34,7 +38,7 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Task, Upda
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""Seconds, at least, between updates that carry telemetry."""
+"""Seconds, at least, from telling how the device does to telling it again, and a little more at most."""
 
 
 _HOPELESS = 3
@@ -46,7 +50,7 @@ class Server(Protocol):
 
     async def join(self) -> Welcome: ...
 
-    async def pull(self, base: int | None, held: int = 0) -> Model: ...
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model: ...
 
     async def push(self, update: Update) -> Receipt: ...
 
@@ -71,6 +75,8 @@ class Training(Protocol):
     def step(
         self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = ...
     ) -> Update: ...
+
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps: ...
 
     def take_back(self) -> None: ...
 
@@ -169,13 +175,21 @@ class Worker:
                     replica.take(first)
         self._telemetry_due = -math.inf
         _take(replica, await self._server.pull(replica.version, replica.held))
+        if welcome.elastic:
+            return await self._average(welcome, trainer, replica)
         if welcome.tasks:
             return await self._compute_tasks(welcome, trainer, replica)
         sequence, too_large = welcome.sequence, 0
         while True:
             await self._batches.ready(welcome.local_steps)
             assert replica.version is not None, "pulled before"
-            update: Update = await self._compute(trainer.step, replica.theta, replica.version, sequence + 1)
+            try:
+                update: Update = await self._compute(
+                    trainer.step, replica.theta, replica.version, sequence + 1
+                )
+            except NothingFit:
+                self._batches.settle()
+                continue
             update = replace(update, held=replica.held, pull=not self._leaving())
             update = self._with_telemetry(update, asyncio.get_running_loop().time())
             try:
@@ -199,17 +213,48 @@ class Worker:
                 continue
             sequence, too_large = update.sequence, 0
             self._batches.settle()
-            self.progress.updates += 1
             self.progress.samples += update.samples
-            self.progress.loss = update.loss
-            if receipt.sequence != sequence or (receipt.model is None and update.pull):
-                raise ServerAtFault(
-                    f"the server answered update {sequence} with a receipt for {receipt.sequence}"
-                    + (", without the model that was asked for" if receipt.model is None else "")
-                )
+            self._acknowledged(update, receipt)
             if not update.pull or receipt.model is None:
                 return self.progress
             _take(replica, receipt.model)
+
+    async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
+        """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
+
+        async def push(update: Update) -> None:
+            update = self._with_telemetry(update, asyncio.get_running_loop().time())
+            try:
+                self._acknowledged(update, await self._server.push(update))
+            except Refused:
+                self.progress.refused += 1
+                raise
+
+        version = None if replica.held else replica.version  # else its numbers may be rounded
+        elastic = Elastic(replica.theta, version, trainer.layout, welcome)
+        cut = chunks(trainer.layout, welcome.chunk)
+        averaging = Averaging(self._server.pull, push, elastic, cut, welcome.local_steps, welcome.sequence)
+        try:
+            while not self._leaving():
+                await self._batches.ready(1)
+                with suppress(NothingFit):
+                    done = await averaging.step(self._compute, trainer.gradient)
+                    self.progress.samples += done.samples
+                self._batches.settle()
+            await averaging.finish()
+            return self.progress
+        finally:
+            await averaging.stop()
+
+    def _acknowledged(self, update: Update, receipt: Receipt) -> None:
+        """Count it. Raises ServerAtFault if the receipt is for another one, or lacks what was asked for."""
+        self.progress.updates += 1
+        self.progress.loss = update.loss
+        if receipt.sequence != update.sequence or (receipt.model is None and update.pull):
+            raise ServerAtFault(
+                f"the server answered update {update.sequence} with a receipt for {receipt.sequence}"
+                + (", without the model that was asked for" if receipt.model is None else "")
+            )
 
     async def _compute_tasks(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
         """Compute what the server hands out, from the model that was pulled, round by round."""
@@ -283,11 +328,24 @@ class Worker:
         trainer.undo()
         self._batches.take_back()
 
+    async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
+        """`tell` how the device does whenever no update has for long, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(_TELEMETRY_EVERY / 4)
+            if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
+                self._telemetry_due = clock() + _TELEMETRY_EVERY
+                await tell(facts)
+
+    def facts(self) -> Facts:
+        """How the device does."""
+        return {**self._health(), **self._batches.telemetry()}
+
     def _with_telemetry(self, update: Update, now: float) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""
         if now < self._telemetry_due:
             return update
-        facts = {**self._health(), **self._batches.telemetry()}
+        facts = self.facts()
         if not facts:
             return update
         self._telemetry_due = now + _TELEMETRY_EVERY

@@ -14,7 +14,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.shared.data.rates import HIGH, LOW, draw
+from edgeflock.shared.data.curves import curve
+from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.settings import Section, parse_as
@@ -76,8 +77,9 @@ class DeviceClass(Section):
     sample_ms: _Finite = Field(0.0, description="more of it for each sample of the step")
     rate: Annotated[str, BeforeValidator(str)] = Field(
         "0",
-        description="samples per second streaming in: a number, or uniform(mean,sd) or normal(mean,sd), "
-        "drawn for each device; 0: all are there",
+        description="samples per second streaming in: a number; uniform(mean,sd) or normal(mean,sd), drawn "
+        "for each device; sine:12..108/60s or square:500..0/30s, each device somewhere else in it; "
+        "steps:0:500,30:20; trace:FILE of lines SECOND,RATE. 0: all are there",
     )
     batch_min: Annotated[int, Field(ge=1)] = Field(LOW, description="of a stream, as of a client")
     batch_max: Annotated[int, Field(ge=1)] = Field(HIGH, description="of a stream, as of a client")
@@ -87,9 +89,9 @@ class DeviceClass(Section):
 
     @field_validator("rate")
     @classmethod
-    def _is_drawn(cls, rate: str) -> str:
+    def _is_a_curve(cls, rate: str) -> str:
         try:
-            draw(rate, np.random.default_rng(0))
+            curve(rate, np.random.default_rng(0))
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return rate

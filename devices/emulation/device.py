@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.injection import Injected
-from edgeflock.client.training import Trainer, Worker
+from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
@@ -25,6 +25,8 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
+
+Computed = TypeVar("Computed", Update, LocalSteps)
 
 Recorded = Callable[[int, float], Update | None]
 """(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""
@@ -54,6 +56,9 @@ class _Resumed:
         for _ in range(self.welcome.local_steps):  # as the steps would have
             self.batches.take(self.welcome.batch)
         return update
+
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
+        return self.trainer.gradient(theta)
 
     def take_back(self) -> None:
         self.trainer.take_back()
@@ -151,20 +156,21 @@ class EmulatedDevice:
         run = self.server.config.run
         return run.local_steps * (self.pace.step + self.pace.sample * run.batch) + self.pace.latency
 
-    async def _compute(self, step: Callable[..., Update], *arguments: Any) -> Update:
-        """The update of `step`, after the time that its local steps take.
+    async def _compute(self, step: Callable[..., Computed], *arguments: Any) -> Computed:
+        """The update of `step`, or the one step of the device's own, after the time that its steps take.
 
         Of tasks the last argument says, after each, whether the others are needed at all.
         """
-        update = step(*arguments)
-        steps = self.server.config.run.local_steps
-        each = update.samples / steps
+        done = step(*arguments)
+        steps = self.server.config.run.local_steps if isinstance(done, Update) else 1
+        each = done.samples / steps
+        self.tally.samples += done.samples
         seconds = [self.pace.draw(self.random, each) for _ in range(steps)]
         if not isinstance(self.batches, Shards):
             await asyncio.sleep(sum(seconds))
-            return update
+            return done
         for one in seconds:
             await asyncio.sleep(one)
             if arguments[-1]():
                 break
-        return update
+        return done

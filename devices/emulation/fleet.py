@@ -35,11 +35,12 @@ from edgeflock.server.engine import check_limits
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.rates import draw
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +128,17 @@ def run_fleet(
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With error feedback, a threshold, injection or tasks a step depends on more of the earlier ones than the
-    journal holds: such a run begins again if it is interrupted. `progress` is told of each evaluation.
-    Raises ConfigError.
+    With error feedback, a threshold, injection, elastic averaging or tasks a step depends on more of the
+    earlier ones than the journal holds: such a run begins again if it is interrupted. `progress` is told of
+    each evaluation. Raises ConfigError.
     """
     began = time.process_time()
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
     flat = FlatModule(file.model.module, file.model.loss, seed)
-    remembers = file.compression.feedback or file.compression.threshold or file.injection.alpha
+    compression = file.compression
+    remembers = compression.feedback or compression.threshold or file.injection.alpha
+    remembers = remembers or file.coordination.mode == ELASTIC
     remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
     if file.run.keep_updates and not remembers:
         earlier: Interrupted | None = Interrupted(directory)
@@ -242,9 +245,12 @@ class _FleetRun:
 
     def _batches(self, kind: DeviceClass, data: Dataset, number: int) -> Shuffled | EmulatedStream:
         random = np.random.default_rng([self._seed, 1, number])
-        rate = draw(kind.rate, np.random.default_rng([self._seed, 3, number]))
-        if not rate:
+        own = np.random.default_rng([self._seed, 3, number])
+        rate = curve(kind.rate, own)
+        if rate == steady(0):
             return Shuffled(data, random)
+        if rate.period < math.inf:  # each device is somewhere else in it
+            rate = Later(rate, own.uniform(0, rate.period))
         everything = kind.buffer == "persistence"
         return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)
 

@@ -15,7 +15,7 @@ import numpy as np
 from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Accepted
+from edgeflock.server.engine import Accepted, part_of
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster.connection import SECRET_BYTES
 from edgeflock.shared.codecs import sparse
@@ -50,6 +50,8 @@ class ClassTotals:
 
     devices: int = 0
     updates: int = 0
+    samples: int = 0
+    """That they have trained on."""
     compressed: int = 0
     """Updates that held a selection of the gradient, not all of it."""
     floats: int = 0
@@ -108,9 +110,11 @@ class EmulatedLink:
         self._hello = replace(self._hello, secret=as_received.secret)
         return await self._down(as_received)
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
-        await self._up(Pull(base, held))
-        model = self._server.engine.model(base, held, self._device)
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        pull = Pull(base, held, start, stop)
+        await self._up(pull)
+        engine = self._server.engine
+        model = engine.model(base, held, self._device, part_of(pull, engine.layout))
         self._base = model.version
         await self._deliver()
         return await self._down(model)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import problem, role_of
 from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.feed import document, settings
+from edgeflock.server.operations.feed import dense_bytes, document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host
@@ -144,13 +144,13 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
 
 def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
-    config, layout, traffic = host.config, host.layout, host.traffic
+    config, traffic = host.config, host.traffic
     devices = [_device(device, now) for device in host.registry.devices.values()]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
     )
-    dense = 4 * layout.size * sum(device["updates"] for device in devices)
+    dense = dense_bytes(host, sum(device["updates"] for device in devices))
     return {
         **run_status(host, evaluator),
         "diverged": evaluator.diverged,

@@ -22,7 +22,7 @@ from edgeflock.shared.protocol.frames import BINS, DeviceRow, DeviceState, Evalu
 
 routes = web.RouteTableDef()
 
-STATES: tuple[DeviceState, ...] = ("training", "idle", "paused", "away")
+STATES: tuple[DeviceState, ...] = ("training", "starved", "idle", "paused", "away")
 
 
 @routes.get("/metrics")

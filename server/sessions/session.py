@@ -12,12 +12,13 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Door
-from edgeflock.server.engine import Accepted, frame_bytes
+from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Connection, Device, Line, Meter
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.tasks import TaskLine
 from edgeflock.server.sessions.writer import Held, Writer
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import (
     AlreadyComputed,
     BaseInFuture,
@@ -44,6 +45,7 @@ from edgeflock.shared.protocol.messages import (
     Refusal,
     Samples,
     Stop,
+    Telemetry,
     Update,
 )
 
@@ -69,7 +71,7 @@ for 11 million. To make one takes a tenth of that, while updates wait."""
 
 
 _FIRST: Collection[type[Record]] = (Hello,)
-_LATER: Collection[type[Record]] = (Pull, Update, Samples)
+_LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry)
 """What a device may send, until it is let in and after that."""
 
 
@@ -126,7 +128,10 @@ class Session:
                 device.connection.leave()
                 self._host.relay.leave(device.id)
                 self._writer.see(device.id, device.connection.present)
-                self._host.hub.note("left", device, "its session has ended")
+                account = Account.of(device.statistics.telemetry)
+                ended = f"its session has ended{f'; {account}' if account is not None else ''}"
+                log.info("%s: %s", device.name, ended)
+                self._host.hub.note("left", device, ended)
             self._ended.set()
         return self._socket
 
@@ -258,17 +263,15 @@ class Session:
         host.hub.note("joined", device, f"at version {version:,}")
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
+        if isinstance(record, Samples | Telemetry):
+            return self._note(device, record, frame)
         device.connection.hear()
-        if isinstance(record, Samples):
-            self._share(device, record, frame)
-        elif isinstance(record, Pull):
+        if isinstance(record, Pull):
             await self._resumed(device)
             await self._rested(device)
             model = await self._model(device, record)
             if model.base is None:
-                device.connection.rests_until = (
-                    asyncio.get_running_loop().time() + REST * self._host.layout.size
-                )
+                device.connection.rests_until = asyncio.get_running_loop().time() + REST * model.count
             await self._send_samples(device)
             await self._send(model)
             if self._tasks is not None:
@@ -364,7 +367,8 @@ class Session:
             # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
             ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
-        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id))
+        part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
+        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id, part))
 
     async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
         """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
@@ -380,19 +384,29 @@ class Session:
             await asyncio.wait((waiting,))
 
     async def _share_until(self, waiting: asyncio.Future[T], device: Device) -> None:
-        """Take the samples that come next from the device, unless `waiting` is done before."""
+        """Take what comes next from the device without being a question, unless `waiting` is done before."""
         listening = asyncio.create_task(self._socket.receive())
         try:
             await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
                 message = listening.result()
                 record, frame = self._received(message.type, message.data)
-                if not isinstance(record, Samples):
+                if not isinstance(record, Samples | Telemetry):
                     raise UnexpectedRecord("a question is under way: wait for its answer")
-                self._share(device, record, frame)
+                self._note(device, record, frame)
         finally:
             listening.cancel()
             await asyncio.wait((listening,))  # a socket has one listener at a time
+
+    def _note(self, device: Device, record: Samples | Telemetry, frame: bytes) -> None:
+        """Take what has no answer."""
+        if isinstance(record, Samples):
+            device.connection.hear()
+            self._share(device, record, frame)
+        else:  # it says that it is there, and gives nothing: it is as idle as before
+            device.connection.be_seen()
+            device.statistics.telemetry = record.facts
+            self._host.hub.changed(device)
 
     def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
         self._host.relay.share(device.id, samples, frame)

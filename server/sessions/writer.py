@@ -177,7 +177,8 @@ class Writer:
             else:
                 staged = await self._in_thread(lambda: engine.stage(pushes, now, hold=self._leaving))
             self._set_alarm(engine.due)
-            settled = await self._in_thread(lambda: engine.publish(staged)) if staged.settled else []
+            publishes = staged.settled or staged.answered_later
+            settled = await self._in_thread(lambda: engine.publish(staged)) if publishes else []
         if staged.together:
             self._together(staged.together)
         self._turns |= bool(presence or staged.together)

@@ -1,6 +1,6 @@
 """Every record that crosses a process. docs/protocol.md describes their bytes.
 
-    device -> server    Hello, Pull, Update
+    device -> server    Hello, Pull, Update, Telemetry
     server -> device    Welcome, Model, Receipt, Refusal, Stop, Task, Over
     both                Samples
 
@@ -88,6 +88,17 @@ class Welcome:
     tasks: bool = False
     """Whether the server says which shard each update is of: a Task follows each Model, and answers each
     Update."""
+    significance: float | None = None
+    """Send the entries that are beyond so many times their parameter, in magnitude; None: the largest."""
+    decays: bool = False
+    """Whether that is to be divided by the root of the update's number."""
+    elastic: float = 0.0
+    """alpha of elastic averaging: the device keeps its own parameters, and an update is of what they differ
+    from the model; 0: it is a gradient."""
+    chunk: int = 0
+    """Parameters of a chunk, each of which is exchanged by itself; 0: all at once."""
+    momentum: float = 0.0
+    """Of the device's own steps in elastic averaging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,9 @@ class Pull:
     """The version the device holds, so that the server may answer with the difference."""
     held: int = 0
     """What stands for all that it was sent to hold it (chain.py)."""
+    start: int = 0
+    stop: int = 0
+    """Only the parameters from start up to stop are asked for, and `base` is of these; 0: the whole model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +228,19 @@ class Over:
     """The model's now. What the device was told to have counted is in it, and durable."""
 
 
-Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What is new about the device while no update says it: it waits for samples, or for an answer.
+
+    There is no answer to it. It may come while a question is under way.
+    """
+
+    facts: Facts
+
+
+Record = (
+    Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over | Telemetry
+)
 
 TAGS: dict[type[Record], int] = {
     Hello: 1,
@@ -228,6 +254,7 @@ TAGS: dict[type[Record], int] = {
     Samples: 9,
     Task: 10,
     Over: 11,
+    Telemetry: 12,
 }
 """The first element of a record's msgpack array."""
 

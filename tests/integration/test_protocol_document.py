@@ -45,6 +45,7 @@ from tests.integration.foreign_client import (
     SIGN,
     STOP,
     TASK,
+    TELEMETRY,
     UPDATE,
     WELCOME,
     Copy,
@@ -203,6 +204,8 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [SAMPLES, 2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)],
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
     ),
+    "pull-part": ([PULL, 3, 0, 10, 20], messages.Pull(3, 0, 10, 20)),
+    "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500],
@@ -257,7 +260,7 @@ RECORDS["welcome-tasks"] = (
 
 def test_every_example_is_checked_here() -> None:
     assert set(EXAMPLES) == {
-        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid", "grid-after",
+        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "runs", "grid", "grid-after",
         "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "weights",
         "eighths",
     }  # fmt: skip
@@ -287,6 +290,8 @@ def test_index_streams() -> None:
     where = np.array(WHERE)
     assert golomb_encode(WHERE, 5) == sparse.encode(where, 40, GOLOMB) == EXAMPLES["golomb"]
     assert struct.pack("<5I", *WHERE) == sparse.encode(where, 40, RAW) == EXAMPLES["raw"]
+    assert sparse.encode(where, 40, sparse.RUNS) == EXAMPLES["runs"]
+    assert sparse.decode(EXAMPLES["runs"], 5, 40, sparse.RUNS).tolist() == WHERE
     for mode, octets in ((GOLOMB, EXAMPLES["golomb"]), (RAW, EXAMPLES["raw"])):
         assert decode_indices(mode, octets, 5, 40) == sparse.decode(octets, 5, 40, mode).tolist() == WHERE
 

@@ -82,7 +82,7 @@ class FakeServer:
         self.asked.append("join")
         return self.welcome
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
         self.asked.append(("pull", base))
         return model_at(self.version)
 

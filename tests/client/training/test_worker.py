@@ -71,7 +71,7 @@ async def test_a_model_that_can_be_made_here_is_not_pulled() -> None:
     unchanged = Model(0, 0, sparse.RAW, F32, 0, b"", b"")
 
     class Fresh(FakeServer):
-        async def pull(self, base: int | None, held: int = 0) -> Model:
+        async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
             await super().pull(base)
             return unchanged
 
@@ -118,6 +118,8 @@ class Few:
 
     def settle(self) -> None:
         self.told.append("settled")
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None: ...
 
     def take_back(self) -> None:
         self.told.append("back")
