@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from edgeflock.devices.papers.scheduling.experiments import SCHEMES, Averages
 from edgeflock.devices.results.curves import COLOURS
@@ -47,8 +48,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         x, y = zip(*points, strict=True)
         axes.plot(x, y, color=colour, marker=_MARKERS[scheme], markersize=5, linewidth=1.4, label=scheme)
     axes.set_yscale("log")
-    for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        axis(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_title(panel.title, loc="left", fontsize=10, fontweight="bold")
     axes.set_xlabel(panel.label)
     axes.set_ylabel("average completion time")
