@@ -12,14 +12,12 @@ from dataclasses import replace
 
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.encoding import LocalSteps
+from edgeflock.client.training.seams import HOPELESS
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, Refused, ServerAtFault, StepTooLarge
 from edgeflock.shared.model.chunks import Chunk, phase
 from edgeflock.shared.protocol.messages import Model, Update
 
 log = logging.getLogger(__name__)
-
-_HOPELESS = 3
-"""Times in a row that a chunk is refused for its size, after which there is no use in going on."""
 
 
 class Averaging:
@@ -107,7 +105,7 @@ class Averaging:
                     self._elastic.take_back(given)
             except StepTooLarge as large:
                 too_large += 1
-                if too_large == _HOPELESS:
+                if too_large == HOPELESS:
                     raise Diverged(f"{too_large} updates in a row were refused: {large}") from large
                 log.warning("%s", large)
                 async with self._between:

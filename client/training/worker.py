@@ -3,21 +3,17 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 
 from edgeflock.client.data import Batches, NothingFit, StreamOver
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
-from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.seams import HOPELESS, Compute, Progress, Server, Training, of_the_server, take
 from edgeflock.client.training.shards import only
-from edgeflock.client.training.trainer import Stopped
+from edgeflock.client.training.tasks import Rounds
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
@@ -28,79 +24,16 @@ from edgeflock.shared.errors import (
     RunReplaced,
     ServerAtFault,
     StepTooLarge,
-    Unauthorized,
 )
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Task, Update, Welcome
+from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
 
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
 """Seconds, at least, from telling how the device does to telling it again, and a little more at most."""
-
-
-_HOPELESS = 3
-"""Updates in a row that were refused for their size, after which there is no use in going on."""
-
-
-class Server(Protocol):
-    """The server as a worker sees it: transport.Link, or an emulated one."""
-
-    async def join(self) -> Welcome: ...
-
-    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model: ...
-
-    async def push(self, update: Update) -> Receipt: ...
-
-    async def offer(self, update: Update) -> Task:
-        """In a run of tasks: what came of `update`, and what to compute next."""
-
-    async def task(self) -> Task | None:
-        """What to compute next, after a pull, or after a Task without any; None: pull again."""
-
-    async def over(self) -> None:
-        """Return once the round is over in which the device computes."""
-
-    def speak_as(self, layout: bytes) -> None: ...
-
-
-class Training(Protocol):
-    """What makes the updates of one run: trainer.Trainer, or one that knows them already."""
-
-    @property
-    def layout(self) -> Layout: ...
-
-    def step(
-        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = ...
-    ) -> Update: ...
-
-    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps: ...
-
-    def take_back(self) -> None: ...
-
-    def undo(self) -> None: ...
-
-    def forget(self) -> None: ...
-
-
-Compute = Callable[..., Awaitable[Any]]
-"""compute(function, *arguments): its result, without holding up the event loop."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a worker has done so far."""
-
-    updates: int = 0
-    samples: int = 0
-    refused: int = 0
-    duplicates: int = 0
-    """Of tasks that another device had computed before."""
-    stopped: int = 0
-    """Steps that were given up because their round was over."""
-    loss: float = 0.0
 
 
 Load = Callable[[Weights, Layout], Awaitable[Model | None]]
@@ -167,18 +100,23 @@ class Worker:
         if list(layout.shapes()) != welcome.layout:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
         self._server.speak_as(layout.digest)
-        with _of_the_server("first model"):
+        with of_the_server("first model"):
             replica = Replica(layout, welcome.start)
             if welcome.weights is not None:
                 first = await self._load(welcome.weights, layout)
                 if first is not None:
                     replica.take(first)
         self._telemetry_due = -math.inf
-        _take(replica, await self._server.pull(replica.version, replica.held))
+        take(replica, await self._server.pull(replica.version, replica.held))
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
         if welcome.tasks:
-            return await self._compute_tasks(welcome, trainer, replica)
+            rounds = Rounds(
+                welcome, self._server, trainer, self._batches, replica, self._compute, self._choose,
+                self._with_telemetry, self.progress,
+            )  # fmt: skip
+            await rounds.run(self._leaving)
+            return self.progress
         sequence, too_large = welcome.sequence, 0
         while True:
             await self._batches.ready(welcome.local_steps)
@@ -191,7 +129,7 @@ class Worker:
                 self._batches.settle()
                 continue
             update = replace(update, held=replica.held, pull=not self._leaving())
-            update = self._with_telemetry(update, asyncio.get_running_loop().time())
+            update = self._with_telemetry(update)
             try:
                 receipt = await self._server.push(update)
             except (BaseExpired, BaseInFuture) as stale:
@@ -199,17 +137,17 @@ class Worker:
                 log.info("%s", stale)
                 trainer.take_back()
                 self._batches.take_back()
-                _take(replica, await self._server.pull(replica.version, replica.held))
+                take(replica, await self._server.pull(replica.version, replica.held))
                 continue
             except StepTooLarge as large:
                 self.progress.refused += 1
                 too_large += 1
-                if too_large == _HOPELESS:
-                    raise Diverged(f"{_HOPELESS} updates in a row were refused: {large}") from large
+                if too_large == HOPELESS:
+                    raise Diverged(f"{HOPELESS} updates in a row were refused: {large}") from large
                 log.warning("%s", large)
                 trainer.forget()
                 self._batches.settle()
-                _take(replica, await self._server.pull(replica.version, replica.held))
+                take(replica, await self._server.pull(replica.version, replica.held))
                 continue
             sequence, too_large = update.sequence, 0
             self._batches.settle()
@@ -217,13 +155,13 @@ class Worker:
             self._acknowledged(update, receipt)
             if not update.pull or receipt.model is None:
                 return self.progress
-            _take(replica, receipt.model)
+            take(replica, receipt.model)
 
     async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
         """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
 
         async def push(update: Update) -> None:
-            update = self._with_telemetry(update, asyncio.get_running_loop().time())
+            update = self._with_telemetry(update)
             try:
                 self._acknowledged(update, await self._server.push(update))
             except Refused:
@@ -256,78 +194,6 @@ class Worker:
                 + (", without the model that was asked for" if receipt.model is None else "")
             )
 
-    async def _compute_tasks(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
-        """Compute what the server hands out, from the model that was pulled, round by round."""
-        sequence, too_large = welcome.sequence, 0
-        while not self._leaving():
-            task = await self._server.task()
-            while task is not None and task.shard is not None:
-                self._choose(task.shard)
-                await self._batches.ready(welcome.local_steps)
-                sequence += 1
-                update = await self._unless_over(trainer, replica, sequence)
-                if update is None:
-                    break
-                update = replace(update, held=replica.held, pull=False, task=task.shard)
-                update = self._with_telemetry(update, asyncio.get_running_loop().time())
-                try:
-                    task = await self._server.offer(update)
-                except (BaseExpired, BaseInFuture) as late:
-                    self.progress.refused += 1
-                    log.info("%s", late)
-                    self._undo(trainer)
-                    break
-                except StepTooLarge as large:
-                    self.progress.refused += 1
-                    too_large += 1
-                    if too_large == _HOPELESS:
-                        raise Diverged(f"{_HOPELESS} updates in a row were refused: {large}") from large
-                    log.warning("%s", large)
-                    trainer.forget()
-                    self._batches.settle()
-                    break
-                if task.counted:
-                    too_large = 0
-                    self._batches.settle()
-                    self.progress.updates += 1
-                    self.progress.samples += update.samples
-                    self.progress.loss = update.loss
-                else:
-                    self.progress.duplicates += 1
-                    self._undo(trainer)
-                if task.shard is None:
-                    task = await self._server.task()
-            _take(replica, await self._server.pull(replica.version, replica.held))
-        return self.progress
-
-    async def _unless_over(self, trainer: Training, replica: Replica, sequence: int) -> Update | None:
-        """The update `sequence`; None if its round is over before: then not a step more than under way."""
-        stopped: list[bool] = []
-        computing = asyncio.ensure_future(
-            self._compute(trainer.step, replica.theta, replica.version, sequence, lambda: bool(stopped))
-        )
-        over = asyncio.ensure_future(self._server.over())
-        try:
-            await asyncio.wait((computing, over), return_when=asyncio.FIRST_COMPLETED)
-            if not over.done():
-                update: Update = computing.result()
-                return update
-            stopped.append(True)
-            with suppress(Stopped):
-                await computing
-            self.progress.stopped += 1
-            self._undo(trainer)
-            over.result()
-            return None
-        finally:
-            for one in (computing, over):
-                one.cancel()
-            await asyncio.wait((computing, over))
-
-    def _undo(self, trainer: Training) -> None:
-        trainer.undo()
-        self._batches.take_back()
-
     async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
         """`tell` how the device does whenever no update has for long, until cancelled."""
         clock = asyncio.get_running_loop().time
@@ -341,8 +207,9 @@ class Worker:
         """How the device does."""
         return {**self._health(), **self._batches.telemetry()}
 
-    def _with_telemetry(self, update: Update, now: float) -> Update:
+    def _with_telemetry(self, update: Update) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""
+        now = asyncio.get_running_loop().time()
         if now < self._telemetry_due:
             return update
         facts = self.facts()
@@ -350,22 +217,3 @@ class Worker:
             return update
         self._telemetry_due = now + _TELEMETRY_EVERY
         return replace(update, facts=facts)
-
-
-def _take(replica: Replica, model: Model) -> None:
-    """Have `replica` become `model`. Raises ServerAtFault if it cannot."""
-    with _of_the_server("model"):
-        replica.take(model)
-
-
-@contextmanager
-def _of_the_server(what: str) -> Iterator[None]:
-    """Here the server is the peer whose input is refused: raises ServerAtFault then. A token that it does
-    not know is no fault of it.
-    """
-    try:
-        yield
-    except Unauthorized:
-        raise
-    except Refused as error:
-        raise ServerAtFault(f"the server's {what} is none for this device: {error}") from error

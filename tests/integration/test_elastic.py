@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training import Progress, Worker
 from edgeflock.client.training.trainer import Trainer
-from edgeflock.client.training.worker import Progress, Worker
 from edgeflock.client.transport import Link
 from edgeflock.devices.watching.status import print_status
 from edgeflock.server.ledger.journal import Journal

@@ -10,7 +10,7 @@ import pytest
 
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batch, Shuffled, StreamOver
-from edgeflock.client.training.worker import Progress, Worker
+from edgeflock.client.training import Progress, Worker
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.data.datasets import Dataset
