@@ -4,9 +4,10 @@ import asyncio
 import logging
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from importlib import metadata
 from importlib.util import find_spec
 from random import Random
@@ -20,12 +21,14 @@ from edgeflock.client.data.open import batches_of, directory, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.training import Progress, Trainer, Worker
+from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
+from edgeflock.shared.data import datasets
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Model, Welcome
+from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, Hello, Model, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.data.injection import Injected
@@ -36,6 +39,9 @@ log = logging.getLogger(__name__)
 ZOO = "edgeflock.client.zoo:"
 
 Kind = Literal["onnx", "torch"]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""Of a shard."""
 
 _NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
 """Backend -> the module without which it is not to be had."""
@@ -56,7 +62,10 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
     SessionRefused.
     """
     # Which model it is, only the Welcome says: most are of the zoo.
-    hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share)
+    named = shards_of(settings)
+    hello = Hello(
+        PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share, shards=",".join(named)
+    )
     memory = memory_of() // 2
     samples = _samples() if settings.share else 0
     # One thread for all computing: each has a heap of its own, and keeps what it once needed.
@@ -72,6 +81,11 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
                 backend: Backend = await compute(_torch, settings, welcome)
             else:
                 backend = await compute(_onnx, settings, welcome, await link.graph("step"), memory)
+            if named and not welcome.tasks:
+                raise ConfigError(
+                    f"client.shards = {settings.shards}: the run has no tasks (coordination.tasks of the "
+                    "server); name all data in client.data instead"
+                )
             (injected or batches).begin(welcome, backend)
             if injected is not None:
                 odds = welcome.alpha * (welcome.beta > 0)
@@ -83,12 +97,18 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
             return await first_model(link.load, kept, weights, layout, compute)
 
         async with (
-            batches_of(settings) as batches,
+            AsyncExitStack() as opened,
             Link(settings.server, settings.token, hello, Random(), memory=memory, samples=samples) as link,
         ):
+            each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
+            held = [await opened.enter_async_context(batches_of(one)) for one in each]
+            batches, shard_of = held[0], only
+            if named:
+                batches = shards = Shards(held)
+                shard_of = shards.choose
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
-            worker = Worker(link, build, injected or batches, compute, health, load)
+            worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
             telling = asyncio.create_task(worker.keep_telling(link.tell))
             try:
                 progress = await worker.run()
@@ -102,6 +122,27 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
+
+
+def shards_of(settings: "ClientSettings") -> dict[str, str]:
+    """name -> data of each shard. Raises ConfigError."""
+    shards: dict[str, str] = {}
+    for entry in settings.shards:
+        name, equals, data = entry.partition("=")
+        if not (equals and data and _NAME.fullmatch(name)) or name in shards:
+            raise ConfigError(
+                f"client.shards: {entry!r} must be NAME=DATA, e.g. north=npz:north.npz, with a name of its "
+                "own of letters, digits, '.', '_' and '-'"
+            )
+        if data.partition(":")[0] not in datasets.READERS:
+            raise ConfigError(f"client.shards: {entry!r}: a shard is stored data, not a stream")
+        shards[name] = data
+    if len(",".join(shards)) > LONGEST_SHARDS:
+        raise ConfigError(
+            f"client.shards: the names of {len(shards)} shards take more than {LONGEST_SHARDS} characters; "
+            "choose shorter ones"
+        )
+    return shards
 
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":

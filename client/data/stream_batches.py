@@ -3,7 +3,8 @@
 A batch is due once the oldest sample has waited for WAIT seconds, or the largest batch waits, and never
 before the least waits. It is then as large as what arrived within a second of that oldest sample: b_i = S_i,
 of what the stream brought rather than of an average, which knows nothing of a rate that has just fallen or
-risen. Truncation keeps a second, so that nothing is dropped while a device takes its batches in time.
+risen. Truncation keeps a second, so that nothing is dropped while a device takes its batches in time. What
+came before training first asked counts as if it came then, at once.
 """
 
 import asyncio
@@ -72,6 +73,9 @@ class StreamBatches:
         self._low = low
         self._high = high
         self._now = now or steady_clock()
+        self._opened = self._now()
+        self._stood: float | None = None
+        """Seconds from then until training first asked, once it has."""
         self._fitting = Fitting(buffer, tally, checks or Checks())
         self._since: float | None = None
         """When `ready` began to wait, while it does."""
@@ -108,6 +112,8 @@ class StreamBatches:
         assert self._feeding is not None, "use StreamBatches as an async context manager"
         self._steps, self._shares, self._last = steps, [], None
         self._since = self._now()
+        if self._stood is None:
+            self._stood = self._since - self._opened
         while not await self._is_due():
             pass
         self._since = None
@@ -145,7 +151,7 @@ class StreamBatches:
                 if not len(self._buffer):
                     break
                 wanted = batch_size(self._buffer.within(SECOND), self._low, self._high * self._steps)
-                batch = self._buffer.take(wanted, self._now())
+                batch = self._buffer.take(wanted, self._time())
                 self._fitting.taken += len(batch[1])
             self._split(self._fitting.fit(batch))
         if self._shares:
@@ -174,7 +180,7 @@ class StreamBatches:
             return {
                 "rate": self._rate.rate(now),
                 "depth": len(self._buffer),
-                "age": self._buffer.age(now),
+                "age": self._buffer.age(self._time()),
                 "waiting": 0.0 if self._since is None else max(0.0, now - self._since),
                 **account.facts(),
             }
@@ -184,6 +190,12 @@ class StreamBatches:
         with self._lock:
             return self._fitting.account()
 
+    def _time(self) -> float:
+        """The buffer's. It stands still until training asks for the first time: a device that starts is slow,
+        and nothing is too old before anybody could have taken it.
+        """
+        return self._opened if self._stood is None else self._now() - self._stood
+
     def _pause(self) -> float:
         """Seconds until there is a batch if nothing more arrives: 0 if there is one, infinity without end."""
         waiting = len(self._buffer)
@@ -191,7 +203,7 @@ class StreamBatches:
             return 0.0
         if waiting < self._low:
             return math.inf
-        pause = WAIT - self._buffer.age(self._now())
+        pause = WAIT - self._buffer.age(self._time())
         return pause if pause > _CLOSE else 0.0
 
     def _split(self, chunk: Chunk) -> None:
@@ -206,9 +218,8 @@ class StreamBatches:
         async with aclosing(self._source) as chunks:
             async for chunk in chunks:
                 with self._lock:
-                    now = self._now()
-                    self._rate.arrived(len(chunk), now)
-                    self._buffer.add(chunk, now)
+                    self._rate.arrived(len(chunk), self._now())
+                    self._buffer.add(chunk, self._time())
                     self._fitting.came += len(chunk)
                 self._arrived.set()
                 await asyncio.sleep(0)  # a source with a backlog need not wait itself

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.data import Batches, NothingFit, StreamOver
+from edgeflock.client.training.averaging import Averaging
+from edgeflock.client.training.elastic import Elastic
+from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.shards import only
+from edgeflock.client.training.trainer import Stopped
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
@@ -25,9 +30,10 @@ from edgeflock.shared.errors import (
     StepTooLarge,
     Unauthorized,
 )
+from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
+from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Task, Update, Welcome
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +50,18 @@ class Server(Protocol):
 
     async def join(self) -> Welcome: ...
 
-    async def pull(self, base: int | None, held: int = 0) -> Model: ...
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model: ...
 
     async def push(self, update: Update) -> Receipt: ...
+
+    async def offer(self, update: Update) -> Task:
+        """In a run of tasks: what came of `update`, and what to compute next."""
+
+    async def task(self) -> Task | None:
+        """What to compute next, after a pull, or after a Task without any; None: pull again."""
+
+    async def over(self) -> None:
+        """Return once the round is over in which the device computes."""
 
     def speak_as(self, layout: bytes) -> None: ...
 
@@ -57,9 +72,15 @@ class Training(Protocol):
     @property
     def layout(self) -> Layout: ...
 
-    def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update: ...
+    def step(
+        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = ...
+    ) -> Update: ...
+
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps: ...
 
     def take_back(self) -> None: ...
+
+    def undo(self) -> None: ...
 
     def forget(self) -> None: ...
 
@@ -75,6 +96,10 @@ class Progress:
     updates: int = 0
     samples: int = 0
     refused: int = 0
+    duplicates: int = 0
+    """Of tasks that another device had computed before."""
+    stopped: int = 0
+    """Steps that were given up because their round was over."""
     loss: float = 0.0
 
 
@@ -98,10 +123,12 @@ class Worker:
         health: Callable[[], Facts] = dict,
         load: Load = pull_instead,
         leaving: Callable[[], bool] = lambda: False,
+        choose: Callable[[int], None] = only,
     ) -> None:
         """`trainer` makes what trains, on these `batches`, for the run that a Welcome describes. `health`
         tells how the device does. `load` loads the first model of a run that begins with weights of its own.
         `leaving` is whether the device will stop now: its last update asks for no model.
+        `choose` has the next batches be of one of the device's shards, in a run of tasks.
         """
         self._server = server
         self._make_trainer = trainer
@@ -110,6 +137,7 @@ class Worker:
         self._health = health
         self._load = load
         self._leaving = leaving
+        self._choose = choose
         self._telemetry_due = -math.inf
         """When the next update is to carry some, by the event loop's clock."""
         self.progress = Progress()
@@ -147,6 +175,10 @@ class Worker:
                     replica.take(first)
         self._telemetry_due = -math.inf
         _take(replica, await self._server.pull(replica.version, replica.held))
+        if welcome.elastic:
+            return await self._average(welcome, trainer, replica)
+        if welcome.tasks:
+            return await self._compute_tasks(welcome, trainer, replica)
         sequence, too_large = welcome.sequence, 0
         while True:
             await self._batches.ready(welcome.local_steps)
@@ -181,17 +213,120 @@ class Worker:
                 continue
             sequence, too_large = update.sequence, 0
             self._batches.settle()
-            self.progress.updates += 1
             self.progress.samples += update.samples
-            self.progress.loss = update.loss
-            if receipt.sequence != sequence or (receipt.model is None and update.pull):
-                raise ServerAtFault(
-                    f"the server answered update {sequence} with a receipt for {receipt.sequence}"
-                    + (", without the model that was asked for" if receipt.model is None else "")
-                )
+            self._acknowledged(update, receipt)
             if not update.pull or receipt.model is None:
                 return self.progress
             _take(replica, receipt.model)
+
+    async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
+        """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
+
+        async def push(update: Update) -> None:
+            update = self._with_telemetry(update, asyncio.get_running_loop().time())
+            try:
+                self._acknowledged(update, await self._server.push(update))
+            except Refused:
+                self.progress.refused += 1
+                raise
+
+        version = None if replica.held else replica.version  # else its numbers may be rounded
+        elastic = Elastic(replica.theta, version, trainer.layout, welcome)
+        cut = chunks(trainer.layout, welcome.chunk)
+        averaging = Averaging(self._server.pull, push, elastic, cut, welcome.local_steps, welcome.sequence)
+        try:
+            while not self._leaving():
+                await self._batches.ready(1)
+                with suppress(NothingFit):
+                    done = await averaging.step(self._compute, trainer.gradient)
+                    self.progress.samples += done.samples
+                self._batches.settle()
+            await averaging.finish()
+            return self.progress
+        finally:
+            await averaging.stop()
+
+    def _acknowledged(self, update: Update, receipt: Receipt) -> None:
+        """Count it. Raises ServerAtFault if the receipt is for another one, or lacks what was asked for."""
+        self.progress.updates += 1
+        self.progress.loss = update.loss
+        if receipt.sequence != update.sequence or (receipt.model is None and update.pull):
+            raise ServerAtFault(
+                f"the server answered update {update.sequence} with a receipt for {receipt.sequence}"
+                + (", without the model that was asked for" if receipt.model is None else "")
+            )
+
+    async def _compute_tasks(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
+        """Compute what the server hands out, from the model that was pulled, round by round."""
+        sequence, too_large = welcome.sequence, 0
+        while not self._leaving():
+            task = await self._server.task()
+            while task is not None and task.shard is not None:
+                self._choose(task.shard)
+                await self._batches.ready(welcome.local_steps)
+                sequence += 1
+                update = await self._unless_over(trainer, replica, sequence)
+                if update is None:
+                    break
+                update = replace(update, held=replica.held, pull=False, task=task.shard)
+                update = self._with_telemetry(update, asyncio.get_running_loop().time())
+                try:
+                    task = await self._server.offer(update)
+                except (BaseExpired, BaseInFuture) as late:
+                    self.progress.refused += 1
+                    log.info("%s", late)
+                    self._undo(trainer)
+                    break
+                except StepTooLarge as large:
+                    self.progress.refused += 1
+                    too_large += 1
+                    if too_large == _HOPELESS:
+                        raise Diverged(f"{_HOPELESS} updates in a row were refused: {large}") from large
+                    log.warning("%s", large)
+                    trainer.forget()
+                    self._batches.settle()
+                    break
+                if task.counted:
+                    too_large = 0
+                    self._batches.settle()
+                    self.progress.updates += 1
+                    self.progress.samples += update.samples
+                    self.progress.loss = update.loss
+                else:
+                    self.progress.duplicates += 1
+                    self._undo(trainer)
+                if task.shard is None:
+                    task = await self._server.task()
+            _take(replica, await self._server.pull(replica.version, replica.held))
+        return self.progress
+
+    async def _unless_over(self, trainer: Training, replica: Replica, sequence: int) -> Update | None:
+        """The update `sequence`; None if its round is over before: then not a step more than under way."""
+        stopped: list[bool] = []
+        computing = asyncio.ensure_future(
+            self._compute(trainer.step, replica.theta, replica.version, sequence, lambda: bool(stopped))
+        )
+        over = asyncio.ensure_future(self._server.over())
+        try:
+            await asyncio.wait((computing, over), return_when=asyncio.FIRST_COMPLETED)
+            if not over.done():
+                update: Update = computing.result()
+                return update
+            stopped.append(True)
+            with suppress(Stopped):
+                await computing
+            self.progress.stopped += 1
+            self._undo(trainer)
+            over.result()
+            return None
+        finally:
+            for one in (computing, over):
+                one.cancel()
+            await asyncio.wait((computing, over))
+
+    def _undo(self, trainer: Training) -> None:
+        trainer.undo()
+        self._batches.take_back()
 
     async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
         """`tell` how the device does whenever no update has for long, until cancelled."""

@@ -38,6 +38,11 @@ class Fleet(Section):
     data: str = Field("digits:", description="training data, dealt out evenly")
     samples: Annotated[int, Field(ge=0)] = Field(0, description="use only so many of it; 0: all")
     labels: Annotated[int, Field(ge=0)] = Field(0, description="a device gets so many of the classes; 0: all")
+    holds: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="shards a device holds, of as many as there are devices, in a run of tasks; "
+        "0: coordination.tasks",
+    )
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...], BeforeValidator(_listed), Field(min_length=1)
     ] = Field((0,), description="one run each")
@@ -127,6 +132,17 @@ def parse(toml: str, source: str, overrides: Iterable[str] = ()) -> FleetFile:
             )
         if not kind.profile and kind.step_ms is None:
             raise ConfigError(f"{source}: devices.{name} needs step_ms, or a profile: {', '.join(PROFILES)}")
+    tasks, holds, devices = file.coordination.tasks, file.fleet.holds, file.fleet.devices
+    if holds and not tasks:
+        raise ConfigError(f"{source}: fleet.holds = {holds} is of a run of tasks: set coordination.tasks")
+    if max(holds, tasks) > devices:
+        named = f"fleet.holds = {holds}" if holds else f"coordination.tasks = {tasks}"
+        raise ConfigError(f"{source}: {named}: there are only {devices} shards, one a device (fleet.devices)")
+    if tasks and any(kind.rate != "0" for kind in file.classes.values()):
+        raise ConfigError(
+            f"{source}: coordination.tasks = {tasks}: a stream is one device's alone; set no "
+            "devices.NAME.rate"
+        )
     if len(set(file.fleet.seeds)) < len(file.fleet.seeds):
         raise ConfigError(f"{source}: fleet.seeds = {list(file.fleet.seeds)}: each may be there once")
     if len(file.classes) > file.fleet.devices:

@@ -2,21 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Door
-from edgeflock.server.engine import Accepted, frame_bytes
+from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Connection, Device, Line, Meter
 from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.tasks import TaskLine
 from edgeflock.server.sessions.writer import Held, Writer
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import (
+    AlreadyComputed,
     BaseInFuture,
     Dropped,
     LayoutMismatch,
@@ -95,6 +99,8 @@ class Session:
         self._ended = asyncio.Event()
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
+        self._tasks: TaskLine | None = None
+        """In a run of tasks, once the device is let in."""
 
     async def serve(self) -> web.StreamResponse:
         """Talk to the device until either side ends it."""
@@ -108,9 +114,10 @@ class Session:
         try:
             device = self._device = await self._hello()
             await self._greet(device)
-            async for message in self._socket:
-                record, frame = self._received(message.type, message.data)
-                await self._answer(device, record, frame)
+            async with self._following():
+                async for message in self._socket:
+                    record, frame = self._received(message.type, message.data)
+                    await self._answer(device, record, frame)
         except SessionRefused as refusal:
             self._host.hub.refused(device, refusal)
             await self._close(4000 + refusal.status, refusal)
@@ -186,10 +193,14 @@ class Session:
                 f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
                 "is it the same model?"
             )
+        shards = _shards_of(hello)
         device = host.registry.admit(hello.device)
         identity, connection = device.identity, device.connection
-        while not await self._took_place(device, hello):
+        while not await self._took_place(device, hello, shards):
             pass  # another one came in between
+        if host.engine.tasks is not None:
+            self._tasks = TaskLine(host, self._writer, host.engine.tasks, device.id, self._send)
+            identity.shards = len(shards)
         self._door.welcome(self._longest)
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
@@ -197,7 +208,7 @@ class Session:
         self._writer.see(device.id, connection.present)
         return device
 
-    async def _took_place(self, device: Device, hello: Hello) -> bool:
+    async def _took_place(self, device: Device, hello: Hello, shards: list[str]) -> bool:
         """Whether the name is this session's now. It is not if, while its line was looked at, another came.
 
         Raises NameInUse if the device that has it lives, and its secret was not shown.
@@ -214,8 +225,25 @@ class Session:
                     return False
                 await connection.line.supersede()
             self._host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
+            if (tasks := self._host.engine.tasks) is not None:
+                await self._writer.call(lambda: tasks.holds(device.id, shards))
             connection.join(self, hello.secret)
         return True
+
+    @asynccontextmanager
+    async def _following(self) -> AsyncIterator[None]:
+        """Meanwhile the device is told what it did not ask for, in a run of tasks."""
+        if self._tasks is None:
+            yield
+            return
+        following = asyncio.create_task(self._tasks.follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+            if not following.cancelled() and (error := following.exception()):
+                raise error
 
     async def _greet(self, device: Device) -> None:
         """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
@@ -243,17 +271,19 @@ class Session:
             await self._rested(device)
             model = await self._model(device, record)
             if model.base is None:
-                device.connection.rests_until = (
-                    asyncio.get_running_loop().time() + REST * self._host.layout.size
-                )
+                device.connection.rests_until = asyncio.get_running_loop().time() + REST * model.count
             await self._send_samples(device)
             await self._send(model)
+            if self._tasks is not None:
+                await self._tasks.begin(model.version)
         else:
             assert isinstance(record, Update), "nothing else is taken"
+            push = Push(device.id, device.connection.last_seen, record, frame)
             try:
-                accepted = await self._push(
-                    device, Push(device.id, device.connection.last_seen, record, frame)
-                )
+                if self._tasks is not None:
+                    await self._computed(device, push, self._tasks)
+                    return
+                accepted = await self._push(device, push)
             except RunComplete as complete:
                 await self._send(Stop(str(complete)))
             except SessionRefused:
@@ -276,6 +306,36 @@ class Session:
                     receipt = replace(receipt, model=await self._model(device, record))
                 await self._send_samples(device)
                 await self._send(receipt)
+
+    async def _computed(self, device: Device, push: Push, tasks: TaskLine) -> None:
+        """In a run of tasks: the device goes on to the next one while its update waits for others."""
+        counted = True
+        try:
+            answer = await self._writer.push(push)
+        except AlreadyComputed:
+            counted = False
+            self._host.hub.duplicate(device)
+        else:
+            device.connection.rests_until = 0.0
+            self._too_large = 0
+            if isinstance(answer, Held):
+                answer.answer.add_done_callback(partial(self._applied, device, push.update))
+            else:
+                self._host.hub.updated(device, push.update, answer.staleness)
+        await self._resumed(device)
+        await self._send_samples(device)
+        await tasks.went_on(counted=counted)
+
+    def _applied(self, device: Device, update: Update, answer: asyncio.Future[Accepted]) -> None:
+        """An update that waited for the end of its round has its answer."""
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            self._host.hub.updated(device, update, answer.result().staleness)
+        elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
+            device.statistics.refused += 1
+            self._host.hub.refused(device, error)
 
     async def _push(self, device: Device, push: Push) -> Accepted:
         """What comes of it. It may have to wait for others, long."""
@@ -307,7 +367,8 @@ class Session:
             # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
             ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
-        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id))
+        part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
+        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id, part))
 
     async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
         """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
@@ -381,6 +442,14 @@ class Session:
             raise ConnectionError("closed by the device")
         self._host.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
         await self._socket.send_bytes(octets)
+
+
+def _shards_of(hello: Hello) -> list[str]:
+    """The names of what the device holds; if it names nothing, all its data are one shard of its own name."""
+    names = hello.shards.split(",") if hello.shards else [hello.device]
+    if not all(names) or len(set(names)) < len(names):
+        raise Malformed("a device names each shard that it holds once")
+    return names
 
 
 async def _dead(connection: Connection) -> Line | None:

@@ -78,6 +78,9 @@ def streaming(
 @pytest.mark.parametrize(("rate", "size"), [(3, 8), (38, 38), (300, 300), (2000, 1024)])
 def test_a_batch_is_what_a_second_brings(rate: int, size: int) -> None:
     async def use(batches: StreamBatches) -> int:
+        await batches.ready()
+        batches.take(RUN_BATCH)
+        batches.settle()
         await asyncio.sleep(60)
         await batches.ready()
         _, y = batches.take(RUN_BATCH)
@@ -85,6 +88,23 @@ def test_a_batch_is_what_a_second_brings(rate: int, size: int) -> None:
         return len(y)
 
     assert streaming(lambda: steady(rate), use) == pytest.approx(size, rel=0.1)
+
+
+def test_nothing_is_dropped_while_a_client_starts() -> None:
+    """It takes a minute until it first asks, and each step then half a second."""
+
+    async def use(batches: StreamBatches) -> Account:
+        await asyncio.sleep(60)
+        for _ in range(20):
+            await batches.ready()
+            batches.take(RUN_BATCH)
+            await asyncio.sleep(0.5)
+            batches.settle()
+        return batches.account()
+
+    account = streaming(lambda: steady(20), use, Truncation())
+    assert account.drops == 0
+    assert account.came == account.trained + account.left >= 20 * 70
 
 
 @pytest.mark.parametrize("buffer", ["truncation", "persistence"])
@@ -221,6 +241,8 @@ def test_samples_from_before_the_clock_was_set_back_are_taken_at_once(tmp_path: 
 def test_the_steps_of_an_update_share_one_batch_however_long_they_take(buffer: str, tmp_path: Path) -> None:
     async def use(batches: StreamBatches) -> list[int]:
         sizes = []
+        await batches.ready()
+        batches.take(RUN_BATCH)
         await asyncio.sleep(3)
         await batches.ready(steps=4)
         for _ in range(4):
@@ -329,7 +351,8 @@ def test_telemetry() -> None:
 
     async def use(batches: StreamBatches) -> None:
         assert (batches.telemetry()["depth"], batches.telemetry()["rate"]) == (0, 0)
-        await asyncio.sleep(30.1)
+        await batches.ready()
+        await asyncio.sleep(30.1 - asyncio.get_running_loop().time())
         told = batches.telemetry()
         assert told.pop("rate") == pytest.approx(40, rel=0.1)
         assert 1.0 < float(told.pop("age")) <= 1.3

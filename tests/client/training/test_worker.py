@@ -71,7 +71,7 @@ async def test_a_model_that_can_be_made_here_is_not_pulled() -> None:
     unchanged = Model(0, 0, sparse.RAW, F32, 0, b"", b"")
 
     class Fresh(FakeServer):
-        async def pull(self, base: int | None, held: int = 0) -> Model:
+        async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
             await super().pull(base)
             return unchanged
 

@@ -84,6 +84,9 @@ class Numbered:
         self._waiting = list(range(first, first + 400))
         self._taken: list[int] = []
 
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        pass
+
     async def ready(self, steps: int) -> None:
         pass
 
