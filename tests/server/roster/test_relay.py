@@ -99,8 +99,6 @@ class Numbered:
     def settle(self) -> None:
         self._taken.clear()
 
-    def begin(self, welcome: Welcome, backend: Backend) -> None: ...
-
     def take_back(self) -> None:
         self._waiting, self._taken = self._taken + self._waiting, []
 
