@@ -15,6 +15,7 @@ from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Truncation
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
@@ -28,15 +29,20 @@ class Backlog:
     """
 
     def __init__(
-        self, source: AsyncGenerator[Chunk, None], tally: Skipped, low: int, checks: Checks | None = None
+        self,
+        source: AsyncGenerator[Chunk, None],
+        tally: Skipped,
+        low: int,
+        checks: Checks | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         """No batch has fewer than `low` samples before the source is over. It counts in `tally`. `checks` are
-        those of what is read back.
+        those of what is read back. Without `scaling` inputs keep their units.
         """
         self._source = source
         self._low = low
         self._held = Truncation(math.inf, low, quota_bytes=1 << 62)
-        self._fitting = Fitting(self._held, tally, checks or Checks())
+        self._fitting = Fitting(self._held, tally, checks or Checks(), scaling)
         self._arrived = asyncio.Event()
         self._wanted = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None

@@ -38,9 +38,13 @@ class Usual:
     def bound(self, reaches: NDArray[np.float64]) -> float:
         """Beyond which a sample is broken, now that such ones have come too: infinity if too few have."""
         self._reaches.extend(reaches[-_USUAL:].tolist())
-        if len(self._reaches) < _ENOUGH:
-            return float("inf")
-        return FAR * max(1.0, float(np.median(self._reaches)))
+        median = self.median
+        return float("inf") if median is None else FAR * max(1.0, median)
+
+    @property
+    def median(self) -> float | None:
+        """None: too few have been seen."""
+        return float(np.median(self._reaches)) if len(self._reaches) >= _ENOUGH else None
 
 
 class Checks:
@@ -67,6 +71,11 @@ class Checks:
         self._targets = targets or ("classes" if classes else None)
         self._most = most
         self._usual = {"x": Usual(), "y": Usual()}
+
+    @property
+    def usual_reach(self) -> float | None:
+        """How far inputs usually reach from 0; None: too few have been seen."""
+        return self._usual["x"].median
 
     def admit(self, chunk: Chunk, tally: Skipped) -> Chunk:
         """The good samples of `chunk`; the others are set aside."""

@@ -22,7 +22,8 @@ class Classes:
     def refused(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which samples of x [n, ...] and y [n, ...] are of a class that the model does not have.
 
-        Raises ConfigError, as the backend does, if it takes none and never did: model and data do not fit.
+        Raises ConfigError, as the backend does, if it took none yet and takes x not even with class 0, which
+        every model has: model and data do not fit.
         """
         highest = y.reshape(len(y), -1).max(axis=1)
         failed: ConfigError | None = None
@@ -36,8 +37,9 @@ class Classes:
             except ConfigError as error:
                 failed, self._refused = error, int(highest[tried])
         if failed is not None and self._highest < 0:
-            self._refused = math.inf
-            raise failed
+            lowest, self._refused = self._refused, math.inf
+            self._try(x[[tried, tried]], np.zeros_like(y[[tried, tried]]))
+            self._highest, self._refused = 0, lowest
         return np.asarray(highest >= self._refused)
 
     def _try(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> None:

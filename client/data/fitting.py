@@ -1,5 +1,7 @@
 """Samples that are read back, before they are trained on; and what became of every sample."""
 
+import logging
+
 import numpy as np
 
 from edgeflock.client.backends import Backend
@@ -7,8 +9,14 @@ from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
+from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
+
+log = logging.getLogger(__name__)
+
+SMALL, LARGE = 0.05, 20.0
+"""Inputs that usually reach less far or farther from 0 train slowly, or not at all."""
 
 
 class Fitting:
@@ -16,11 +24,20 @@ class Fitting:
     `fit`.
     """
 
-    def __init__(self, buffer: Buffer, tally: Skipped, checks: Checks) -> None:
-        """`tally` is the one that the source counts in."""
+    def __init__(
+        self, buffer: Buffer, tally: Skipped, checks: Checks, scaling: Scaling | None = None
+    ) -> None:
+        """`tally` is the one that the source counts in. Without `scaling` inputs keep their units."""
         self._buffer = buffer
         self._tally = tally
         self._checks = checks
+        self._scaling = scaling
+        self._advised = scaling is not None
+        """Whether there is nothing more to say of the inputs' units."""
+        self._learnt = self._again = 0
+        """Samples that were scaled since the last settling or taking back, and how many of the next were
+        before.
+        """
         self._classes: Classes | None = None
         self._spoilt = Skipped(tally.quarantine)
         """What was set aside when it was read back; it comes again if it is taken back."""
@@ -44,7 +61,27 @@ class Fitting:
             refused = self._classes.refused(fit.x, fit.y.astype(np.int64, copy=False))
             set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)
             fit = fit.where(~refused)
-        return fit
+        self._advise()
+        return fit if self._scaling is None or not len(fit) else self._scaled(fit, self._scaling)
+
+    def _scaled(self, fit: Chunk, scaling: Scaling) -> Chunk:
+        """What comes again is not learnt again: a server that is away for long makes no sample usual."""
+        scaling.learn(fit.x[self._again :])
+        self._learnt += len(fit)
+        self._again = max(0, self._again - len(fit))
+        return Chunk(scaling.scaled(fit.x), fit.y, fit.keys)
+
+    def _advise(self) -> None:
+        """Say once if the inputs look as if they need scaling."""
+        if self._advised or (reach := self._checks.usual_reach) is None:
+            return
+        self._advised = True
+        if reach and not SMALL <= reach <= LARGE:
+            log.warning(
+                "inputs usually reach %.3g from 0; models train best on about 1. client.scale = true brings "
+                "them there (not for numbers of words)",
+                reach,
+            )
 
     def settle(self) -> None:
         spoilt = self._spoilt.total - self._spoilt_before
@@ -53,6 +90,7 @@ class Fitting:
         self._forget()
 
     def take_back(self) -> None:
+        self._again += self._learnt
         self._forget()
 
     def account(self) -> Account:
@@ -68,4 +106,4 @@ class Fitting:
         )
 
     def _forget(self) -> None:
-        self.taken, self._spoilt_before = 0, self._spoilt.total
+        self.taken, self._learnt, self._spoilt_before = 0, 0, self._spoilt.total

@@ -23,6 +23,10 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
     """What to train on. Raises ConfigError if there is nothing of the kind."""
     seed = own_seed(settings)
     if settings.data.partition(":")[0] in datasets.READERS:
+        if settings.scale:
+            raise ConfigError(
+                f"client.scale is for streams; client.data = {settings.data} is stored, so scale it there"
+            )
         yield Shuffled(datasets.load(settings.data, "train"), np.random.default_rng(seed))
         return
     if settings.batch_min > settings.batch_max:
@@ -34,19 +38,19 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
     from edgeflock.client.data.checks import Checks
     from edgeflock.client.data.quarantine import Quarantine
     from edgeflock.client.data.records import Skipped
+    from edgeflock.client.data.scaling import Scaling
     from edgeflock.client.data.sources import open_source, waits
     from edgeflock.client.data.stream_batches import StreamBatches
 
     tally = Skipped(Quarantine(_quarantine(settings)))
     source = open_source(settings.data, tally, seed, settings.range)
-    checks = Checks(most=settings.range)
+    checks, scaling = Checks(most=settings.range), Scaling() if settings.scale else None
     if waits(settings.data) and not settings.buffer:
-        async with Backlog(source, tally, settings.batch_min, checks) as backlog:
+        async with Backlog(source, tally, settings.batch_min, checks, scaling) as backlog:
             yield backlog
         return
-    stream = StreamBatches(
-        source, _buffer(settings), tally, settings.batch_min, settings.batch_max, checks=checks
-    )
+    low, high = settings.batch_min, settings.batch_max
+    stream = StreamBatches(source, _buffer(settings), tally, low, high, checks=checks, scaling=scaling)
     async with stream:
         yield stream
 

@@ -23,6 +23,7 @@ from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
@@ -64,9 +65,10 @@ class StreamBatches:
         high: int = HIGH,
         now: Callable[[], float] | None = None,
         checks: Checks | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         """`tally` is the one the source counts in. `now` gives seconds, at any time and in any thread.
-        `checks` are those of what is read back.
+        `checks` are those of what is read back. Without `scaling` inputs keep their units.
         """
         self._source = source
         self._buffer = buffer
@@ -76,7 +78,7 @@ class StreamBatches:
         self._opened = self._now()
         self._stood: float | None = None
         """Seconds from then until training first asked, once it has."""
-        self._fitting = Fitting(buffer, tally, checks or Checks())
+        self._fitting = Fitting(buffer, tally, checks or Checks(), scaling)
         self._since: float | None = None
         """When `ready` began to wait, while it does."""
         self._rate = RateEstimator()

@@ -191,6 +191,8 @@ def row(device: Device, now: float) -> DeviceRow:
         batch=done.batch if live else None,
         depth=_whole(told.get("depth")),
         drops=_whole(told.get("drops")),
+        quarantined=_whole(told.get("quarantined")),
+        duplicates=_whole(told.get("duplicates")),
         last_seen=connection.last_seen or None,
         staleness=done.staleness if live else None,
         loss=finite(done.loss) if live else None,

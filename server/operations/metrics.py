@@ -162,6 +162,8 @@ _OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, st
     (CounterMetricFamily, "ingress_bytes", "Received from it.", attrgetter("ingress")),
     (CounterMetricFamily, "egress_bytes", "Sent to it.", attrgetter("egress")),
     (CounterMetricFamily, "dropped_samples", "That its buffer had no room for.", attrgetter("drops")),
+    (CounterMetricFamily, "quarantined_samples", "Not fit for training.", attrgetter("quarantined")),
+    (CounterMetricFamily, "duplicate_samples", "That had come before.", attrgetter("duplicates")),
     (
         GaugeMetricFamily,
         "training",

@@ -51,6 +51,10 @@ class DeviceRow(NamedTuple):
     """Samples that wait in its buffer, and"""
     drops: int | None
     """those that the buffer had no room for."""
+    quarantined: int | None
+    """Samples that were not fit for training, and"""
+    duplicates: int | None
+    """those that had come before."""
     last_seen: float | None
     """Unix time."""
     staleness: int | None

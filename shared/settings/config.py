@@ -348,6 +348,9 @@ class ClientSettings(Section):
         0.0,
         description="of a stream: what goes beyond it is set aside; 0: a hundred times what is usual",
     )
+    scale: bool = Field(
+        False, description="of a stream: inputs as distances from each one's median, in its usual spread"
+    )
     quarantine: str = Field(
         "", description="of a stream: a file for samples that were set aside; empty: in client.directory"
     )

@@ -124,6 +124,8 @@ COLUMNS: tuple[Column, ...] = (
     _column("backend", "backend", 7, _words, "what it trains with", "left"),
     _column("refused", "refused", 7, numbers.count, "updates that were refused"),
     _column("drops", "drops", 6, numbers.count, "samples that its buffer had no room for"),
+    _column("quarantined", "quarant.", 8, numbers.count, "samples that were not fit for training"),
+    _column("duplicates", "dupl.", 6, numbers.count, "samples that had come before"),
     Column(
         "label",
         "label",
@@ -166,7 +168,7 @@ def ink(column: Column, row: DeviceRow) -> Ink:
         return "bad" if row.temperature >= 85 else "warn"
     if column.key == "battery" and row.battery is not None and row.battery < 30:
         return "bad" if row.battery < 15 else "warn"
-    if column.key in ("refused", "drops") and getattr(row, column.key):
+    if column.key in ("refused", "drops", "quarantined") and getattr(row, column.key):
         return "warn"
     if column.key == "name" and row.undervoltage:
         return "bad"

@@ -149,6 +149,16 @@ def test_a_flood_of_labels_takes_few_trials() -> None:
     assert model.tried < 20
 
 
+def test_a_first_batch_of_unknown_labels_alone_says_nothing_of_the_model() -> None:
+    model = Model(3)
+    classes = Classes(model)
+    x = np.zeros((4, 1), np.float32)
+    assert classes.refused(x, np.array([9, 4, 7, 5])).all()
+    assert classes.refused(x, np.array([0, 2, 3, 4])).tolist() == [False, False, True, True]
+    with pytest.raises(ConfigError, match="no such class"):
+        Classes(Model(0)).refused(x, np.array([9, 4, 7, 5]))
+
+
 def test_a_model_that_takes_nothing_does_not_fit_the_data() -> None:
     with pytest.raises(ConfigError, match="no such class"):
         Classes(Model(0)).refused(np.zeros((3, 1), np.float32), np.array([0, 1, 2]))

@@ -430,25 +430,29 @@ def test_what_is_unfit_when_it_is_read_back_costs_itself_alone(tmp_path: Path) -
     after.close()
 
 
-def test_where_nothing_fits_there_is_no_batch() -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_where_nothing_fits_there_is_no_batch(first: bool) -> None:
+    """Also of the first that come."""
+
     async def bad() -> AsyncGenerator[Chunk, None]:
-        yield Chunk(np.zeros((8, 1), np.float32), np.array([0, 1] * 4))
-        await asyncio.sleep(2)
-        yield Chunk(np.zeros((8, 1), np.float32), np.full(8, 7))
-        await asyncio.sleep(2)
+        labels = [np.array([0, 1] * 4), np.full(8, 7)]
+        for y in labels if first else labels[::-1]:
+            yield Chunk(np.zeros((8, 1), np.float32), y)
+            await asyncio.sleep(2)
         yield Chunk(np.zeros((8, 1), np.float32), np.array([0, 1] * 4))
 
     async def use(batches: StreamBatches) -> None:
         batches.begin(WELCOME, TwoClasses())
-        await batches.ready()
-        assert len(batches.take(RUN_BATCH)[1]) == 8
-        batches.settle()
-        await batches.ready()
-        with pytest.raises(NothingFit):
-            batches.take(RUN_BATCH)
-        batches.settle()
-        await batches.ready()
-        assert len(batches.take(RUN_BATCH)[1]) == 8
+        for good in first, not first, True:
+            await batches.ready()
+            if good:
+                assert len(batches.take(RUN_BATCH)[1]) == 8
+            else:
+                with pytest.raises(NothingFit):
+                    batches.take(RUN_BATCH)
+            batches.settle()
+        account = batches.account()
+        assert (account.trained, account.quarantined) == (16, 8)
 
     streaming(bad, use)
 
