@@ -19,6 +19,10 @@ class Classes:
         self._refused = math.inf
         """the lowest that it did not."""
 
+    def has(self, y: NDArray[np.integer]) -> None:
+        """Say that the backend trains on classes y."""
+        self._highest = max(self._highest, int(y.max(initial=-1)))
+
     def refused(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which samples of x [n, ...] and y [n, ...] are of a class that the model does not have.
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, Batches
+from edgeflock.client.data.checks import IGNORED
+from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.records import Broken, Skipped
-from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 
 KEPT_BYTES = 1 << 25
@@ -63,13 +64,11 @@ class Injected:
         self._most = most
         self._alpha = self._beta = 0.0
         self._frame_bytes = 0
-        self._backend: Backend | None = None
+        self._classes: Classes | None = None
         self._drawn = _Newest(most)
         self._arrived = _Newest(most)
         self._lock = threading.Lock()
         """Around `_arrived`."""
-        self._classes: set[int] = set()
-        """That the model is known to have."""
         self._reach_x = self._reach_y = 1.0
         """The largest |x| and |y| of own samples, 1 at least."""
         self._begun = False
@@ -89,8 +88,7 @@ class Injected:
         self._batches.begin(welcome, backend)
         self._alpha, self._beta = welcome.alpha, welcome.beta
         self._frame_bytes = welcome.frame_bytes
-        self._backend = backend
-        self._classes.clear()
+        self._classes = Classes(backend)
         self._begun = False
         self._held = None
         self._joined.clear()
@@ -165,7 +163,8 @@ class Injected:
         x, y = own
         self._reach_x = max(self._reach_x, _largest(x))
         if _is_labels(y):
-            self._classes.update(np.unique(y).tolist())
+            assert self._classes is not None, "begin comes before take"
+            self._classes.has(y.astype(np.int64, copy=False))
         else:
             self._reach_y = max(self._reach_y, _largest(y))
 
@@ -193,31 +192,19 @@ class Injected:
         try:
             x, y = decode(record, own)
             _check_range(x, "x", FAR * self._reach_x)
-            if record.labels:
-                self._try_new_classes(x, y)
-            else:
+            if not record.labels:
                 _check_range(y, "y", FAR * self._reach_y)
+            elif self._unknown(x, y.astype(np.int64, copy=False)):
+                raise Broken("of another target", "the model has no such class")
         except Broken as broken:
             self._tally.add(broken.kind, broken.detail)
             return None
         return x, y
 
-    def _try_new_classes(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> None:
-        """Nothing says how many classes a model has: the first samples of those that this device has not met
-        are tried on their own before they join a batch. Raises Broken.
-        """
-        assert self._backend is not None, "begin comes before take"
-        classes, first = np.unique(y, return_index=True)
-        new = ~np.isin(classes, list(self._classes))
-        if not new.any():
-            return
-        tried = np.unique(first[new] // (y.size // len(y)))
-        tried = np.concatenate((tried, tried))  # BatchNorm takes no single sample
-        try:
-            self._backend.gradient(np.zeros(self._backend.layout.size, np.float32), x[tried], y[tried])
-        except ConfigError as error:
-            raise Broken("of classes that the model does not have", str(error)) from error
-        self._classes.update(classes[new].tolist())
+    def _unknown(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> bool:
+        """Whether a sample is of a class that the model does not have."""
+        assert self._classes is not None, "begin comes before take"
+        return bool(((y < 0) & (y != IGNORED)).any() or self._classes.refused(x, y).any())
 
 
 class _Newest:

@@ -124,8 +124,8 @@ COLUMNS: tuple[Column, ...] = (
     _column("backend", "backend", 7, _words, "what it trains with", "left"),
     _column("refused", "refused", 7, numbers.count, "updates that were refused"),
     _column("drops", "drops", 6, numbers.count, "samples that its buffer had no room for"),
-    _column("quarantined", "quarant.", 8, numbers.count, "samples that were not fit for training"),
-    _column("duplicates", "dupl.", 6, numbers.count, "samples that had come before"),
+    _column("quarantined", "quarantined", 11, numbers.count, "samples that were not fit for training"),
+    _column("duplicates", "duplicates", 10, numbers.count, "samples that had come before"),
     Column(
         "label",
         "label",

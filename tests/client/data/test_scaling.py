@@ -42,7 +42,8 @@ def test_numbers_of_any_units_come_to_lie_around_0_with_a_spread_of_1() -> None:
     x = samples(KEPT)
     scaling.learn(x)
     scaled = scaling.scaled(x)
-    assert (scaled.shape, scaled.dtype) == (x.shape, np.float32)
+    assert scaled.shape == x.shape
+    assert scaled.dtype == np.float32
     assert np.median(scaled, axis=0) == pytest.approx(0, abs=0.02)
     assert scaled.std(axis=0) == pytest.approx(1, abs=0.2)
 

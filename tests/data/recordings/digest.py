@@ -21,8 +21,8 @@ def named(module: str, name: str) -> Any:
 
 def digests(path: Path) -> dict[str, Any]:
     """Of all frames as the feed encodes them, and of all that the screen knows after each."""
-    encode, snapshot = named("shared.feed", "encode"), named("tui.state", "snapshot")
-    recording = named("devices.top_command", "opened")(path)
+    encode, snapshot = named("shared.protocol.feed", "encode"), named("tui.sources.state", "snapshot")
+    recording = named("devices.watching.top", "opened")(path)
     frames, states = sha256(), sha256()
     for number in range(len(recording)):
         frames.update(encode(recording.frame(number)))
