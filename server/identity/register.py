@@ -246,7 +246,8 @@ class Register:
             raise TooManyDevices(f"the server takes {limit} devices (limits.devices)")
         labels = json.dumps(dict(token.labels))
         self._db.execute(
-            "INSERT OR REPLACE INTO devices (name, key, digest, labels, joined, token) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO devices (name, key, digest, labels, joined, token) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
             (name, key, digest, labels, self._now(), token.digest),
         )
         self._db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))

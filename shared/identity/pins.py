@@ -1,8 +1,8 @@
 """TLS with one server's public key and no other, whoever has signed its certificate.
 
-A pin is the SHA-256 of the certificate's SubjectPublicKeyInfo (as in RFC 7469): a renewed certificate of the same
-key has the same pin. It is compared at the end of the TLS handshake, in which the server has proved that the key
-is its own, and before anything is said.
+A pin is the SHA-256 of the certificate's SubjectPublicKeyInfo (as in RFC 7469): a renewed certificate of the
+same key has the same pin. It is compared at the end of the TLS handshake, in which the server has proved that
+the key is its own, and before anything is said.
 """
 
 import hashlib
@@ -51,8 +51,8 @@ def pinned(pin: bytes) -> ssl.SSLContext:
 def tls_for(scheme: str, host: str, pin: bytes, *, insecure: bool) -> ssl.SSLContext | bool:
     """What aiohttp's `ssl` is to be for a server. Raises ConfigError if the URL may not be used.
 
-    That is TLS with `pin`, or with the system's authorities if there is none. Without TLS only what asks for it
-    with `insecure` goes beyond this machine.
+    That is TLS with `pin`, or with the system's authorities if there is none. Without TLS only what asks for
+    it with `insecure` goes beyond this machine.
     """
     if scheme == "https":
         return pinned(pin) if pin else True

@@ -1,7 +1,7 @@
 """What a device signs with its own key (Ed25519, RFC 8032), so that nobody else speaks under its name.
 
-What is signed names all that it is meant for, each in its place and of a fixed length but for the name, which is
-last: the same words cannot be meant for another question, server, challenge or device.
+What is signed names all that it is meant for, each in its place and of a fixed length but for the name, which
+is last: the same words cannot be meant for another question, server, challenge or device.
 """
 
 import hashlib

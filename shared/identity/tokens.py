@@ -3,7 +3,8 @@
     ef1.SECRET.PIN          ef1.SECRET.PIN.GRAPH
 
 Each part is base64url without padding: SECRET 24 bytes, PIN the server's public key (pins.py, 32 bytes) or
-nothing, GRAPH the digest of the one graph to train (32 bytes). Servers know a token by the SHA-256 of its text.
+nothing, GRAPH the digest of the one graph to train (32 bytes). Servers know a token by the SHA-256 of its
+text.
 """
 
 import base64
