@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,9 @@ from edgeflock.client.data import Batches
 from edgeflock.client.data.open import batches_of, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
+from edgeflock.client.identity import Identity, default_place, keep, kept
+from edgeflock.client.joining import url_of
+from edgeflock.client.machine import default_name
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError
@@ -43,6 +47,13 @@ _NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
 
 async def run_client(settings: "ClientSettings") -> Progress:
     """Train for `settings.server` until its run is over. Raises ConfigError, Diverged or SessionRefused."""
+    identity, place = identity_of(settings)
+    known: dict[str, str] = {"name": settings.name or default_name()}
+    if identity is not None:
+        known = {"name": identity.name, "server": identity.server}
+        if identity.graph:
+            known["graph_digest"] = identity.graph.hex()
+    settings = settings.model_copy(update=known)
     # Which model it is, only the Welcome says: most are of the zoo.
     hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share)
     memory = memory_of() // 2
@@ -72,7 +83,16 @@ async def run_client(settings: "ClientSettings") -> Progress:
 
         async with (
             batches_of(settings) as batches,
-            Link(settings.server, settings.token, hello, Random(), memory=memory, samples=samples) as link,
+            Link(
+                settings.server,
+                identity,
+                hello,
+                Random(),
+                memory=memory,
+                samples=samples,
+                insecure=settings.insecure or (identity is not None and identity.insecure),
+                renewed=partial(_renewed, place=place),
+            ) as link,
         ):
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
@@ -80,6 +100,39 @@ async def run_client(settings: "ClientSettings") -> Progress:
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
+
+
+def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
+    """(what this device joined with, if it did, where that is kept). Raises ConfigError.
+
+    What is kept for all of this user counts for its own server; a file that is named must be of the server
+    and the name that the settings name, too.
+    """
+    place = Path(settings.identity) if settings.identity else default_place()
+    if not settings.identity and not place.exists():
+        return None, place
+    identity = kept(place)
+    named = "server" in settings.model_fields_set
+    if named and url_of(settings.server) != url_of(identity.server):
+        if not settings.identity:
+            return None, place
+        raise ConfigError(
+            f"client.identity = {str(place)!r} is for {identity.server}, and client.server is "
+            f"{settings.server}: leave one of them out"
+        )
+    if settings.name not in ("", identity.name):
+        raise ConfigError(
+            f"client.name = {settings.name!r}, but this device joined as {identity.name!r} "
+            f"(client.identity = {str(place)!r}): leave client.name out, or join anew under that name"
+        )
+    if settings.graph_digest and identity.graph and settings.graph_digest != identity.graph.hex():
+        raise ConfigError("client.graph_digest is not the one of the token that this device joined with")
+    return identity, place
+
+
+def _renewed(identity: Identity, place: Path) -> None:
+    keep(identity, place)
+    log.info("has another key and credential: %s", place)
 
 
 def _directory(settings: "ClientSettings") -> Path:

@@ -7,19 +7,32 @@ No event loop, no network. Imports nothing of the server.
 """
 
 from edgeflock.server.identity.audit import Audit
-from edgeflock.server.identity.certificate import Certificate, own_certificate, server_tls
-from edgeflock.server.identity.register import IDENTITIES, Caller, Enrolled, Joined, Register, Role, Who
+from edgeflock.server.identity.certificate import Certificate, own_certificate, pin_of_file, server_tls
+from edgeflock.server.identity.entry import Entry
+from edgeflock.server.identity.register import (
+    ADMIN_TOKEN,
+    IDENTITIES,
+    NOBODY,
+    Caller,
+    Enrolled,
+    Joined,
+    Register,
+    Role,
+)
 
 __all__ = [
+    "ADMIN_TOKEN",
     "IDENTITIES",
+    "NOBODY",
     "Audit",
     "Caller",
     "Certificate",
     "Enrolled",
+    "Entry",
     "Joined",
     "Register",
     "Role",
-    "Who",
     "own_certificate",
+    "pin_of_file",
     "server_tls",
 ]

@@ -31,7 +31,8 @@ from edgeflock.shared.identity import (
     text_of,
 )
 
-IDENTITIES = "identities.sqlite"
+IDENTITIES, ADMIN_TOKEN = "identities.sqlite", "admin-token"
+"""Files in the run's directory."""
 
 Role = Literal["device", "viewer", "admin"]
 Who = Literal["joining", "device", "viewer", "admin"]
@@ -104,6 +105,7 @@ class Caller:
 
 
 NOBODY = Caller("viewer", "anybody")
+"""In a run that is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +180,9 @@ class Register:
 
         With the key that it was given last, the one before it has had its day.
         """
-        device = self.devices.get(caller.name)
-        if device is None or device.revoked is not None or caller.digest not in _digests(device):
+        if not self.holds(caller.name, caller.digest):
             raise Unauthorized(f"the credential of {caller.name!r} was revoked or replaced")
+        device = self.devices[caller.name]
         if name != device.name:
             raise Unauthorized(f"this credential is that of {device.name!r}, not of {name!r:.200}")
         fresh = caller.digest == device.next_digest
@@ -194,6 +196,16 @@ class Register:
                     "next_digest = NULL, rotate = 0 WHERE name = ? AND next_digest = ?",
                     (name, caller.digest),
                 )
+
+    def holds(self, name: str, digest: bytes) -> bool:
+        """Whether the credential of this digest opens anything still."""
+        device = self.devices.get(name)
+        return device is not None and device.revoked is None and digest in _digests(device)
+
+    def is_to_rotate(self, name: str, digest: bytes) -> bool:
+        """Whether a device that came with it is to get another one."""
+        device = self.devices[name]
+        return device.rotate and digest == device.digest
 
     def join(
         self, bearer: str, name: str, key: bytes, proof: bytes, pin: bytes, before: bytes, limit: int

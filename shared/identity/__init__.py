@@ -7,7 +7,9 @@ Imports errors. proofs.py and pins.py load `cryptography` when they are first us
 
 from edgeflock.shared.identity.pins import NO_PIN, is_loopback, pin_in, pin_of, tls_for
 from edgeflock.shared.identity.proofs import (
+    CHALLENGE,
     CHALLENGE_BYTES,
+    ROTATE,
     join_words,
     new_key,
     proves,
@@ -18,8 +20,10 @@ from edgeflock.shared.identity.proofs import (
 from edgeflock.shared.identity.tokens import Token, digest_of, from_text, text_of
 
 __all__ = [
+    "CHALLENGE",
     "CHALLENGE_BYTES",
     "NO_PIN",
+    "ROTATE",
     "Token",
     "digest_of",
     "from_text",

@@ -10,7 +10,7 @@ import ipaddress
 import ssl
 from functools import lru_cache
 
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, WrongKey
 from edgeflock.shared.identity.tokens import PREFIX, Token
 
 NO_PIN = bytes(32)
@@ -29,16 +29,16 @@ def pin_of(certificate: bytes) -> bytes:
 
 @lru_cache(maxsize=64)
 def pinned(pin: bytes) -> ssl.SSLContext:
-    """TLS for clients that ends with an SSLCertVerificationError if the server's key is another one."""
+    """TLS for clients that ends with WrongKey if the server's key is another one."""
 
     class Pinned(ssl.SSLObject):
         def do_handshake(self) -> None:
             super().do_handshake()
             shown = self.getpeercert(binary_form=True)
             if shown is None or pin_of(shown) != pin:
-                raise ssl.SSLCertVerificationError(
-                    "the server's certificate is not the one that the token names: somebody stands between, "
-                    "or the server has a new key; nothing was sent"
+                raise WrongKey(
+                    "the server's key is not the one that the token names: somebody stands between, or the "
+                    "server has a new key; nothing was sent"
                 )
 
     context = ssl.create_default_context()

@@ -6,6 +6,9 @@ is last: the same words cannot be meant for another question, server, challenge 
 
 import hashlib
 
+CHALLENGE, ROTATE = "Edgeflock-Challenge", "Edgeflock-Rotate"
+"""Headers of the answer that begins a session: what to sign, and whether another key is wanted."""
+
 CHALLENGE_BYTES = 32
 REALM_BYTES = 16
 KEY_BYTES = 32

@@ -32,6 +32,8 @@ class Hello:
     """Whether its owner lets samples of it go to others; only then does it get theirs."""
     secret: bytes = b""
     """That of the last Welcome, if it had one: only with it may it take the place of a session that lives."""
+    proof: bytes = b""
+    """Its signature of the session's challenge (identity/proofs.py), if it has joined."""
 
 
 @dataclass(frozen=True, slots=True)

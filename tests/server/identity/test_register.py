@@ -3,6 +3,7 @@
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -247,6 +248,6 @@ def test_a_joining_that_fails_changes_nothing(register: Register, tmp_path: Path
     pi = device()
     with pytest.raises(Unauthorized):
         register.join(token, "pi", public_of(pi.key), b"", PIN, b"", 9)
-    with sqlite3.connect(tmp_path / IDENTITIES) as db:
+    with closing(sqlite3.connect(tmp_path / IDENTITIES)) as db:
         assert db.execute("SELECT count(*) FROM devices").fetchone() == (0,)
     pi.join(register, token)

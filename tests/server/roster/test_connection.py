@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.server.roster.connection import TRANSITIONS, Connection, Event, State
 from edgeflock.server.roster.traffic import Meter
-from edgeflock.shared.errors import Dropped
+from edgeflock.shared.errors import SessionRefused
 
 
 class Session:
@@ -17,7 +17,7 @@ class Session:
 
     async def supersede(self) -> None: ...
 
-    async def drop(self, because: Dropped) -> None: ...
+    async def drop(self, because: SessionRefused) -> None: ...
 
     async def leave(self) -> None: ...
 
