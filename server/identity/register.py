@@ -132,6 +132,8 @@ class Register:
         self._db.executescript(_TABLES)
         self._db.execute("INSERT OR IGNORE INTO meta VALUES ('realm', ?)", (os.urandom(16),))
         self._version = -1
+        self.changes = 0
+        """How often others have been found to have written something."""
         self.tokens: dict[bytes, Kept] = {}
         self.devices: dict[str, Enrolled] = {}
         self._credentials: dict[bytes, str] = {}
@@ -143,15 +145,14 @@ class Register:
     def close(self) -> None:
         self._db.close()
 
-    def refresh(self) -> bool:
-        """Read what another process has written, if any has; whether one has."""
+    def refresh(self) -> None:
+        """Read what another process has written, if any has."""
         with self._lock:
             version = int(self._db.execute("PRAGMA data_version").fetchone()[0])
-            if version == self._version:
-                return False
-            self._version = version
-            self._read()
-            return True
+            if version != self._version:
+                self._version = version
+                self.changes += 1
+                self._read()
 
     # What the server asks
 
@@ -160,6 +161,8 @@ class Register:
         if not bearer:
             raise Unauthorized("this run has tokens, and the request shows none: Authorization: Bearer TOKEN")
         digest = digest_of(bearer)
+        if digest not in self.tokens and digest not in self._credentials:
+            self.refresh()  # it may be just made
         token = self.tokens.get(digest)
         if token is not None:
             if token.expires is not None and token.expires <= self._now():

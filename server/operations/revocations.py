@@ -13,9 +13,12 @@ LOOK = 0.25
 
 async def turn_out(register: Register, registry: Registry, watchers: Watchers) -> None:
     """Look for as long as the server lives."""
+    seen = register.changes
     while True:
         await asyncio.sleep(LOOK)
-        if register.refresh():
+        register.refresh()
+        if seen != register.changes:
+            seen = register.changes
             await asyncio.gather(
                 watchers.turn_out(), *(_look(register, name, registry) for name in list(registry.devices))
             )

@@ -1,7 +1,7 @@
 """A client written from docs/protocol.md alone.
 
-It uses nothing of Edgeflock and no library but msgpack, and cryptography for Ed25519: plain sockets, lists and
-loops, so that it shares no mistake with the code under test.
+It uses nothing of Edgeflock and no library but msgpack, and cryptography for Ed25519: plain sockets, lists
+and loops, so that it shares no mistake with the code under test.
 """
 
 import asyncio

@@ -254,7 +254,7 @@ def test_every_example_is_checked_here() -> None:
     assert set(EXAMPLES) == {
         *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid", "grid-after",
         "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "weights",
-        "eighths",
+        "eighths", "join-key", "join-words", "join-proof", "session-words", "session-proof",
     }  # fmt: skip
 
 
