@@ -324,7 +324,7 @@ class Frames:
     def _record(self) -> bytes:
         """Any array of anything."""
         random = self.random
-        record = [random.randrange(-1, 12), *(self._anything() for _ in range(random.randrange(14)))]
+        record = [random.randrange(-1, 15), *(self._anything() for _ in range(random.randrange(14)))]
         return cast(bytes, msgpack.packb(record))
 
     def _samples(self) -> bytes:

@@ -75,8 +75,8 @@ SETTINGS = (
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
-FACTS = re.compile(r"StreamFacts\(depth=(\d+), drops=(\d+), .*broken=(\d+)")
-"""In what a client logs at the end."""
+ACCOUNT = re.compile(r"samples came: .* ([\d,]+) dropped, ([\d,]+) quarantined, .* ([\d,]+) left")
+"""In what a client prints at the end."""
 
 
 async def run(recording: Recording, data: Dataset, seconds: float, seed: int, directory: Path) -> Report:
@@ -113,10 +113,10 @@ async def run(recording: Recording, data: Dataset, seconds: float, seed: int, di
             status = await _settled(http, url, names)
     devices = []
     for number, (device, log) in enumerate(zip(status, logs, strict=True)):
-        found = FACTS.search(log.read_text(errors="replace"))
+        found = ACCOUNT.search(log.read_text(errors="replace"))
         if found is None:
             raise EdgeflockError(f"{device['name']} did not say how its stream ended: {_tail(log)}")
-        waiting, dropped, broken = map(int, found.groups())
+        dropped, quarantined, waiting = (int(number.replace(",", "")) for number in found.groups())
         scores = [turn.scores[number] for turn in measured]
         devices.append(
             DeviceReport(
@@ -126,7 +126,7 @@ async def run(recording: Recording, data: Dataset, seconds: float, seed: int, di
                 trained=device["samples"],
                 dropped=dropped,
                 waiting=waiting,
-                broken=broken,
+                quarantined=quarantined,
                 updates=device["updates"],
             )
         )

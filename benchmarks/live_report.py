@@ -41,7 +41,7 @@ class DeviceReport:
     dropped: int
     """Older than a second when their turn came."""
     waiting: int
-    broken: int
+    quarantined: int
     updates: int
 
     @property
@@ -51,7 +51,7 @@ class DeviceReport:
     @property
     def lost(self) -> int:
         """What became of no sample."""
-        return self.published - self.trained - self.dropped - self.waiting - self.broken
+        return self.published - self.trained - self.dropped - self.waiting - self.quarantined
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgeflock.client.training.worker import Compute
+from edgeflock.client.training.seams import Compute
 from edgeflock.shared.codecs import packed, sparse, values
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout

@@ -44,7 +44,7 @@ def compress(message: Message, context: Context, call_next: Callable[[Message, C
     gradient, statistics = sent[:parameters] - returned[:parameters], returned[parameters:]
     if not np.isfinite(gradient).all():
         raise Diverged("training came to NaN or infinity; lower its learning rate or check the data")
-    update = _encode(gradient, statistics, layout.parameters, welcome, context.state)
+    update = _encode(gradient, statistics, layout.parameters, welcome, sent, context.state)
     octets = wire.encode(update)
     (name,) = reply.content.array_records
     reply.content[name] = ArrayRecord({"update": Array("uint8", (len(octets),), STYPE, octets)})
@@ -74,15 +74,17 @@ def _encode(
     statistics: NDArray[np.float32],
     layout: Layout,
     welcome: Welcome,
+    theta: NDArray[np.float32],
     state: RecordDict,
 ) -> Update:
     """Select and encode, as a device's trainer does; what there is to remember is in `state`.
 
     Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
     """
-    selection, memory = select(_last(state, welcome, layout), gradient, layout, welcome)
+    sequence = welcome.sequence + 1
+    selection, memory = select(_last(state, welcome, layout), gradient, layout, welcome, theta, sequence)
     steps = LocalSteps(math.nan, gradient, statistics, 1)
-    update = encode_update(steps, selection, layout, welcome.sequence + 1, welcome.version)
+    update = encode_update(steps, selection, layout, sequence, welcome.version)
     _keep(state, welcome, memory)
     return replace(update, pull=False)
 

@@ -5,6 +5,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import from_text, text_of
@@ -69,10 +70,9 @@ def kept(path: Path) -> Identity:
             "and if others are on this machine, have it replaced (edgeflock device rotate)"
         )
     try:
-        said = json.loads(text)
-        return Identity(
-            **{name: from_text(value) if name in _BYTES else value for name, value in said.items()}
-        )
+        said: dict[str, Any] = json.loads(text)
+        said |= {name: from_text(said[name]) for name in _BYTES if name in said}
+        return Identity(**said)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"client.identity = {str(path)!r} holds no identity: remove it and join anew"

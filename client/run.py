@@ -4,9 +4,10 @@ import asyncio
 import logging
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
@@ -18,18 +19,21 @@ import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
-from edgeflock.client.data.open import batches_of, own_seed
+from edgeflock.client.data.open import batches_of, directory, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.identity import Identity, default_place, keep, kept
 from edgeflock.client.joining import url_of
 from edgeflock.client.machine import default_name
 from edgeflock.client.training import Progress, Trainer, Worker
+from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Model, Welcome
+from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, Hello, Model, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.data.injection import Injected
@@ -41,12 +45,27 @@ ZOO = "edgeflock.client.zoo:"
 
 Kind = Literal["onnx", "torch"]
 
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""Of a shard."""
+
 _NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
 """Backend -> the module without which it is not to be had."""
 
 
-async def run_client(settings: "ClientSettings") -> Progress:
-    """Train for `settings.server` until its run is over. Raises ConfigError, Diverged or SessionRefused."""
+LAST_WORDS = 2.0
+"""Seconds that a device which leaves takes to tell what became of its samples."""
+
+
+def _quietly(account: Account) -> None:
+    """Nobody wants to know."""
+
+
+async def run_client(settings: "ClientSettings", at_end: Callable[[Account], None] = _quietly) -> Progress:
+    """Train for `settings.server` until its run is over, or this is cancelled.
+
+    `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged or
+    SessionRefused.
+    """
     identity, place = identity_of(settings)
     known: dict[str, str] = {"name": settings.name or default_name()}
     if identity is not None:
@@ -55,7 +74,10 @@ async def run_client(settings: "ClientSettings") -> Progress:
             known["graph_digest"] = identity.graph.hex()
     settings = settings.model_copy(update=known)
     # Which model it is, only the Welcome says: most are of the zoo.
-    hello = Hello(PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share)
+    named = shards_of(settings)
+    hello = Hello(
+        PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share, shards=",".join(named)
+    )
     memory = memory_of() // 2
     samples = _samples() if settings.share else 0
     # One thread for all computing: each has a heap of its own, and keeps what it once needed.
@@ -71,18 +93,23 @@ async def run_client(settings: "ClientSettings") -> Progress:
                 backend: Backend = await compute(_torch, settings, welcome)
             else:
                 backend = await compute(_onnx, settings, welcome, await link.graph("step"), memory)
+            if named and not welcome.tasks:
+                raise ConfigError(
+                    f"client.shards = {settings.shards}: the run has no tasks (coordination.tasks of the "
+                    "server); name all data in client.data instead"
+                )
+            (injected or batches).begin(welcome, backend)
             if injected is not None:
-                injected.begin(welcome, backend)
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
             return Trainer(backend, injected or batches, welcome)
 
         async def load(weights: Weights, layout: Layout) -> Model | None:
-            kept = Kept(_directory(settings), weights, settings.name)
+            kept = Kept(directory(settings), weights, settings.name)
             return await first_model(link.load, kept, weights, layout, compute)
 
         async with (
-            batches_of(settings) as batches,
+            AsyncExitStack() as opened,
             Link(
                 settings.server,
                 identity,
@@ -94,9 +121,25 @@ async def run_client(settings: "ClientSettings") -> Progress:
                 renewed=partial(_renewed, place=place),
             ) as link,
         ):
+            each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
+            held = [await opened.enter_async_context(batches_of(one)) for one in each]
+            batches, shard_of = held[0], only
+            if named:
+                batches = shards = Shards(held)
+                shard_of = shards.choose
             injected = _injected(settings, batches, link) if settings.share else None
             health: Callable[[], Facts] = Health() if settings.health else dict
-            progress = await Worker(link, build, injected or batches, compute, health, load).run()
+            worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
+            telling = asyncio.create_task(worker.keep_telling(link.tell))
+            try:
+                progress = await worker.run()
+            finally:
+                telling.cancel()
+                await asyncio.wait((telling,))
+                if (account := Account.of(worker.facts())) is not None:
+                    at_end(account)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(link.tell(worker.facts()), LAST_WORDS)
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
@@ -135,11 +178,25 @@ def _renewed(identity: Identity, place: Path) -> None:
     log.info("has another key and credential: %s", place)
 
 
-def _directory(settings: "ClientSettings") -> Path:
-    """Where the device keeps what is to outlast it and can be had again."""
-    if settings.directory:
-        return Path(settings.directory)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
+def shards_of(settings: "ClientSettings") -> dict[str, str]:
+    """name -> data of each shard. Raises ConfigError."""
+    shards: dict[str, str] = {}
+    for entry in settings.shards:
+        name, equals, data = entry.partition("=")
+        if not (equals and data and _NAME.fullmatch(name)) or name in shards:
+            raise ConfigError(
+                f"client.shards: {entry!r} must be NAME=DATA, e.g. north=npz:north.npz, with a name of its "
+                "own of letters, digits, '.', '_' and '-'"
+            )
+        if data.partition(":")[0] not in datasets.READERS:
+            raise ConfigError(f"client.shards: {entry!r}: a shard is stored data, not a stream")
+        shards[name] = data
+    if len(",".join(shards)) > LONGEST_SHARDS:
+        raise ConfigError(
+            f"client.shards: the names of {len(shards)} shards take more than {LONGEST_SHARDS} characters; "
+            "choose shorter ones"
+        )
+    return shards
 
 
 def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":

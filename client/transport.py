@@ -51,12 +51,15 @@ from edgeflock.shared.protocol.messages import (
     Facts,
     Hello,
     Model,
+    Over,
     Pull,
     Receipt,
     Record,
     Refusal,
     Samples,
     Stop,
+    Task,
+    Telemetry,
     Update,
     Welcome,
 )
@@ -113,7 +116,9 @@ class Link:
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._run = ""
-        self._injects = False
+        self._injects = self._tasks = False
+        self._over = False
+        """Whether the server said that the round of the model that the device has is over."""
         self._listener: Callable[[Samples], None] = lambda samples: None
         self._memory, self._samples = memory, samples
         self._longest = LONGEST_WELCOME
@@ -154,15 +159,53 @@ class Link:
         """The receipt for `update`, which is then durable. Raises Refused, RunOver or RunReplaced."""
         return await self._ask(update, Receipt)
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
-        """The current model. Raises Refused, RunOver or RunReplaced."""
-        return await self._ask(Pull(base, held), Model)
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        """The current model, or the parameters from `start` up to `stop` of it. Raises Refused, RunOver or
+        RunReplaced.
+        """
+        return await self._ask(Pull(base, held, start, stop), Model)
+
+    async def offer(self, update: Update) -> Task:
+        """What came of `update`, and what to compute next. Raises Refused, RunOver or RunReplaced."""
+        return await self._ask(update, Task)
+
+    async def task(self) -> Task | None:
+        """What to compute next, once there is something; None if the round is over, or the line lost: then
+        the model is to be pulled. Raises RunOver.
+        """
+        return None if self._over or self._socket is None else await self._told(self._socket)
+
+    async def over(self) -> None:
+        """Return once the round is over in which the device computes. Raises RunOver."""
+        socket = self._socket
+        if not self._over and socket is not None and await self._told(socket) is not None:
+            raise ServerAtFault("the server sent a Task while the last one was being computed")
+        if not self._over:  # the line is lost: what is computed is offered on the next one
+            await asyncio.get_running_loop().create_future()
+
+    async def _told(self, socket: aiohttp.ClientWebSocketResponse) -> Task | None:
+        """The next Task that is not asked for, None if the round's Over comes first, or the line is lost."""
+        try:
+            while not self._over:
+                record = await self._next(socket)
+                if isinstance(record, Task):
+                    return record
+                self._note(record)
+        except (ConnectionError, aiohttp.ClientError, SessionRefused):
+            await self._hang_up()  # whatever it is, the next question meets it
+        return None
 
     async def share(self, samples: Samples) -> None:
         """Send samples to the others, if the run still wants that. They are lost if the line is."""
         if self._socket is not None and self._injects:
             with suppress(ConnectionError):  # the next question notices
                 await self._socket.send_bytes(wire.encode(samples))
+
+    async def tell(self, facts: Facts) -> None:
+        """Tell how the device does, if there is a line."""
+        if self._socket is not None:
+            with suppress(ConnectionError):  # the next question notices
+                await self._socket.send_bytes(wire.encode(Telemetry(facts)))
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Hand what others share to `listener`: it comes along with answers."""
@@ -225,6 +268,7 @@ class Link:
             await self._hang_up()
             return await self._dial()
         self._injects = welcome.alpha > 0 and welcome.beta > 0
+        self._tasks, self._over = welcome.tasks, False
         return welcome
 
     async def _connect(self) -> Welcome:
@@ -290,11 +334,22 @@ class Link:
         refused, or ConnectionError if it hung up.
         """
         async with asyncio.timeout(ANSWER_SECONDS):
-            while isinstance(record := await self._next(socket), Samples):
-                if not self._hello.shares:
-                    raise ServerAtFault("the server sent samples, but this device does not share any")
-                self._listener(record)
+            while isinstance(record := await self._next(socket), Samples | Over):
+                self._note(record)
+        if isinstance(record, Model):
+            self._over = False
         return record
+
+    def _note(self, record: Record) -> None:
+        """What comes without being asked for, between answers."""
+        if isinstance(record, Samples):
+            if not self._hello.shares:
+                raise ServerAtFault("the server sent samples, but this device does not share any")
+            self._listener(record)
+        elif isinstance(record, Over) and self._tasks:
+            self._over = True
+        else:
+            raise ServerAtFault(f"the server sent a {type(record).__name__} that was not asked for")
 
     async def _next(self, socket: aiohttp.ClientWebSocketResponse) -> Record:
         message = await socket.receive()

@@ -146,6 +146,26 @@ class SvhnCNN(nn.Module):
         return output
 
 
+class SvhnMLP(nn.Module):
+    """32 x 32 colour images in 10 classes by seven dense layers; 3,465,514 parameters.
+
+    3,072 to 1,000 to 88 to four times 302 to 10, with ReLU: so many parameters and layers has the MLP of
+    D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", which leaves their widths open.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (3 * 32 * 32, 1000, 88, 302, 302, 302, 302)
+        hidden = [
+            layer for pair in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())
+        ]
+        self.layers = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(302, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layers(x)
+        return output
+
+
 class SvhnBN(nn.Module):
     """SvhnCNN with BatchNorm of the images and behind each pool; 40,500 parameters, 50 running statistics."""
 
@@ -248,6 +268,24 @@ class LSTMTagger(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden, _ = self.lstm(x)
+        output: Tensor = self.head(hidden)
+        return output.transpose(1, 2)
+
+
+class WordTagger(nn.Module):
+    """20 words, one of 23,042 each, in 49 classes for each: float32 [b, 20] to [b, 49, 20].
+
+    224 numbers a word, one LSTM of 256 and a dense layer; 5,667,569 parameters. Targets are [b, 20].
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(23_042, 224)
+        self.lstm = nn.LSTM(224, 256, batch_first=True)
+        self.head = nn.Linear(256, 49)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, _ = self.lstm(self.words(x.long()))
         output: Tensor = self.head(hidden)
         return output.transpose(1, 2)
 

@@ -1,13 +1,16 @@
 """What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
 
-from edgeflock.server.coordination import MODES
+from edgeflock.server.coordination import GATES, MODES
 from edgeflock.server.descent import RULES
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
+from edgeflock.server.scheduling import ORDERS
 from edgeflock.shared.settings.choices import Tables
 
 CHOICES: Tables = {
     "coordination.mode": MODES,
+    "coordination.gate": GATES,
+    "coordination.order": ORDERS,
     "coordination.rule": RULES,
     "downlink.mode": PUBLICATIONS,
     "run.trackers": KINDS,

@@ -22,6 +22,8 @@
         ├── BadSamples                 computed from no samples, or from more than can be
         ├── BadSequence                a sequence number that cannot be one
         ├── SequenceAhead              one so far ahead that the device could never go on from there
+        ├── NoSuchTask                 of no shard that the device holds, in a run of tasks
+        ├── AlreadyComputed            of a shard that another update of the round is of
         ├── RunComplete                the run has all its updates
         └── SessionRefused             the session ends with it
             ├── Malformed              not one whole msgpack array of the record's fields
@@ -149,6 +151,17 @@ class BadSequence(Refused):
 
 class SequenceAhead(Refused):
     code = "sequence-ahead"
+    status = 409
+
+
+class NoSuchTask(Refused):
+    code = "no-such-task"
+
+
+class AlreadyComputed(Refused):
+    """It is answered by a Task that says so, not by a Refusal."""
+
+    code = "already-computed"
     status = 409
 
 

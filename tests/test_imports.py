@@ -99,7 +99,7 @@ def test_a_grid_is_coded_without_numba() -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["training.worker", "training.trainer", "data.brokers"])
+@pytest.mark.parametrize("module", ["training.worker", "training.trainer", "data.sources"])
 def test_training_loads_no_network(module: str) -> None:
     """A worker talks to whatever it is given: only the transport needs aiohttp."""
     loaded = modules_after(f"import edgeflock.client.{module}")

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ def main(arguments: list[str]) -> None:
         key, _, value = one.partition("=")
         settings[key] = value if key == "mode" else float(value) if "." in value else int(value)
     logging.basicConfig(level=logging.ERROR)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its processes end with it
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(_play(asked.scenario, Path(folder) / asked.scenario, settings))
     print(json.dumps({"scenario": asked.scenario, **figures, "machine": machine()}, indent=1))

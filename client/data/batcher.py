@@ -5,8 +5,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.client.backends import Backend
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.protocol.messages import Facts, Welcome
 
 Batch = tuple[NDArray[np.float32], NDArray[np.generic]]
 """x and y of a few samples."""
@@ -16,6 +17,10 @@ class StreamOver(Exception):
     """The data have ended, and all of them were taken."""
 
 
+class NothingFit(Exception):
+    """All samples that waited were set aside: there is nothing to train on yet."""
+
+
 class Batches(Protocol):
     """What a worker takes its batches from: Shuffled, or a stream (stream_batches.py)."""
 
@@ -23,7 +28,10 @@ class Batches(Protocol):
         """Return once there is data for the next `steps` batches. Raises StreamOver if none will come."""
 
     def take(self, size: int) -> Batch:
-        """(x, y) of `size` samples, if the batches do not have a size of their own."""
+        """(x, y) of `size` samples, if the batches do not have a size of their own. Raises NothingFit."""
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """Take part in the run of `welcome`, which `backend` trains."""
 
     def settle(self) -> None:
         """The server has what was computed from all that was taken."""
@@ -42,6 +50,9 @@ class Shuffled:
         self._data = data
         self._random = random
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """Stored data are as they are."""
 
     async def ready(self, steps: int) -> None:
         """There always is more."""

@@ -1,8 +1,12 @@
 """Data injection for non-IID data: devices train on some of each other's samples (ScaDLES, section IV).
 
 At each step a device shares with probability alpha, so that of D devices alpha D do in the mean, and then
-beta S of the S samples that it took, drawn without replacement. The server hands them to every other device
-that shares; nobody else gets any. Raw samples leave the device: run and owner must both want that.
+beta S of the S samples that it took, drawn without replacement. The server deals them out among the other
+devices that share; nobody else gets any. Raw samples leave the device: run and owner must both want that.
+
+A shared sample is trained on once, by the device that it went to, as it would have been by its owner: in
+expectation the gradient of the fleet is that of all its samples, whoever shares. ScaDLES hands a copy to each
+of the D - 1 others, and so gives whatever is shared D times the weight of what is not.
 """
 
 import math
@@ -28,16 +32,19 @@ _HEAD = 64
 
 LONGEST_RECORD = KEPT_BYTES + _HEAD
 
+KEPT_SAMPLES = 2
+"""That a device keeps of each batch, however much it shares: BatchNorm takes no single sample."""
+
 FAR = 1000.0
 """A number so many times as large as the device's own, and as 1, is broken: its gradient would swamp all."""
 
 
 class Injected:
-    """A device's own batches with others' samples behind them.
+    """A device's own batches without what it shares, with others' samples behind them.
 
-    `take` draws what to share, and the next `ready` sends it. What `receive` was given is shared evenly by
-    the calls of `take` that the next `ready` is asked for. `settle` and `take_back` concern the device's own
-    samples only: others' do not come again.
+    `take` draws what to share, and the `ready` after `settle` sends it. What `receive` was given is shared
+    evenly by the calls of `take` that the next `ready` is asked for. After `take_back` all comes again, its
+    own samples and others', and what was drawn is not sent.
 
     `receive` may be called while another thread is in `take`.
     """
@@ -69,6 +76,8 @@ class Injected:
         self._steps = 1
         self._held: Batch | None = None
         """Others' samples that join the batches of the steps to come."""
+        self._joined: list[Batch] = []
+        """Those that did since the last `settle`."""
         self._tally = Skipped()
         self.shared = 0
         """Samples sent so far."""
@@ -77,12 +86,14 @@ class Injected:
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Take part in the run of `welcome`, which `backend` trains. Nothing of another run is left."""
+        self._batches.begin(welcome, backend)
         self._alpha, self._beta = welcome.alpha, welcome.beta
         self._frame_bytes = welcome.frame_bytes
         self._backend = backend
         self._classes.clear()
         self._begun = False
         self._held = None
+        self._joined.clear()
         self._drawn.take()
         with self._lock:
             self._arrived.take()
@@ -96,10 +107,10 @@ class Injected:
         await self._batches.ready(steps)
 
     def take(self, size: int) -> Batch:
-        """(x, y): own samples as Batches.take gives them, and behind them others'."""
+        """(x, y): own samples as Batches.take gives them, without those drawn to be shared; then others'."""
         own = self._batches.take(size)
         self._learn(own)
-        self._draw(own)
+        own = self._drawn_from(own)
         if not self._begun:  # the first batch shows that model and own data fit
             self._begun = True
             return own
@@ -108,13 +119,22 @@ class Injected:
         self._steps = max(1, self._steps - 1)
         self._held = (x[count:], y[count:]) if count < len(y) else None
         self.received += count
+        if count:
+            self._joined.append((x[:count], y[:count]))
         return (np.concatenate((own[0], x[:count])), np.concatenate((own[1], y[:count]))) if count else own
 
     def settle(self) -> None:
         self._batches.settle()
+        self._joined.clear()
 
     def take_back(self) -> None:
         self._batches.take_back()
+        self._drawn.take()
+        if self._joined:
+            again = [*self._joined, *([self._held] if self._held else [])]
+            self._held = np.concatenate([x for x, _ in again]), np.concatenate([y for _, y in again])
+            self.received -= sum(len(y) for _, y in self._joined)
+            self._joined.clear()
 
     def telemetry(self) -> Facts:
         """That of the device's own data."""
@@ -149,20 +169,24 @@ class Injected:
         else:
             self._reach_y = max(self._reach_y, _largest(y))
 
-    def _draw(self, own: Batch) -> None:
-        """beta S(i), of a step that shares."""
+    def _drawn_from(self, own: Batch) -> Batch:
+        """`own` without beta S(i), which are to be sent, of a step that shares."""
         if not self._alpha * self._beta or self._random.random() >= self._alpha:
-            return
+            return own
         x, y = own
         # beta came as float32: a third of 3 is 1.
-        count = math.ceil(self._beta * len(y) * (1 - 1e-6))
+        count = min(math.ceil(self._beta * len(y) * (1 - 1e-6)), len(y) - KEPT_SAMPLES)
+        if count < 1 or not self._drawn.has_room(count, count * (x.nbytes + y.nbytes) // len(y)):
+            return own
         chosen = self._random.choice(len(y), count, replace=False)
         try:
             samples = encode(x[chosen], y[chosen], self._frame_bytes)
         except Broken as broken:
             self._tally.add(broken.kind, broken.detail)
-            return
+            return own
         self._drawn.add(samples)
+        kept = np.delete(np.arange(len(y)), chosen[: samples.count])
+        return x[kept], y[kept]
 
     def _admitted(self, record: Samples, own: Batch) -> Batch | None:
         """The samples of a record that can be trained on together with `own`; else None."""
@@ -215,6 +239,10 @@ class _Newest:
             oldest = self._records.popleft()
             self._count -= oldest.count
             self._octets -= _expanded(oldest)
+
+    def has_room(self, count: int, octets: int) -> bool:
+        """Whether so many samples, of so many bytes, would drive none out."""
+        return self._count + count <= self._most and self._octets + octets <= KEPT_BYTES
 
     def take(self) -> list[Samples]:
         """All of them, oldest first; none is left."""

@@ -1,10 +1,11 @@
 """A device's data as its settings name them: stored, or a stream that comes in meanwhile."""
 
-import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import numpy as np
 
@@ -15,8 +16,6 @@ from edgeflock.shared.errors import ConfigError
 if TYPE_CHECKING:
     from edgeflock.client.data.stream_buffer import Buffer
     from edgeflock.shared.settings.config import ClientSettings
-
-log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -31,18 +30,38 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
             f"client.batch_min = {settings.batch_min} is above client.batch_max = {settings.batch_max}"
         )
     # Stored data need nothing of this.
+    from edgeflock.client.data.backlog import Backlog
+    from edgeflock.client.data.checks import Checks
+    from edgeflock.client.data.quarantine import Quarantine
     from edgeflock.client.data.records import Skipped
-    from edgeflock.client.data.sources import open_source
+    from edgeflock.client.data.sources import open_source, waits
     from edgeflock.client.data.stream_batches import StreamBatches
 
-    tally = Skipped()
-    source = open_source(settings.data, tally, seed)
-    stream = StreamBatches(source, _buffer(settings), tally, settings.batch_min, settings.batch_max)
+    tally = Skipped(Quarantine(_quarantine(settings)))
+    source = open_source(settings.data, tally, seed, settings.range)
+    checks = Checks(most=settings.range)
+    if waits(settings.data) and not settings.buffer:
+        async with Backlog(source, tally, settings.batch_min, checks) as backlog:
+            yield backlog
+        return
+    stream = StreamBatches(
+        source, _buffer(settings), tally, settings.batch_min, settings.batch_max, checks=checks
+    )
     async with stream:
-        try:
-            yield stream
-        finally:
-            log.info("the stream at the end: %s", stream.facts())
+        yield stream
+
+
+def directory(settings: "ClientSettings") -> Path:
+    """Where the device keeps what is to outlast it and can be had again."""
+    if settings.directory:
+        return Path(settings.directory)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgeflock"
+
+
+def _quarantine(settings: "ClientSettings") -> Path:
+    if settings.quarantine:
+        return Path(settings.quarantine)
+    return directory(settings) / f"quarantine-{quote(settings.name, safe='')}.jsonl"
 
 
 def own_seed(settings: "ClientSettings") -> list[int]:

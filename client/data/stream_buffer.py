@@ -9,8 +9,11 @@ not, as when a round closed without this device; then they come first again.
 Time is an argument, in seconds from any fixed moment. One caller at a time.
 """
 
-from collections import deque
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +21,15 @@ import numpy as np
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.records import Chunk
 
+KEYS = 100_000
+"""The last ones that a buffer remembers: a broker sends again what it sent lately."""
+
 
 class Buffer(Protocol):
     drops: int
-    """Samples that were dropped so far without having been used."""
+    """Samples that were dropped so far without having been used, and"""
+    duplicates: int
+    """those that were not taken in, since others had come with their keys."""
 
     def __len__(self) -> int:
         """Samples that wait."""
@@ -42,7 +50,13 @@ class Buffer(Protocol):
         ...
 
     def age(self, now: float) -> float:
-        """Seconds since the oldest arrived; 0 if none waits."""
+        """Seconds since the oldest arrived; 0 if none waits. One that is from the future, since the clock was
+        set back, is so far away: it is old all the same.
+        """
+        ...
+
+    def within(self, seconds: float) -> int:
+        """How many of those that wait arrived less than `seconds` after the oldest of them."""
         ...
 
     def close(self) -> None: ...
@@ -56,7 +70,8 @@ class _Held:
 
 class Truncation:
     """What arrived in the last `seconds`, and at any age the newest `least`: else a slow stream would never
-    make a batch. What is taken back is subject to the same.
+    make a batch. Samples that wait for others to make up `least` count as if they came with the last of them:
+    when more come at once, none of them was too late. What is taken back is subject to the same.
     """
 
     def __init__(self, seconds: float = 1.0, least: int = 8, quota_bytes: int = 1 << 26) -> None:
@@ -68,12 +83,22 @@ class Truncation:
         self._taken: list[_Held] = []
         self._count = 0
         self._octets = 0
+        self._enough = -math.inf
+        """When there last came to be `least` samples."""
+        self._keys: OrderedDict[str, None] = OrderedDict()
         self.drops = 0
+        self.duplicates = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, chunk: Chunk, now: float) -> None:
+        chunk, again = fresh(chunk, self._is_new)
+        self.duplicates += again
+        if not len(chunk):
+            return
+        if self._count < self._least <= self._count + len(chunk):
+            self._enough = now
         fitting = max(1, self._quota // max(1, octets(chunk) // max(1, len(chunk))))
         if len(chunk) > fitting:  # copied, so that the rest of it is let go
             self.drops += len(chunk) - fitting
@@ -103,13 +128,27 @@ class Truncation:
         self._taken.clear()
 
     def age(self, now: float) -> float:
-        return max(0.0, now - self._held[0].arrived) if self._held else 0.0
+        return abs(now - self._held[0].arrived) if self._held else 0.0
+
+    def within(self, seconds: float) -> int:
+        if not self._held:
+            return 0
+        until = self._held[0].arrived + seconds
+        return sum(len(held.chunk) for held in takewhile(lambda held: held.arrived < until, self._held))
 
     def close(self) -> None:
         pass
 
+    def _is_new(self, key: str) -> bool:
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        if len(self._keys) > KEYS:
+            self._keys.popitem(last=False)
+        return True
+
     def _truncate(self, now: float) -> None:
-        while self._count > self._least and now - self._held[0].arrived > self._seconds:
+        while self._count > self._least and now - max(self._held[0].arrived, self._enough) > self._seconds:
             self.drops += len(self._first(self._count - self._least).chunk)
 
     def _put(self, held: _Held) -> None:
@@ -126,6 +165,14 @@ class Truncation:
         self._count -= len(held.chunk)
         self._octets -= octets(held.chunk)
         return held
+
+
+def fresh(chunk: Chunk, is_new: Callable[[str], bool]) -> tuple[Chunk, int]:
+    """(the samples of `chunk` that no key names or a new one, how many the others are)."""
+    if not any(key is not None for key in chunk.keys):
+        return chunk, 0
+    flags = np.array([key is None or is_new(key) for key in chunk.keys])
+    return (chunk, 0) if flags.all() else (chunk.where(flags), int((~flags).sum()))
 
 
 def octets(chunk: Chunk) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.records import Chunk
-from edgeflock.client.data.stream_buffer import joined, octets, slice_of
+from edgeflock.client.data.stream_buffer import KEYS, fresh, joined, octets, slice_of
 from edgeflock.shared.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -28,16 +28,17 @@ CREATE TABLE IF NOT EXISTS samples (
     id INTEGER PRIMARY KEY AUTOINCREMENT, arrived REAL NOT NULL, count INTEGER NOT NULL,
     used INTEGER NOT NULL DEFAULT 0, octets INTEGER NOT NULL, x BLOB NOT NULL, y BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS keys (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
 """
 
 
 class Persistence:
     """Everything that arrived, in a SQLite file, up to `quota_bytes` of samples.
 
-    What was added survives the end of the process at any moment. SQLite's journal (WAL, synchronous = NORMAL)
-    reaches the disk from time to time, so a power failure costs the last moments and nothing else. Samples
-    that were taken and not settled are there again after a restart. Beside the quota there are the file's
-    free pages and a few MiB of journal.
+    What was added survives the end of the process at any moment, and so do its keys. SQLite's journal (WAL,
+    synchronous = NORMAL) reaches the disk from time to time, so a power failure costs the last moments and
+    nothing else. Samples that were taken and not settled are there again after a restart. Beside the quota
+    there are the last KEYS keys, the file's free pages and a few MiB of journal.
 
     A disk that is full before the quota is drops what arrives, counts it, and says so once. What is settled
     meanwhile is deleted when there is room again; after a restart before that it comes once more.
@@ -50,6 +51,7 @@ class Persistence:
         self._path = path
         self._quota = quota_bytes
         self.drops = 0
+        self.duplicates = 0
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "journal_size_limit = 4194304"):
@@ -71,13 +73,16 @@ class Persistence:
         """Raises ConfigError if the file holds samples of another kind, or the disk fails but is not full."""
         if len(chunk) == 0:
             return
-        rows = max(1, _ROW_BYTES // max(1, octets(chunk) // len(chunk)))
-        pieces = [slice_of(chunk, at, at + rows) for at in range(0, len(chunk), rows)]
         before = self._octets, self._count, self.drops, self._kind
         with self._transaction():
+            chunk, again = fresh(chunk, self._is_new)
+            self.duplicates += again
+            if not len(chunk):
+                return
             self._settle_kind(chunk)
-            for piece in pieces:
-                self._insert(piece, now)
+            rows = max(1, _ROW_BYTES // max(1, octets(chunk) // len(chunk)))
+            for at in range(0, len(chunk), rows):
+                self._insert(slice_of(chunk, at, at + rows), now)
         if self._is_full:
             self._octets, self._count, self.drops, self._kind = before
             self.drops += len(chunk)
@@ -125,14 +130,41 @@ class Persistence:
         self._count = self._sum("count - used")
 
     def age(self, now: float) -> float:
-        row = self._db.execute(
-            "SELECT arrived FROM samples WHERE id > ? OR (id = ? AND count > ?) ORDER BY id LIMIT 1",
-            (self._next, self._next, self._skip),
-        ).fetchone()
-        return max(0.0, now - row[0]) if row else 0.0
+        rows = self._waiting()
+        row = next(rows, None)
+        rows.close()
+        return abs(now - row[0]) if row else 0.0
+
+    def within(self, seconds: float) -> int:
+        count, first = 0, None
+        rows = self._waiting()
+        for arrived, waiting in rows:
+            first = arrived if first is None else first
+            if abs(arrived - first) >= seconds:
+                break
+            count += waiting
+        rows.close()
+        return count
+
+    def _waiting(self) -> sqlite3.Cursor:
+        """(when it arrived, how many of its samples wait) of each row, the oldest first."""
+        return self._db.execute(
+            "SELECT arrived, count - CASE id WHEN ?1 THEN ?2 ELSE used END FROM samples "
+            "WHERE id > ?1 AND count > used OR (id = ?1 AND count > ?2) ORDER BY id",
+            (self._next, self._skip),
+        )
 
     def close(self) -> None:
         self._db.close()
+
+    def _is_new(self, key: str) -> bool:
+        """Whether it is; from now on it is not. Keys are as durable as their samples."""
+        added = self._db.execute("INSERT OR IGNORE INTO keys (key) VALUES (?)", (key,))
+        if not added.rowcount:
+            return False
+        assert added.lastrowid is not None, "a row was inserted"
+        self._db.execute("DELETE FROM keys WHERE id <= ?", (added.lastrowid - KEYS,))
+        return True
 
     def _settle_kind(self, chunk: Chunk) -> None:
         shapes = (json.dumps(chunk.x.shape[1:]), json.dumps(chunk.y.shape[1:]))

@@ -1,10 +1,14 @@
-"""scheme:place?option=value&option=value, taken apart. Errors name the URI, without its password."""
+"""scheme:place?option=value&option=value, taken apart. Errors name the URI, without what is secret in it."""
 
+import math
 import re
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from edgeflock.shared.errors import ConfigError
+
+_SECRET = re.compile("(?i).*(token|secret|password|apikey|api_key|appid|signature)")
+"""Options of another server's that are nobody's business."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,9 @@ class Uri:
         return cls(scheme, place, dict(parse_qsl(query.replace("?", "&"), keep_blank_values=True)))
 
     def __str__(self) -> str:
-        options = "&".join(f"{name}={value}" for name, value in self.options.items())
+        options = "&".join(
+            f"{name}={'...' if _SECRET.fullmatch(name) else value}" for name, value in self.options.items()
+        )
         place = re.sub(r"^//[^/]*@", "//", self.place)
         return f"{self.scheme}:{place}{'?' if options else ''}{options}"
 
@@ -48,6 +54,25 @@ class Uri:
         if not (text.isascii() and text.isdecimal()):
             raise self.wrong(f"{name}={text} must be a whole number")
         return int(text)
+
+    def seconds(self, name: str, usual: float) -> float:
+        """The option as seconds, 0 or more."""
+        text = self.options.get(name)
+        try:
+            seconds = usual if text is None else float(text)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds < math.inf:
+            raise self.wrong(f"{name}={text} must be seconds")
+        return seconds
+
+    def one_of(self, name: str, *choices: str) -> str:
+        """The option, one of these; the first, which may be none, if it is not given."""
+        value = self.options.get(name, choices[0])
+        if value not in choices:
+            *most, last = filter(None, choices)
+            raise self.wrong(f"{name}={value} must be {', '.join(most)} or {last}")
+        return value
 
     def broker(self, port: int) -> "Broker":
         """The place //[user[:password]@]host[:port]/topic. `port` is the usual one."""

@@ -4,7 +4,9 @@ Pure but for worker.py's loop: no sockets (client/transport.py is the worker's s
 What is sent of a gradient is selector.py's, how it is coded encoding.py's. Imports data and backends.
 """
 
+from edgeflock.client.training.encoding import LocalSteps
+from edgeflock.client.training.seams import Progress
 from edgeflock.client.training.trainer import Trainer
-from edgeflock.client.training.worker import Progress, Worker
+from edgeflock.client.training.worker import Worker
 
-__all__ = ["Progress", "Trainer", "Worker"]
+__all__ = ["LocalSteps", "Progress", "Trainer", "Worker"]

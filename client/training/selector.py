@@ -1,6 +1,6 @@
 """What of a gradient to send, and the memory of what was left out (AdaComp, ScaDLES, error feedback).
 
-    selection, memory = select(memory, gradient, layout, welcome)
+    selection, memory = select(memory, gradient, layout, welcome, theta, sequence)
     ...                                     # the update is encoded and pushed
     memory = take_back(memory)              # only if it was refused
 
@@ -19,6 +19,7 @@ from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.selection.adaptive import Norms, follow, will_do
 from edgeflock.shared.selection.feedback import recall, remember
 from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.selection.significance import decayed, select_significant
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -55,17 +56,23 @@ class Selection:
 
 
 def select(
-    memory: Memory, gradient: NDArray[np.float32], layout: Layout, welcome: Welcome
+    memory: Memory,
+    gradient: NDArray[np.float32],
+    layout: Layout,
+    welcome: Welcome,
+    theta: NDArray[np.float32],
+    sequence: int,
 ) -> tuple[Selection, Memory]:
     """What of `gradient` (float32 [P]) to send as the run of `welcome` asks, and what to know next time.
 
-    `layout` is that of the P trained parameters. The memory takes the selection for sent; it does not share
-    `gradient`, which may be overwritten.
+    `layout` is that of the P trained parameters, `theta` (float32 [P + B]) the model that the gradient is of,
+    `sequence` the update's number. The memory takes the selection for sent; it does not share `gradient`,
+    which may be overwritten.
     """
-    if welcome.select >= 1:
+    if welcome.select >= 1 and welcome.significance is None:
         return Selection(gradient, None, welcome.indices, welcome.values), Memory()
     corrected = recall(memory.left_out(welcome.feedback), gradient)
-    selected = select_largest(corrected, layout, welcome.select, welcome.balance)
+    selected = chosen(corrected, layout, welcome, theta[: layout.size], sequence)
     selection = Selection(corrected, selected, welcome.indices, welcome.values)
     norms = None
     if welcome.threshold:
@@ -76,6 +83,20 @@ def select(
         return selection, Memory(norms=norms)
     kept = corrected.copy() if corrected is gradient else corrected
     return selection, Memory(kept, selection.where, norms)
+
+
+def chosen(
+    corrected: NDArray[np.float32],
+    layout: Layout,
+    welcome: Welcome,
+    parameters: NDArray[np.float32],
+    sequence: int,
+) -> NDArray[np.int64]:
+    """Which entries of `corrected` to send, of `parameters` (both float32 [P]): strictly increasing."""
+    if welcome.significance is None:
+        return select_largest(corrected, layout, welcome.select, welcome.balance)
+    threshold = decayed(welcome.significance, sequence) if welcome.decays else welcome.significance
+    return select_significant(corrected, parameters, threshold)
 
 
 def take_back(memory: Memory) -> Memory:

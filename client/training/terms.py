@@ -8,6 +8,7 @@ from typing import Any
 
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import ConfigError, ServerAtFault
+from edgeflock.shared.model.chunks import MOST_CHUNKS
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
@@ -49,7 +50,14 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         _check(getattr(welcome, name) <= _LARGEST_SEQUENCE, name, getattr(welcome, name))
     for name in ("balance", "threshold", "feedback", "alpha", "beta"):
         _check(0 <= getattr(welcome, name) <= 1, name, getattr(welcome, name))
+    for name in ("elastic", "momentum"):
+        _check(0 <= getattr(welcome, name) < 1, name, getattr(welcome, name))
     _check(0 < welcome.select <= 1, "select", welcome.select)
+    _check(
+        welcome.significance is None or 0 <= welcome.significance < math.inf,
+        "significance",
+        welcome.significance,
+    )
     _check(0 < welcome.local_rate < math.inf, "local_rate", welcome.local_rate)
     _check(welcome.indices in (coding.mode for coding in sparse.CODINGS.values()), "indices", welcome.indices)
     _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)
@@ -60,6 +68,8 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         raise ServerAtFault(
             f"the server's model has {layout.size} entries, for which this device's memory is too small"
         )
+    if welcome.chunk and layout.size // welcome.chunk > MOST_CHUNKS:
+        raise ServerAtFault(f"the server's chunks of {welcome.chunk} are more than {MOST_CHUNKS}")
     if welcome.start is not None and len(welcome.start.tensors) != len(layout.tensors):
         raise ServerAtFault(
             f"the server's start has {len(welcome.start.tensors)} tensors, its layout {len(layout.tensors)}"

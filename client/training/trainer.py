@@ -3,6 +3,8 @@
 No sockets, no clocks: the same backend, batches and models give the same updates.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,14 @@ _HOPELESS = 20
 """Non-finite gradients in a row after which the model counts as diverged."""
 
 
+class Stopped(Exception):
+    """A step was given up: nothing needs it any more."""
+
+
+def _never() -> bool:
+    return False
+
+
 class Trainer:
     """Makes the updates of one run. It remembers from step to step what it did not send."""
 
@@ -26,52 +36,38 @@ class Trainer:
         self._backend = backend
         self._batches = batches
         self._welcome = welcome
-        self._memory = Memory()
+        self._memory = self._before = Memory()
 
     @property
     def layout(self) -> Layout:
         """How the model is laid out here; the server's must be equal."""
         return self._backend.layout
 
-    def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update:
+    def step(
+        self,
+        theta: NDArray[np.float32],
+        base: int,
+        sequence: int,
+        stopped: Callable[[], bool] = _never,
+    ) -> Update:
         """The update `sequence` from `theta`, the model at version `base`: float32 [P + B], left as it is.
 
-        Takes as many batches as the run has local steps. Raises Diverged if they do not give finite numbers.
+        Takes as many batches as the run has local steps; raises Stopped instead of going on once `stopped`
+        says so. Raises Diverged if they do not give finite numbers.
         """
-        steps = self._descend(theta)
+        self._before = self._memory
+        steps = self._descend(theta, stopped)
         layout = self.layout.parameters
-        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome)
+        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome, theta, sequence)
         return encode_update(steps, selection, layout, sequence, base)
 
-    def take_back(self) -> None:
-        """The last update was refused: remember what it held as if it had not been sent."""
-        self._memory = take_back(self._memory)
-
-    def forget(self) -> None:
-        """The last update was refused for its size: nothing of it is to come again."""
-        self._memory = forget(self._memory)
-
-    def _descend(self, theta: NDArray[np.float32]) -> LocalSteps:
-        """The run's local steps from theta on, together."""
-        first, steps = self._gradient(theta), self._welcome.local_steps
-        if steps == 1:
-            return first
-        theta, step, rate = theta.copy(), first, np.float32(self._welcome.local_rate)
-        parameters = theta[: first.gradient.size]
-        loss, samples = first.loss, first.samples
-        gradient, statistics = first.gradient.copy(), first.statistics.copy()
-        for _ in range(steps - 1):
-            parameters -= rate * step.gradient
-            step = self._gradient(theta)
-            gradient += step.gradient
-            statistics += step.statistics
-            loss += step.loss
-            samples += step.samples
-        return LocalSteps(loss / steps, gradient, statistics / np.float32(steps), samples)
-
-    def _gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
-        """A step on the next batch; batches whose gradient is not finite are passed over."""
+    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
+        """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are
+        passed over. Raises Diverged if too many are, Stopped once `stopped` says so.
+        """
         for _ in range(_HOPELESS):
+            if stopped():
+                raise Stopped
             x, y = self._batches.take(self._welcome.batch)
             loss, gradient, statistics = self._backend.gradient(theta, x, y)
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
@@ -81,6 +77,36 @@ class Trainer:
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "
             "the data are broken; lower coordination.learning_rate, scale the inputs"
         )
+
+    def take_back(self) -> None:
+        """The last update was refused: remember what it held as if it had not been sent."""
+        self._memory = take_back(self._memory)
+
+    def undo(self) -> None:
+        """The last step is to be as if it had not been: somebody else's counts for the same data."""
+        self._memory = self._before
+
+    def forget(self) -> None:
+        """The last update was refused for its size: nothing of it is to come again."""
+        self._memory = forget(self._memory)
+
+    def _descend(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
+        """The run's local steps from theta on, together."""
+        first, steps = self.gradient(theta, stopped), self._welcome.local_steps
+        if steps == 1:
+            return first
+        theta, step, rate = theta.copy(), first, np.float32(self._welcome.local_rate)
+        parameters = theta[: first.gradient.size]
+        loss, samples = first.loss, first.samples
+        gradient, statistics = first.gradient.copy(), first.statistics.copy()
+        for _ in range(steps - 1):
+            parameters -= rate * step.gradient
+            step = self.gradient(theta, stopped)
+            gradient += step.gradient
+            statistics += step.statistics
+            loss += step.loss
+            samples += step.samples
+        return LocalSteps(loss / steps, gradient, statistics / np.float32(steps), samples)
 
 
 def _is_finite(gradient: NDArray[np.float32]) -> bool:

@@ -3,16 +3,17 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from edgeflock.client.data import Batches, StreamOver
+from edgeflock.client.data import Batches, NothingFit, StreamOver
+from edgeflock.client.training.averaging import Averaging
+from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.seams import HOPELESS, Compute, Progress, Server, Training, of_the_server, take
+from edgeflock.client.training.shards import only
+from edgeflock.client.training.tasks import Rounds
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
@@ -23,8 +24,8 @@ from edgeflock.shared.errors import (
     RunReplaced,
     ServerAtFault,
     StepTooLarge,
-    Unauthorized,
 )
+from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
@@ -32,50 +33,7 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, We
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""Seconds, at least, between updates that carry telemetry."""
-
-
-_HOPELESS = 3
-"""Updates in a row that were refused for their size, after which there is no use in going on."""
-
-
-class Server(Protocol):
-    """The server as a worker sees it: transport.Link, or an emulated one."""
-
-    async def join(self) -> Welcome: ...
-
-    async def pull(self, base: int | None, held: int = 0) -> Model: ...
-
-    async def push(self, update: Update) -> Receipt: ...
-
-    def speak_as(self, layout: bytes) -> None: ...
-
-
-class Training(Protocol):
-    """What makes the updates of one run: trainer.Trainer, or one that knows them already."""
-
-    @property
-    def layout(self) -> Layout: ...
-
-    def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update: ...
-
-    def take_back(self) -> None: ...
-
-    def forget(self) -> None: ...
-
-
-Compute = Callable[..., Awaitable[Any]]
-"""compute(function, *arguments): its result, without holding up the event loop."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a worker has done so far."""
-
-    updates: int = 0
-    samples: int = 0
-    refused: int = 0
-    loss: float = 0.0
+"""Seconds, at least, from telling how the device does to telling it again, and a little more at most."""
 
 
 Load = Callable[[Weights, Layout], Awaitable[Model | None]]
@@ -98,10 +56,12 @@ class Worker:
         health: Callable[[], Facts] = dict,
         load: Load = pull_instead,
         leaving: Callable[[], bool] = lambda: False,
+        choose: Callable[[int], None] = only,
     ) -> None:
         """`trainer` makes what trains, on these `batches`, for the run that a Welcome describes. `health`
         tells how the device does. `load` loads the first model of a run that begins with weights of its own.
         `leaving` is whether the device will stop now: its last update asks for no model.
+        `choose` has the next batches be of one of the device's shards, in a run of tasks.
         """
         self._server = server
         self._make_trainer = trainer
@@ -110,6 +70,7 @@ class Worker:
         self._health = health
         self._load = load
         self._leaving = leaving
+        self._choose = choose
         self._telemetry_due = -math.inf
         """When the next update is to carry some, by the event loop's clock."""
         self.progress = Progress()
@@ -139,21 +100,36 @@ class Worker:
         if list(layout.shapes()) != welcome.layout:
             raise LayoutMismatch(f"{welcome.model} has another layout here than on the server")
         self._server.speak_as(layout.digest)
-        with _of_the_server("first model"):
+        with of_the_server("first model"):
             replica = Replica(layout, welcome.start)
             if welcome.weights is not None:
                 first = await self._load(welcome.weights, layout)
                 if first is not None:
                     replica.take(first)
         self._telemetry_due = -math.inf
-        _take(replica, await self._server.pull(replica.version, replica.held))
+        take(replica, await self._server.pull(replica.version, replica.held))
+        if welcome.elastic:
+            return await self._average(welcome, trainer, replica)
+        if welcome.tasks:
+            rounds = Rounds(
+                welcome, self._server, trainer, self._batches, replica, self._compute, self._choose,
+                self._with_telemetry, self.progress,
+            )  # fmt: skip
+            await rounds.run(self._leaving)
+            return self.progress
         sequence, too_large = welcome.sequence, 0
         while True:
             await self._batches.ready(welcome.local_steps)
             assert replica.version is not None, "pulled before"
-            update: Update = await self._compute(trainer.step, replica.theta, replica.version, sequence + 1)
+            try:
+                update: Update = await self._compute(
+                    trainer.step, replica.theta, replica.version, sequence + 1
+                )
+            except NothingFit:
+                self._batches.settle()
+                continue
             update = replace(update, held=replica.held, pull=not self._leaving())
-            update = self._with_telemetry(update, asyncio.get_running_loop().time())
+            update = self._with_telemetry(update)
             try:
                 receipt = await self._server.push(update)
             except (BaseExpired, BaseInFuture) as stale:
@@ -161,57 +137,83 @@ class Worker:
                 log.info("%s", stale)
                 trainer.take_back()
                 self._batches.take_back()
-                _take(replica, await self._server.pull(replica.version, replica.held))
+                take(replica, await self._server.pull(replica.version, replica.held))
                 continue
             except StepTooLarge as large:
                 self.progress.refused += 1
                 too_large += 1
-                if too_large == _HOPELESS:
-                    raise Diverged(f"{_HOPELESS} updates in a row were refused: {large}") from large
+                if too_large == HOPELESS:
+                    raise Diverged(f"{HOPELESS} updates in a row were refused: {large}") from large
                 log.warning("%s", large)
                 trainer.forget()
                 self._batches.settle()
-                _take(replica, await self._server.pull(replica.version, replica.held))
+                take(replica, await self._server.pull(replica.version, replica.held))
                 continue
             sequence, too_large = update.sequence, 0
             self._batches.settle()
-            self.progress.updates += 1
             self.progress.samples += update.samples
-            self.progress.loss = update.loss
-            if receipt.sequence != sequence or (receipt.model is None and update.pull):
-                raise ServerAtFault(
-                    f"the server answered update {sequence} with a receipt for {receipt.sequence}"
-                    + (", without the model that was asked for" if receipt.model is None else "")
-                )
+            self._acknowledged(update, receipt)
             if not update.pull or receipt.model is None:
                 return self.progress
-            _take(replica, receipt.model)
+            take(replica, receipt.model)
 
-    def _with_telemetry(self, update: Update, now: float) -> Update:
+    async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
+        """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
+
+        async def push(update: Update) -> None:
+            update = self._with_telemetry(update)
+            try:
+                self._acknowledged(update, await self._server.push(update))
+            except Refused:
+                self.progress.refused += 1
+                raise
+
+        version = None if replica.held else replica.version  # else its numbers may be rounded
+        elastic = Elastic(replica.theta, version, trainer.layout, welcome)
+        cut = chunks(trainer.layout, welcome.chunk)
+        averaging = Averaging(self._server.pull, push, elastic, cut, welcome.local_steps, welcome.sequence)
+        try:
+            while not self._leaving():
+                await self._batches.ready(1)
+                with suppress(NothingFit):
+                    done = await averaging.step(self._compute, trainer.gradient)
+                    self.progress.samples += done.samples
+                self._batches.settle()
+            await averaging.finish()
+            return self.progress
+        finally:
+            await averaging.stop()
+
+    def _acknowledged(self, update: Update, receipt: Receipt) -> None:
+        """Count it. Raises ServerAtFault if the receipt is for another one, or lacks what was asked for."""
+        self.progress.updates += 1
+        self.progress.loss = update.loss
+        if receipt.sequence != update.sequence or (receipt.model is None and update.pull):
+            raise ServerAtFault(
+                f"the server answered update {update.sequence} with a receipt for {receipt.sequence}"
+                + (", without the model that was asked for" if receipt.model is None else "")
+            )
+
+    async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
+        """`tell` how the device does whenever no update has for long, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(_TELEMETRY_EVERY / 4)
+            if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
+                self._telemetry_due = clock() + _TELEMETRY_EVERY
+                await tell(facts)
+
+    def facts(self) -> Facts:
+        """How the device does."""
+        return {**self._health(), **self._batches.telemetry()}
+
+    def _with_telemetry(self, update: Update) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""
+        now = asyncio.get_running_loop().time()
         if now < self._telemetry_due:
             return update
-        facts = {**self._health(), **self._batches.telemetry()}
+        facts = self.facts()
         if not facts:
             return update
         self._telemetry_due = now + _TELEMETRY_EVERY
         return replace(update, facts=facts)
-
-
-def _take(replica: Replica, model: Model) -> None:
-    """Have `replica` become `model`. Raises ServerAtFault if it cannot."""
-    with _of_the_server("model"):
-        replica.take(model)
-
-
-@contextmanager
-def _of_the_server(what: str) -> Iterator[None]:
-    """Here the server is the peer whose input is refused: raises ServerAtFault then. A token that it does
-    not know is no fault of it.
-    """
-    try:
-        yield
-    except Unauthorized:
-        raise
-    except Refused as error:
-        raise ServerAtFault(f"the server's {what} is none for this device: {error}") from error

@@ -1,6 +1,8 @@
 """`edgeflock client`: join a run, and train on this machine's data."""
 
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -75,8 +77,22 @@ def train(
     settings = settings_of(config, [*(set_ or []), *flags], verbose)
     from edgeflock.client.run import run_client
 
-    progress = asyncio.run(run_client(settings.client))
-    print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
+    async def until_stopped() -> None:
+        training = asyncio.create_task(
+            run_client(settings.client, lambda account: print(account, file=sys.stderr))
+        )
+        with suppress(NotImplementedError):  # where there are no such signals
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, training.cancel, "terminated")
+        try:
+            progress = await training
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args != ("terminated",):
+                raise
+            print("stopped, as it was asked to", file=sys.stderr)
+        else:
+            print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
+
+    asyncio.run(until_stopped())
 
 
 @client.command()

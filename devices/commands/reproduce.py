@@ -11,13 +11,14 @@ from edgeflock.shared.errors import ConfigError
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="adacomp or scadles.")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="adacomp, easgd, scadles or scheduling.")],
     quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
     data: Annotated[
         str,
         typer.Option(
             help="adacomp: npz:PATH of MNIST, default $EDGEFLOCK_DATA/mnist.npz. scadles: the folder of "
-            "mnist.npz and cifar10_jpgblob.npz, default $EDGEFLOCK_DATA."
+            "mnist.npz and cifar10_jpgblob.npz, default $EDGEFLOCK_DATA. easgd: of cifar10_jpgblob.npz and "
+            "pos_ud_ewt.npz."
         ),
     ] = "",
     updates: Annotated[
@@ -31,10 +32,12 @@ def reproduce(
     finished: Annotated[bool, typer.Option("--finished", help="Run nothing; report what has ended.")] = False,
     json: Json = False,
 ) -> None:
-    """Reproduce a paper's tables and figures on emulated fleets."""
+    """Reproduce a paper's tables and figures: on emulated fleets; scheduling by its delays alone."""
     with needing("server,demo", "fleets need"):
         from edgeflock.devices.papers.adacomp import reproduce_adacomp
+        from edgeflock.devices.papers.easgd import reproduce_easgd
         from edgeflock.devices.papers.scadles import reproduce_scadles
+        from edgeflock.devices.papers.scheduling import reproduce_scheduling
 
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
     flags = [f"--{name}" for name, on in (("quick", quick), ("grid", grid)) if on]
@@ -52,6 +55,12 @@ def reproduce(
             command=command,
             as_json=json,
         )
+    elif paper == "easgd":
+        if updates or grid:
+            raise ConfigError("--updates and --grid: easgd has neither; it has --quick")
+        reproduce_easgd(
+            data or folder, out, quick=quick, seeds=seeds, finished=finished, command=command, as_json=json
+        )
     elif paper == "scadles":
         if updates:
             raise ConfigError(f"--updates {updates}: adacomp takes it; scadles has --quick")
@@ -65,5 +74,10 @@ def reproduce(
             command=command,
             as_json=json,
         )
+    elif paper == "scheduling":
+        unused = {"--updates": updates, "--data": data, "--grid": grid, "--finished": finished}
+        if named := [flag for flag, value in unused.items() if value]:
+            raise ConfigError(f"{named[0]}: scheduling trains nothing; it has --quick and --seeds")
+        reproduce_scheduling(out, quick=quick, seeds=seeds, command=command, as_json=json)
     else:
-        raise ConfigError(f"reproduce {paper!r}: known are adacomp and scadles")
+        raise ConfigError(f"reproduce {paper!r}: known are adacomp, easgd, scadles and scheduling")

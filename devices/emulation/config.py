@@ -14,7 +14,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.shared.data.rates import HIGH, LOW, draw
+from edgeflock.shared.data.curves import curve
+from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.settings import Section, parse_as
@@ -37,6 +38,11 @@ class Fleet(Section):
     data: str = Field("digits:", description="training data, dealt out evenly")
     samples: Annotated[int, Field(ge=0)] = Field(0, description="use only so many of it; 0: all")
     labels: Annotated[int, Field(ge=0)] = Field(0, description="a device gets so many of the classes; 0: all")
+    holds: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="shards a device holds, of as many as there are devices, in a run of tasks; "
+        "0: coordination.tasks",
+    )
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...], BeforeValidator(_listed), Field(min_length=1)
     ] = Field((0,), description="one run each")
@@ -71,8 +77,9 @@ class DeviceClass(Section):
     sample_ms: _Finite = Field(0.0, description="more of it for each sample of the step")
     rate: Annotated[str, BeforeValidator(str)] = Field(
         "0",
-        description="samples per second streaming in: a number, or uniform(mean,sd) or normal(mean,sd), "
-        "drawn for each device; 0: all are there",
+        description="samples per second streaming in: a number; uniform(mean,sd) or normal(mean,sd), drawn "
+        "for each device; sine:12..108/60s or square:500..0/30s, each device somewhere else in it; "
+        "steps:0:500,30:20; trace:FILE of lines SECOND,RATE. 0: all are there",
     )
     batch_min: Annotated[int, Field(ge=1)] = Field(LOW, description="of a stream, as of a client")
     batch_max: Annotated[int, Field(ge=1)] = Field(HIGH, description="of a stream, as of a client")
@@ -82,9 +89,9 @@ class DeviceClass(Section):
 
     @field_validator("rate")
     @classmethod
-    def _is_drawn(cls, rate: str) -> str:
+    def _is_a_curve(cls, rate: str) -> str:
         try:
-            draw(rate, np.random.default_rng(0))
+            curve(rate, np.random.default_rng(0))
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return rate
@@ -125,6 +132,17 @@ def parse(toml: str, source: str, overrides: Iterable[str] = ()) -> FleetFile:
             )
         if not kind.profile and kind.step_ms is None:
             raise ConfigError(f"{source}: devices.{name} needs step_ms, or a profile: {', '.join(PROFILES)}")
+    tasks, holds, devices = file.coordination.tasks, file.fleet.holds, file.fleet.devices
+    if holds and not tasks:
+        raise ConfigError(f"{source}: fleet.holds = {holds} is of a run of tasks: set coordination.tasks")
+    if max(holds, tasks) > devices:
+        named = f"fleet.holds = {holds}" if holds else f"coordination.tasks = {tasks}"
+        raise ConfigError(f"{source}: {named}: there are only {devices} shards, one a device (fleet.devices)")
+    if tasks and any(kind.rate != "0" for kind in file.classes.values()):
+        raise ConfigError(
+            f"{source}: coordination.tasks = {tasks}: a stream is one device's alone; set no "
+            "devices.NAME.rate"
+        )
     if len(set(file.fleet.seeds)) < len(file.fleet.seeds):
         raise ConfigError(f"{source}: fleet.seeds = {list(file.fleet.seeds)}: each may be there once")
     if len(file.classes) > file.fleet.devices:

@@ -5,10 +5,10 @@ A step takes its class's time; messages take theirs (link.py).
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, Shuffled
 from edgeflock.client.data.injection import Injected
-from edgeflock.client.training import Trainer, Worker
+from edgeflock.client.training import LocalSteps, Trainer, Worker
+from edgeflock.client.training.shards import Shards, only
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import ClassTotals, Crashed, EmulatedLink
 from edgeflock.devices.emulation.pace import Pace
@@ -24,6 +25,8 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
+
+Computed = TypeVar("Computed", Update, LocalSteps)
 
 Recorded = Callable[[int, float], Update | None]
 """(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""
@@ -44,16 +47,24 @@ class _Resumed:
     def layout(self) -> Layout:
         return self.trainer.layout
 
-    def step(self, theta: NDArray[np.float32], base: int, sequence: int) -> Update:
+    def step(
+        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = bool
+    ) -> Update:
         update = self.recorded(sequence, self.until)
         if update is None or update.base != base:
-            return self.trainer.step(theta, base, sequence)
+            return self.trainer.step(theta, base, sequence, stopped)
         for _ in range(self.welcome.local_steps):  # as the steps would have
             self.batches.take(self.welcome.batch)
         return update
 
+    def gradient(self, theta: NDArray[np.float32]) -> LocalSteps:
+        return self.trainer.gradient(theta)
+
     def take_back(self) -> None:
         self.trainer.take_back()
+
+    def undo(self) -> None:
+        self.trainer.undo()
 
     def forget(self) -> None:
         self.trainer.forget()
@@ -69,12 +80,14 @@ class EmulatedDevice:
     server: EmulatedServer
     backend: Backend
     """Shared by the fleet: it keeps nothing between steps."""
-    batches: Shuffled | EmulatedStream
+    batches: Shuffled | EmulatedStream | Shards
     tally: ClassTotals
     random: np.random.Generator
     sharing: np.random.Generator
     """Draws the samples to share."""
     recorded: Recorded
+    shards: Sequence[str] = ()
+    """The names of those that it holds, in a run of tasks."""
     _injected: Injected | None = None
 
     async def live(self) -> None:
@@ -105,7 +118,14 @@ class EmulatedDevice:
     async def _train(self, until: float) -> None:
         shares = self.kind.shares
         link = EmulatedLink(
-            self.server, self.name, self.pace, self.kind.crash, self.tally, self.random, shares=shares
+            self.server,
+            self.name,
+            self.pace,
+            self.kind.crash,
+            self.tally,
+            self.random,
+            shares=shares,
+            shards=self.shards,
         )
         batches: Batches = self.batches
         if shares:
@@ -123,7 +143,8 @@ class EmulatedDevice:
             return asyncio.get_running_loop().time() + self._usual_step >= until
 
         try:
-            await Worker(link, trainer, batches, self._compute, leaving=leaving).run()
+            choose = self.batches.choose if isinstance(self.batches, Shards) else only
+            await Worker(link, trainer, batches, self._compute, leaving=leaving, choose=choose).run()
             if leaving():  # it is there until its time has come
                 await asyncio.get_running_loop().create_future()
         finally:
@@ -135,10 +156,21 @@ class EmulatedDevice:
         run = self.server.config.run
         return run.local_steps * (self.pace.step + self.pace.sample * run.batch) + self.pace.latency
 
-    async def _compute(self, step: Callable[..., Update], *arguments: Any) -> Update:
-        """The update of `step`, after the time that its local steps take."""
-        update = step(*arguments)
-        steps = self.server.config.run.local_steps
-        each = update.samples / steps
-        await asyncio.sleep(sum(self.pace.draw(self.random, each) for _ in range(steps)))
-        return update
+    async def _compute(self, step: Callable[..., Computed], *arguments: Any) -> Computed:
+        """The update of `step`, or the one step of the device's own, after the time that its steps take.
+
+        Of tasks the last argument says, after each, whether the others are needed at all.
+        """
+        done = step(*arguments)
+        steps = self.server.config.run.local_steps if isinstance(done, Update) else 1
+        each = done.samples / steps
+        self.tally.samples += done.samples
+        seconds = [self.pace.draw(self.random, each) for _ in range(steps)]
+        if not isinstance(self.batches, Shards):
+            await asyncio.sleep(sum(seconds))
+            return done
+        for one in seconds:
+            await asyncio.sleep(one)
+            if arguments[-1]():
+                break
+        return done

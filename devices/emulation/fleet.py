@@ -10,7 +10,7 @@ what that cannot do).
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.data import Shuffled
+from edgeflock.client.training.shards import Shards
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
@@ -34,11 +35,12 @@ from edgeflock.server.engine import check_limits
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.rates import draw
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +128,18 @@ def run_fleet(
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With error feedback, a threshold or injection a step depends on more of the earlier ones than the journal
-    holds: such a run begins again if it is interrupted. `progress` is told of each
-    evaluation. Raises ConfigError.
+    With error feedback, a threshold, injection, elastic averaging or tasks a step depends on more of the
+    earlier ones than the journal holds: such a run begins again if it is interrupted. `progress` is told of
+    each evaluation. Raises ConfigError.
     """
     began = time.process_time()
     file = prepared.file
     backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
     flat = FlatModule(file.model.module, file.model.loss, seed)
-    remembers = file.compression.feedback or file.compression.threshold or file.injection.alpha
+    compression = file.compression
+    remembers = compression.feedback or compression.threshold or file.injection.alpha
+    remembers = remembers or file.coordination.mode == ELASTIC
+    remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
     if file.run.keep_updates and not remembers:
         earlier: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)
@@ -207,24 +212,45 @@ class _FleetRun:
         for number, (kind, data) in enumerate(zip(names, prepared.shares, strict=True)):
             name = f"{kind}-{number}"
             device = self._engine.device_id(name)
+            shards = self._held_by(number)
             yield EmulatedDevice(
                 name,
                 kinds[kind],
                 paces[kind],
                 self._server,
                 backend,
-                self._batches(kinds[kind], data, number),
+                self._sharded(prepared.shares, shards, number)
+                if shards
+                else self._batches(kinds[kind], data, number),
                 self._tallies[kind],
                 np.random.default_rng([self._seed, 2, number]),
                 np.random.default_rng([self._seed, 4, number]),
                 partial(self._earlier.update, device) if self._earlier else lambda sequence, until: None,
+                [f"shard-{shard}" for shard in shards],
             )
+
+    def _held_by(self, number: int) -> list[int]:
+        """The shards of a device, its own first: those of a column of the cyclic matrix. In a run of
+        tasks.
+        """
+        tasks, devices = self._file.coordination.tasks, self._file.fleet.devices
+        holds = (self._file.fleet.holds or tasks) if tasks else 0
+        return [(number + step) % devices for step in range(holds)]
+
+    def _sharded(self, data: Sequence[Dataset], shards: Sequence[int], number: int) -> Shards:
+        """Each device draws its own batches of a shard."""
+        return Shards(
+            [Shuffled(data[one], np.random.default_rng([self._seed, 1, number, one])) for one in shards]
+        )
 
     def _batches(self, kind: DeviceClass, data: Dataset, number: int) -> Shuffled | EmulatedStream:
         random = np.random.default_rng([self._seed, 1, number])
-        rate = draw(kind.rate, np.random.default_rng([self._seed, 3, number]))
-        if not rate:
+        own = np.random.default_rng([self._seed, 3, number])
+        rate = curve(kind.rate, own)
+        if rate == steady(0):
             return Shuffled(data, random)
+        if rate.period < math.inf:  # each device is somewhere else in it
+            rate = Later(rate, own.uniform(0, rate.period))
         everything = kind.buffer == "persistence"
         return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)
 

@@ -5,8 +5,9 @@ latency, and its framed bytes over the rate of the link.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -14,26 +15,29 @@ import numpy as np
 from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted, part_of
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster.connection import SECRET_BYTES
 from edgeflock.shared.codecs import sparse
-from edgeflock.shared.errors import Refused, RunComplete, RunOver
+from edgeflock.shared.errors import AlreadyComputed, Refused, RunComplete, RunOver
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
     PROTOCOL,
     Hello,
     Model,
+    Over,
     Pull,
     Receipt,
     Record,
     Refusal,
     Samples,
     Stop,
+    Task,
     Update,
     Welcome,
 )
 
-Down = TypeVar("Down", Welcome, Model, Receipt, Refusal, Stop, Samples)
+Down = TypeVar("Down", Welcome, Model, Receipt, Refusal, Stop, Samples, Task, Over)
 
 
 class Crashed(Exception):
@@ -46,11 +50,15 @@ class ClassTotals:
 
     devices: int = 0
     updates: int = 0
+    samples: int = 0
+    """That they have trained on."""
     compressed: int = 0
     """Updates that held a selection of the gradient, not all of it."""
     floats: int = 0
     """Values of gradients that were sent."""
     refused: int = 0
+    duplicates: int = 0
+    """Updates of tasks that another device had computed before."""
     crashed: int = 0
     staleness: int = 0
     """Sum over its updates of version - base."""
@@ -75,9 +83,13 @@ class EmulatedLink:
         random: np.random.Generator,
         *,
         shares: bool = False,
+        shards: Sequence[str] = (),
     ) -> None:
         self._server = server
-        self._hello = Hello(PROTOCOL, name, b"", {}, shares)
+        self._hello = Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
+        self._shards = shards
+        self._base: int | None = None
+        """In a run of tasks: the version whose round the device takes part in, if it does."""
         self._pace = pace
         self._crash = crash
         self._tally = tally
@@ -87,7 +99,7 @@ class EmulatedLink:
 
     async def join(self) -> Welcome:
         await self._up(self._hello)
-        self._server.arrive(self._device, shares=self._hello.shares)
+        self._server.arrive(self._device, shares=self._hello.shares, shards=self._shards)
         engine, config = self._server.engine, self._server.config
         version, sequence = engine.published.version, engine.last_sequence(self._device)
         greeting = welcome(
@@ -98,34 +110,106 @@ class EmulatedLink:
         self._hello = replace(self._hello, secret=as_received.secret)
         return await self._down(as_received)
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
-        await self._up(Pull(base, held))
-        model = self._server.engine.model(base, held, self._device)
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        pull = Pull(base, held, start, stop)
+        await self._up(pull)
+        engine = self._server.engine
+        model = engine.model(base, held, self._device, part_of(pull, engine.layout))
+        self._base = model.version
         await self._deliver()
         return await self._down(model)
 
     async def push(self, update: Update) -> Receipt:
         record, frame = await self._up(update)
         assert isinstance(record, Update)
-        server, tally = self._server, self._tally
-        kept = frame if server.keep_frames else b""
         try:
-            accepted = await server.push(Push(self._device, asyncio.get_running_loop().time(), record, kept))
-        except RunComplete as complete:
-            raise RunOver((await self._down(Stop(str(complete)))).reason) from None
+            accepted = await self._server.push(self._push(record, frame))
         except Refused as refusal:
-            tally.refused += 1
-            await self._down(Refusal(refusal.code, str(refusal), record.sequence))
+            await self._refused(refusal, record)
             raise
-        tally.updates += 1
-        tally.compressed += record.index_mode != sparse.DENSE
-        tally.floats += record.count
-        tally.staleness += accepted.staleness
-        server.committed()
+        self._applied(record, accepted)
         if self._crash and self._random.random() < self._crash:
             raise Crashed
         await self._deliver()
         return await self._down(accepted.receipt)
+
+    async def offer(self, update: Update) -> Task:
+        record, frame = await self._up(update)
+        assert isinstance(record, Update)
+        counted = True
+        try:
+            answer = self._server.take(self._push(record, frame))
+        except AlreadyComputed:
+            counted = False
+            self._tally.duplicates += 1
+        except Refused as refusal:
+            await self._refused(refusal, record)
+            raise
+        else:
+            answer.add_done_callback(partial(self._settled, record))
+        if self._crash and self._random.random() < self._crash:
+            raise Crashed
+        await self._deliver()
+        return await self._down(Task(await self._next_shard(), counted))
+
+    async def task(self) -> Task | None:
+        while self._base is not None:
+            if (shard := await self._next_shard()) is not None:
+                return await self._down(Task(shard))
+            if self._base is not None:
+                await self._server.turned.wait()
+        return None
+
+    async def over(self) -> None:
+        while self._base == self._server.engine.published.version:
+            await self._server.turned.wait()
+        await self._end()
+
+    async def _next_shard(self) -> int | None:
+        """The next one in the round in which the device takes part. If that is over, it is told so first."""
+        if self._base is None:
+            return None
+        shard = self._server.hand_out(self._device, self._base)
+        if self._base != self._server.engine.published.version or self._server.engine.published.complete:
+            await self._end()
+        return shard
+
+    async def _end(self) -> None:
+        if self._base is None:
+            return
+        self._base = None
+        published = self._server.engine.published
+        if published.complete:
+            raise RunOver((await self._down(Stop("the run has its updates"))).reason)
+        await self._down(Over(published.version))
+
+    def _push(self, record: Update, frame: bytes) -> Push:
+        kept = frame if self._server.keep_frames else b""
+        return Push(self._device, asyncio.get_running_loop().time(), record, kept)
+
+    async def _refused(self, refusal: Refused, record: Update) -> None:
+        """Tell the device, which raises what it was refused for. Raises RunOver if the run is."""
+        if isinstance(refusal, RunComplete):
+            raise RunOver((await self._down(Stop(str(refusal)))).reason) from None
+        self._tally.refused += 1
+        await self._down(Refusal(refusal.code, str(refusal), record.sequence))
+
+    def _settled(self, record: Update, answer: asyncio.Future[Accepted]) -> None:
+        """A round has ended, and with it an update that waited."""
+        if answer.cancelled():
+            return
+        if answer.exception() is None:
+            self._applied(record, answer.result())
+        else:
+            self._tally.refused += 1
+
+    def _applied(self, record: Update, accepted: Accepted) -> None:
+        tally = self._tally
+        tally.updates += 1
+        tally.compressed += record.index_mode != sparse.DENSE
+        tally.floats += record.count
+        tally.staleness += accepted.staleness
+        self._server.committed()
 
     async def share(self, samples: Samples) -> None:
         record, octets = await self._up(samples)

@@ -1,7 +1,7 @@
 """The server of an emulated fleet: the engine by the virtual clock, without sockets."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
@@ -24,22 +24,42 @@ class EmulatedServer:
         """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
         self.committed = committed
         self.relay = Relay(config.injection, config.limits.samples)
+        self.turned = asyncio.Event()
+        """Set, and replaced, when a round ends or who is there changes."""
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
     async def push(self, push: Push) -> Accepted:
         """What comes of one update. Raises what it is refused for."""
+        return await self.take(push)
+
+    def take(self, push: Push) -> asyncio.Future[Accepted]:
+        """What comes of one update: known by now, or held. Raises what it is refused for at once."""
+        held: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         answer = self._commit([push]).get(push)
-        if answer is None:
-            held: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-            self._held[push] = held
-            return await held
         if isinstance(answer, Refused):
             raise answer
-        return answer
+        if answer is None:
+            self._held[push] = held
+        else:
+            held.set_result(answer)
+        return held
 
-    def arrive(self, device: int, *, shares: bool) -> None:
+    def hand_out(self, device: int, base: int) -> int | None:
+        """In a run of tasks: the device's next shard; None if there is none for now."""
+        tasks = self.engine.tasks
+        assert tasks is not None, "the Welcome says that there are tasks"
+        if self.engine.published.version != base:
+            return None
+        shard = tasks.hand_out(device, asyncio.get_running_loop().time())
+        self._set_alarm()
+        return shard
+
+    def arrive(self, device: int, *, shares: bool, shards: Sequence[str] = ()) -> None:
+        if self.engine.tasks is not None:
+            self.engine.tasks.holds(device, shards)
         self.engine.arrived(device)
+        self._turn()
         if shares:
             self.relay.join(device)
 
@@ -47,16 +67,31 @@ class EmulatedServer:
         self.engine.left(device)
         self.relay.leave(device)
         self._commit([])
+        self._turn()
 
     def _commit(self, pushes: list[Push]) -> dict[Push, Answer]:
         """What comes of `pushes`. Those that were held until now have their answer."""
         loop = asyncio.get_running_loop()
+        before = self.engine.published.version
         settled = dict(self.engine.commit(pushes, loop.time()))
         for push, answer in settled.items():
             if push in self._held:
                 settle(self._held.pop(push), answer)
+        self._set_alarm()
+        if self.engine.published.version != before:
+            self._turn()
+        return settled
+
+    def _set_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         due = self.engine.due
-        self._alarm = None if due is None else loop.call_at(due, self._commit, [])
-        return settled
+        self._alarm = None if due is None else asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._commit([])
+        self._turn()
+
+    def _turn(self) -> None:
+        turned, self.turned = self.turned, asyncio.Event()
+        turned.set()

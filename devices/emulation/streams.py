@@ -1,4 +1,4 @@
-"""A stream in virtual time: the client's own buffers, rate estimate and batch rule, fed at a steady rate.
+"""A stream in virtual time: the client's own buffers, rate estimate and batch rule, fed at a rate of its own.
 
 What waits in its buffer are the numbers of samples, which are looked up when they are taken: a buffer of
 millions, which is what persistence comes to in the end, takes a few bytes of each.
@@ -12,13 +12,16 @@ from typing import Self
 
 import numpy as np
 
+from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Truncation
-from edgeflock.client.data.synthetic import Passes, replay
+from edgeflock.shared.data.curves import Curve
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.protocol.messages import Facts, Welcome
 
 
 @dataclass(slots=True)
@@ -26,14 +29,17 @@ class StreamTally:
     """How a device's stream did."""
 
     rate: float
-    """Samples per second."""
+    """Samples per second: the average over a period of its curve, or over the first hour."""
     samples: int = 0
-    """That were taken."""
+    """That were taken: again those of updates that were refused."""
+    came: int = 0
     drops: int = 0
     depth: int = 0
     """Samples that waited when a step began, at the last step."""
     deepest: int = 0
     """The same at its highest."""
+    gap: float = 0.0
+    """The longest time between two batches, in seconds; before the first, since the stream began."""
 
 
 class EmulatedStream:
@@ -42,26 +48,35 @@ class EmulatedStream:
     def __init__(
         self,
         data: Dataset,
-        rate: float,
+        rate: Curve,
         random: np.random.Generator,
         low: int,
         high: int,
         *,
         everything: bool,
     ) -> None:
-        """`data` come round for ever, shuffled anew in each pass, at `rate` samples per second.
+        """`data` come round for ever, shuffled anew in each pass, at `rate`.
 
         The buffer keeps the last second, or, as stream persistence, `everything`.
         """
         self._data = data
         numbers = Chunk(np.arange(len(data), dtype=np.float32), np.arange(len(data)))
-        source = replay(numbers, [(0.0, rate)], Passes(len(data), random, once=False))
+        source = replay(numbers, rate, Passes(len(data), random, once=False))
         seconds, quota = (math.inf, 1 << 62) if everything else (1.0, 1 << 26)
         buffer = Truncation(seconds, low, quota)
         self._stream = StreamBatches(
-            source, buffer, Skipped(), low, high, now=lambda: asyncio.get_running_loop().time()
+            source,
+            buffer,
+            Skipped(),
+            low,
+            high,
+            now=lambda: asyncio.get_running_loop().time(),
+            checks=Checks(most=math.inf),  # x are numbers of samples
         )
-        self.tally = StreamTally(rate)
+        span = min(rate.period, 3600.0)
+        self.tally = StreamTally(rate.arrived(span) / span)
+        self._last = 0.0
+        """When the last batch was taken."""
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -75,13 +90,18 @@ class EmulatedStream:
     ) -> None:
         await self._stream.__aexit__(kind, error, trace)
 
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """What streams in is stored data, which the backend takes."""
+
     async def ready(self, steps: int) -> None:
         await self._stream.ready(steps)
-        facts = self._stream.facts()
-        self.tally.depth, self.tally.drops = facts.depth, facts.drops
-        self.tally.deepest = max(self.tally.deepest, facts.depth)
+        account = self._stream.account()
+        self.tally.depth, self.tally.drops, self.tally.came = account.left, account.drops, account.came
+        self.tally.deepest = max(self.tally.deepest, account.left)
 
     def take(self, size: int) -> Batch:
+        now = asyncio.get_running_loop().time()
+        self.tally.gap, self._last = max(self.tally.gap, now - self._last), now
         _, numbers = self._stream.take(size)
         where = numbers.astype(np.int64)
         self.tally.samples += where.size

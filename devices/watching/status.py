@@ -78,9 +78,14 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         console.print(Text(status["diverged"][:1].upper() + status["diverged"][1:], "bold red"))
     console.print(
         f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
-        f"select {compression['select']}, values {compression['values']}"
+        f"{_selected(compression)}, values {compression['values']}"
     )
     console.print(f"Version {status['version']:,}{target}")
+    if (tasks := status["tasks"]) is not None:
+        console.print(
+            f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
+            f"this round, {tasks['wanted']} wanted; {tasks['duplicates']:,} duplicates so far"
+        )
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
@@ -99,6 +104,8 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         if status["cnc"] is not None:
             console.print(f"{status['cnc']:.1%} of the updates were compressed (CNC ratio)")
         columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
+    if status["tasks"] is not None:
+        columns |= _TASK_COLUMNS
     columns |= {
         name: column
         for name, column in _STREAM_COLUMNS.items()
@@ -117,8 +124,23 @@ Column = Callable[[dict[str, Any]], str | Text]
 
 
 def _applied(coordination: dict[str, Any]) -> str:
-    """How updates apply: together, or each by a rule."""
-    return "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
+    """How updates apply: together, or each by a rule; and who waits for whom."""
+    how = "rounds" if coordination["mode"] == "rounds" else str(coordination["rule"])
+    if coordination["mode"] == "elastic":
+        chunk = coordination["chunk"]
+        how = f"elastic, alpha {coordination['alpha']}, " + (
+            f"chunks of {chunk:,}" if chunk else "all at once"
+        )
+    gate = coordination["gate"]
+    return f"{how}, {gate} of {coordination['bound']}" if gate else how
+
+
+def _selected(compression: dict[str, Any]) -> str:
+    """What devices send of a gradient."""
+    if compression["selection"] == "largest":
+        return f"select {compression['select']}"
+    decays = ", decaying" if compression["significance_decay"] else ""
+    return f"select what is significant beyond {compression['significance']}{decays}"
 
 
 def _told(key: str, form: str) -> Column:
@@ -143,9 +165,15 @@ _COLUMNS: dict[str, Column] = {
     "idle": lambda device: f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",
 }
 
+_TASK_COLUMNS: dict[str, Column] = {
+    "shards": lambda device: str(device["shards"] or "-"),
+    "duplicates": lambda device: f"{device['duplicates']:,}",
+}
+
 _STREAM_COLUMNS: dict[str, Column] = {
     "rate": _told("rate", "{:.1f}/s"),
     "depth": _told("depth", "{:,}"),
     "drops": _told("drops", "{:,}"),
+    "quarantined": _told("quarantined", "{:,}"),
     "age": _told("age", "{:.1f} s"),
 }

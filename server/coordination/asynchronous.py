@@ -17,6 +17,7 @@ class Asynchronous:
     held = _NONE
     gathered = None
     due = None
+    tasks = None
 
     @classmethod
     def of(cls, settings: CoordinationSettings, layout: Layout) -> "Asynchronous":
@@ -24,6 +25,9 @@ class Asynchronous:
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         return Apply(((push, step.where),), step)
+
+    def waiting(self, push: Push) -> Push | None:
+        return None
 
     def arrived(self, device: int) -> None:
         pass

@@ -13,9 +13,11 @@ What is held is in memory only: a device whose update is held has no receipt, an
 
     asynchronous   each update at once, as a version of its own: nobody waits for anybody (asynchronous.py)
     rounds         all that were computed from the same version, together (rounds.py)
+    elastic        as asynchronous: updates are differences to the model, not gradients
+    tasks          as in rounds, one of each data shard, of whichever device has it first (tasks.py)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -45,12 +47,47 @@ class Apply(NamedTuple):
     """What they come to."""
 
 
+class Tasks(Protocol):
+    """What a coordinator that says who computes what is asked beside."""
+
+    def holds(self, device: int, shards: Sequence[str]) -> None:
+        """The device has these data shards from now on, whenever it is there."""
+
+    def hand_out(self, device: int, now: float) -> int | None:
+        """Which of its shards the device is to compute next, as a position in what it holds; None: none
+        now.
+        """
+
+    def standing(self) -> "Standing":
+        """How the open round stands, for whoever watches. At any time, also while updates are taken."""
+
+
+class Standing(NamedTuple):
+    """How a round stands."""
+
+    shards: int
+    """That devices that are there hold."""
+    finished: int
+    """Of which there is a result."""
+    wanted: int
+    """How many more results end the round."""
+    duplicates: int
+    """Results, since the server started, of shards that already had one."""
+
+
 class Coordinator(Protocol):
     """A way to coordinate. Times are seconds of any one clock. No I/O, no clock, no randomness."""
 
     @property
     def held(self) -> Mapping[int, Push]:
         """device -> its update that waits for others."""
+
+    @property
+    def tasks(self) -> Tasks | None:
+        """If it says which data shard each update is of."""
+
+    def waiting(self, push: Push) -> Push | None:
+        """The held update that `push` is again, if any. Raises BadSequence if its device has to wait."""
 
     @property
     def gathered(self) -> Gathered | None:
@@ -61,7 +98,9 @@ class Coordinator(Protocol):
         """When `tick` has something to say although nothing came; None: never."""
 
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
-        """Take an admitted update of a device that has none waiting; None if it is held."""
+        """Take an admitted update that is not `waiting`; None if it is held. Raises Refused if it cannot
+        count.
+        """
 
     def arrived(self, device: int) -> None:
         """Told again, it changes nothing."""

@@ -5,14 +5,18 @@ from collections.abc import Callable
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Coordinator
 from edgeflock.server.coordination.rounds import Rounds
+from edgeflock.server.coordination.tasks import TaskRounds
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import CoordinationSettings
 
 MODES: dict[str, Callable[[CoordinationSettings, Layout], Coordinator]] = {
     "async": Asynchronous.of,
     "rounds": Rounds.of,
+    "elastic": Asynchronous.of,  # what an update is of is between the devices and the rule
 }
 
 
 def coordinator_of(settings: CoordinationSettings, layout: Layout) -> Coordinator:
+    if settings.tasks:
+        return TaskRounds.of(settings, layout)
     return MODES[settings.mode](settings, layout)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from edgeflock.server.coordination.coordinator import Apply, Push
 from edgeflock.server.descent import Gathered, Step, Where
+from edgeflock.shared.errors import BadSequence
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import CoordinationSettings
 
@@ -43,6 +44,8 @@ class _Open:
 class Rounds:
     """A coordinator."""
 
+    tasks = None
+
     def __init__(self, ending: Ending, layout: Layout) -> None:
         self._ending = ending
         self._layout = layout
@@ -73,6 +76,14 @@ class Rounds:
         self._open.pushes[push.device] = push
         self._open.touched.append(step.where)
         return None
+
+    def waiting(self, push: Push) -> Push | None:
+        held = self.held.get(push.device)
+        if held is not None and push.update.sequence != held.update.sequence:
+            raise BadSequence(
+                f"sequence {held.update.sequence} waits for the end of its round; wait for its receipt"
+            )
+        return held
 
     def arrived(self, device: int) -> None:
         self._present.add(device)

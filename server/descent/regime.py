@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.config import ELASTIC, CoordinationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +11,7 @@ class Regime:
 
     rule: str
     learning_rate: float
+    """alpha of elastic averaging."""
     window: int
     """Updates may be based on any of the latest `window` versions."""
     average: float = 0.0
@@ -24,7 +25,7 @@ class Regime:
     def of(cls, settings: CoordinationSettings) -> "Regime":
         return cls(
             settings.rule,
-            settings.learning_rate,
+            settings.alpha if settings.mode == ELASTIC else settings.learning_rate,
             settings.window,
             settings.average,
             settings.base_batch,

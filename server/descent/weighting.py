@@ -57,6 +57,7 @@ RULES: dict[str, Rule] = {
     "adacomp": Rule(full, per_parameter=True),  # alpha / max(1, sigma_k), AdaComp's equation (5)
     "tau": Rule(tau),
     "none": Rule(full),
+    "elastic": Rule(full),  # the step is alpha (x - centre): S. Zhang et al., 2015, equation 3
 }
 """By name: the one place that says which there are. Settings and journals name them."""
 

@@ -7,7 +7,7 @@ neither asyncio nor aiohttp.
 """
 
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.limits import Bounds, check_limits, frame_bytes
+from edgeflock.server.engine.limits import Bounds, check_limits, frame_bytes, part_of
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published
 
-__all__ = ["Accepted", "Answer", "Bounds", "Engine", "Published", "check_limits", "frame_bytes"]
+__all__ = ["Accepted", "Answer", "Bounds", "Engine", "Published", "check_limits", "frame_bytes", "part_of"]

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination import Apply, Coordinator, Push
+from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
 from edgeflock.server.descent import Gathered, Parameters
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.limits import Bounds
@@ -61,10 +61,11 @@ class Engine:
         publication: Publication | None = None,
         start: Start | None = None,
         past: Callable[[int], Parameters] | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """`parameters` are as the log has them. `publication` says what devices are sent of theta: exactly
         what it is, if None. `start` makes version 0. `past` has the parameters of an earlier version, or
-        raises ConfigError.
+        raises ConfigError. `gate` says who is answered later.
         """
         self.layout = layout
         self.start = start
@@ -85,6 +86,9 @@ class Engine:
         self._diverged: str | None = None
         self._given_up: list[tuple[Push, Answer]] = []
         """Held updates that will not apply, until the next `stage`."""
+        self._gate = gate
+        self._behind_gate: dict[int, Push] = {}
+        """device -> its update that is answered later, be it in the model by now or not looked at yet."""
         self._abandoned = False
         self._publish()
 
@@ -104,15 +108,17 @@ class Engine:
         """
         settled, self._given_up = self._given_up, []
         for push in pushes:
-            try:
-                self._offer(push, now, settled)
-            except Refused as refusal:
-                settled.append((push, refusal))
+            if self._may_go_on(push.device):
+                self._settle(push, now, settled)
+            else:
+                self._wait_for_others(push, settled)
         due = None if hold else self._coordinator.tick(now)
-        if due is None:
-            return Staged(settled)
-        self._apply(due, settled)
-        return Staged(settled, together=len(due.updates))
+        if due is not None:
+            self._apply(due, settled)
+        if self._gate is not None:
+            settled = self._let_through(settled, now, hold=hold)
+        together = 0 if due is None else len(due.updates)
+        return Staged(settled, together, answered_later=bool(self._behind_gate))
 
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
         """The second half: wait for the disk, then put the model into the receipts that asked for it."""
@@ -133,10 +139,16 @@ class Engine:
     def arrived(self, device: int) -> None:
         """A device is there: others may have to wait for it. Told again, it changes nothing."""
         self._coordinator.arrived(device)
+        if self._gate is not None:
+            self._gate.arrived(device, self.parameters.version)
+            if device in self._behind_gate:
+                self._gate.waits(device)
 
     def left(self, device: int) -> None:
         """It is there no longer; the next `stage` says what comes of that."""
         self._coordinator.left(device)
+        if self._gate is not None:
+            self._gate.left(device)
 
     @property
     def held(self) -> Mapping[int, Push]:
@@ -144,9 +156,62 @@ class Engine:
         return self._coordinator.held
 
     @property
+    def tasks(self) -> Tasks | None:
+        """Who computes what, in a run that says so."""
+        return self._coordinator.tasks
+
+    @property
     def due(self) -> float | None:
         """When `stage` has something to do although nothing came, by its clock; None: never."""
         return self._coordinator.due
+
+    def _settle(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
+        """`_offer`, and a refusal is an answer as well."""
+        try:
+            self._offer(push, now, settled)
+        except Refused as refusal:
+            settled.append((push, refusal))
+
+    # Gates
+
+    def _may_go_on(self, device: int) -> bool:
+        if self._gate is None or 0 < self._bounds.updates <= self.parameters.version or self._diverged:
+            return True
+        return self._gate.opens(device)
+
+    def _wait_for_others(self, push: Push, settled: list[tuple[Push, Answer]]) -> None:
+        """`push` is answered once the gate opens. Of one that was sent again only the last is."""
+        assert self._gate is not None, "without a gate all may go on"
+        self._gate.waits(push.device)
+        earlier = self._behind_gate.get(push.device)
+        self._behind_gate[push.device] = push
+        if earlier is not None and earlier is not push:
+            settled.append((earlier, Superseded("the device sent its update again")))
+
+    def _let_through(
+        self, settled: list[tuple[Push, Answer]], now: float, *, hold: bool
+    ) -> list[tuple[Push, Answer]]:
+        """What of `settled` may be answered, and of what waited; with `hold` nothing of that.
+
+        An update that waits is offered again: that of one in the model is known by its number.
+        """
+        assert self._gate is not None, "without a gate there is nothing to open"
+        through: list[tuple[Push, Answer]] = []
+        while True:
+            for push, answer in settled:
+                if isinstance(answer, Refused):
+                    through.append((push, answer))
+                elif self._may_go_on(push.device):
+                    self._gate.answered(push.device, self.parameters.version)
+                    through.append((push, answer))
+                else:
+                    self._wait_for_others(push, through)
+            opened = [device for device in self._behind_gate if not hold and self._may_go_on(device)]
+            if not opened:
+                return through
+            settled = []
+            for device in opened:
+                self._settle(self._behind_gate.pop(device), now, settled)
 
     def _offer(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
         """The path of one update, up to the coordinator. Raises Refused; then it has left no trace."""
@@ -164,7 +229,7 @@ class Engine:
             raise RunComplete(f"the run has its {self._bounds.updates} updates")
         if self._diverged is not None:
             raise RunDiverged(self._diverged)
-        if (held := self._coordinator.held.get(push.device)) is not None:
+        if (held := self._coordinator.waiting(push)) is not None:
             settled.append((self._sent_again(held, push), Superseded("the device sent its update again")))
             return
         step = admit(
@@ -202,6 +267,8 @@ class Engine:
                 version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
+            if self._gate is not None:
+                self._gate.made(push.device, version)
             self._publication.add(touched)
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
@@ -233,18 +300,16 @@ class Engine:
 
         Whatever it holds now, what was admitted counts. Returns the push that nobody waits for any more.
         """
-        if push.update.sequence != held.update.sequence:
-            raise BadSequence(
-                f"sequence {held.update.sequence} waits for the end of its round; wait for its receipt"
-            )
         earlier, self._again[held] = self._again.get(held, held), push
         return earlier
 
     # What may be seen
 
-    def model(self, base: int | None, held: int = 0, device: int = 0) -> Model:
-        """The current model, as little of it as `device` needs, which holds `base` and says `held` of it."""
-        return self._publication.model(self.parameters.theta, base, held, device)
+    def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:
+        """The current model, or a `part` of its parameters, as little of it as `device` needs, which holds
+        `base` and says `held` of it.
+        """
+        return self._publication.model(self.parameters.theta, base, held, device, part)
 
     def offer(self, theta: NDArray[np.float32], keep: Callable[[Model], Weights]) -> None:
         """Devices may load `theta`, the model at version 0, from what `keep` puts the record of it into."""

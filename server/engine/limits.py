@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, Malformed
+from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Pull
 from edgeflock.shared.selection.largest import fraction_of, quotas
-from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import ELASTIC, Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,27 @@ def frame_bytes(config: Config, layout: Layout) -> int:
     return max(update, _SHARED) if shares else update
 
 
+def part_of(pull: Pull, layout: Layout) -> slice | None:
+    """The parameters that are asked for; None: all of the model. Raises Malformed if there are none such."""
+    if not pull.start and not pull.stop:
+        return None
+    if not pull.start < pull.stop <= layout.parameters.size:
+        raise Malformed(
+            f"parameters {pull.start} up to {pull.stop} are no part of {layout.parameters.size}; "
+            "pull all of them"
+        )
+    return slice(pull.start, pull.stop)
+
+
 def check_limits(config: Config, layout: Layout) -> None:
     """Raises ConfigError if an update of the model, sent as `config` asks, would be refused."""
     threshold = config.compression.threshold
     select = fraction_of(config.compression.select, layout)
     size = layout.parameters.size
-    selected = 0 if select == 1 else sum(quotas(layout.parameters, select, config.compression.balance))
+    if config.compression.selection == "significance":
+        selected = size
+    else:
+        selected = 0 if select == 1 else sum(quotas(layout.parameters, select, config.compression.balance))
     whole = size if select == 1 or threshold else 0
     entries = max(selected, whole)
     worst = 1024 + max(8 * selected, 4 * whole) + 2 * layout.buffers
@@ -91,6 +108,12 @@ def check_limits(config: Config, layout: Layout) -> None:
         raise ConfigError(
             f"limits.frame_bytes = {config.limits.frame_bytes}: an update of {size} parameters at "
             f"compression.select = {select}, threshold = {threshold} may take {worst}; raise it"
+        )
+    coordination = config.coordination
+    if coordination.mode == ELASTIC and len(chunks(layout, coordination.chunk)) > MOST_CHUNKS:
+        raise ConfigError(
+            f"coordination.chunk = {coordination.chunk}: {size} parameters in so small chunks are more than "
+            f"{MOST_CHUNKS}, each an exchange of its own; raise it"
         )
     samples = config.run.batch * config.run.local_steps
     if samples > config.limits.samples:

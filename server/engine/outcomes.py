@@ -26,6 +26,8 @@ class Staged(NamedTuple):
     """Updates of this group, and earlier ones that were held until now. What is not in it is held."""
     together: int = 0
     """How many of them had waited for each other."""
+    answered_later: bool = False
+    """Whether updates behind a gate may be in the model by now, so that there is something to publish."""
 
 
 @dataclass(frozen=True, slots=True)

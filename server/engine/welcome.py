@@ -1,5 +1,6 @@
 """What a device is told of the run when it joins."""
 
+from edgeflock.server.descent import Regime
 from edgeflock.server.engine.limits import frame_bytes
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
@@ -7,7 +8,7 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 from edgeflock.shared.selection.largest import fraction_of
-from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import ELASTIC, Config
 
 
 def welcome(
@@ -24,6 +25,12 @@ def welcome(
 
     `secret` is for it alone.
     """
+    compression = config.compression
+    significance = None
+    coordination = config.coordination
+    if compression.selection == "significance":  # of the step that the gradient makes, for a device of itself
+        significance = compression.significance / Regime.of(coordination).learning_rate
+    elastic = coordination.mode == ELASTIC
     return Welcome(
         protocol=PROTOCOL,
         run=run,
@@ -47,4 +54,10 @@ def welcome(
         beta=config.injection.beta,
         weights=weights,
         secret=secret,
+        significance=significance,
+        decays=significance is not None and compression.significance_decay,
+        elastic=coordination.alpha if elastic else 0.0,
+        chunk=coordination.chunk if elastic else 0,
+        momentum=config.run.local_momentum,
+        tasks=config.coordination.tasks > 0,
     )

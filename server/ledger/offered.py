@@ -22,7 +22,7 @@ def keep_offered(directory: Path, model: Model) -> Weights:
     octets = path.read_bytes() if path.exists() else b""
     if not _holds(octets, model):
         octets, fresh = packed.pack(model.values, mode), directory / f"{OFFERED}.{os.getpid()}"
-        with open(fresh, "wb") as file:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(octets)
             file.flush()
             os.fsync(file.fileno())

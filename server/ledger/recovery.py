@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from edgeflock.server.coordination import coordinator_of
+from edgeflock.server.coordination import coordinator_of, gate_of
 from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
 from edgeflock.server.engine import Bounds, Engine
 from edgeflock.server.engine.admission import admit
@@ -19,7 +19,7 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused, Unexpe
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
-from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import ELASTIC, Config
 
 
 def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
@@ -36,7 +36,8 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
     publication = publication_of(config, layout, parameters.version, first if start else None, directory)
     bounds = Bounds.of(config).from_first(first[: layout.parameters.size])
     past = partial(model_at, journal, layout)
-    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past)
+    gate = gate_of(config.coordination)
+    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past, gate)
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
@@ -132,7 +133,7 @@ def _made(
 def _adjusted(regime: Regime, journal: Journal) -> Regime:
     """`regime`, with the learning rate that an operator chose since the settings said the same."""
     adjustment = journal.adjustment()
-    if adjustment is None:
+    if adjustment is None or regime.rule == ELASTIC:  # whose rate is no learning rate
         return regime
     if adjustment.configured == regime.learning_rate:
         return replace(regime, learning_rate=adjustment.chosen)

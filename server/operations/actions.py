@@ -13,7 +13,7 @@ from edgeflock.server.operations.keys import HOST, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.settings.config import LARGEST_RATE, LEAST_RATE
+from edgeflock.shared.settings.config import ELASTIC, LARGEST_RATE, LEAST_RATE
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,12 @@ async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
     engine = request.app[HOST].engine
     rate = _rate((await _body(request)).get("value"))
+    if request.app[HOST].config.coordination.mode == ELASTIC:
+        raise _refusal(
+            409,
+            "no-learning-rate",
+            "in elastic averaging devices descend by run.local_rate: restart with another",
+        )
     configured = request.app[HOST].config.coordination.learning_rate
     before = engine.published.learning_rate
     version = await request.app[WRITER].call(lambda: engine.adjust(rate, configured))

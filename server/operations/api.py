@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.feed import document, settings
+from edgeflock.server.operations.feed import dense_bytes, document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host
@@ -153,18 +153,19 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
 
 def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
-    config, layout, traffic = host.config, host.layout, host.traffic
+    config, traffic = host.config, host.traffic
     devices = [_device(device, now) for device in host.registry.devices.values()]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
     )
-    dense = 4 * layout.size * sum(device["updates"] for device in devices)
+    dense = dense_bytes(host, sum(device["updates"] for device in devices))
     return {
         **run_status(host, evaluator),
         "diverged": evaluator.diverged,
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
+        "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
@@ -205,6 +206,8 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "uncompressed": done.uncompressed,
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
+        "shards": identity.shards,
+        "duplicates": done.duplicates,
         "samples": done.samples,
         "shares": identity.shares,
         "shared": done.shared,

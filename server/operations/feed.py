@@ -9,6 +9,7 @@ from typing import Any
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host
+from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
     Delta,
@@ -23,6 +24,7 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     finite,
 )
+from edgeflock.shared.settings.config import ELASTIC
 
 MOST_EVALUATIONS = 2000
 """In a frame: more than a curve on a terminal has columns."""
@@ -97,7 +99,7 @@ class Feed:
         host, tally = self._host, self._host.hub.tally
         version, total, census = host.published.version, host.traffic.total, self.census()
         updates, ingress, egress = host.hub.rates()
-        dense = 4 * host.layout.size * version
+        dense = dense_bytes(host, version)
         return Overview(
             version=version,
             updates_per_s=round(updates, 3),
@@ -132,10 +134,18 @@ def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
     return tuple(e._replace(loss=finite(e.loss), accuracy=finite(e.accuracy)) for e in history[::-step][::-1])
 
 
+def dense_bytes(host: Host, updates: int) -> int:
+    """What so many updates would have cost as dense float32. In elastic averaging each is of one chunk."""
+    coordination = host.config.coordination
+    each = len(chunks(host.layout, coordination.chunk)) if coordination.mode == ELASTIC else 1
+    return 4 * host.layout.size * updates // each
+
+
 def settings(host: Host) -> dict[str, Any]:
     """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
     sections = host.config.model_dump(exclude={"client": True, "run": {"certificate", "key"}})
-    sections["coordination"]["learning_rate"] = host.published.learning_rate
+    if host.config.coordination.mode != ELASTIC:
+        sections["coordination"]["learning_rate"] = host.published.learning_rate
     return sections
 
 
@@ -203,7 +213,9 @@ def state(device: Device, now: float) -> DeviceState:
         return "paused"
     if not device.connection.here:
         return "away"
-    return "idle" if device.is_idle(now) else "training"
+    if not device.is_idle(now):
+        return "training"
+    return "starved" if (_number(device.statistics.telemetry.get("waiting")) or 0) > 0 else "idle"
 
 
 def document(device: Device) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from edgeflock.shared.protocol.frames import BINS, DeviceRow, DeviceState, Evalu
 
 routes = web.RouteTableDef()
 
-STATES: tuple[DeviceState, ...] = ("training", "idle", "paused", "away")
+STATES: tuple[DeviceState, ...] = ("training", "starved", "idle", "paused", "away")
 
 
 @routes.get("/metrics")
@@ -78,6 +78,7 @@ def of_run(
         ("dense_bytes", "What the updates would have cost as dense float32.", overview.dense_bytes),
         ("shared_samples", "Samples that devices shared since the server started.", relay.samples),
         ("unshared_samples", "Copies of them that reached no device.", relay.dropped),
+        ("duplicates", "Updates since then of tasks that another device had computed.", tally.duplicates),
         ("events", "Events since the server started.", host.hub.events.count),
     ):
         yield CounterMetricFamily(f"edgeflock_{name}", text, value=count)

@@ -71,8 +71,17 @@ class Exact:
     def begin_again(self) -> None:
         self.add(slice(None))
 
-    def model(self, theta: NDArray[np.float32], base: int | None, held: int = 0, device: int = 0) -> Model:
+    def model(
+        self,
+        theta: NDArray[np.float32],
+        base: int | None,
+        held: int = 0,
+        device: int = 0,
+        part: slice | None = None,
+    ) -> Model:
         """theta at the current version, for a device that holds `base` (None: nothing)."""
+        if part is not None:
+            return self._part(theta, base, part)
         # From before the run was set to send exactly, unless it is a first model of half precision.
         lossy = held != chain.FIRST and (base, held) != (0, self._offered)
         if base is None or lossy or not self._all_touched <= base <= self._version:
@@ -103,16 +112,27 @@ class Exact:
         whole = values.CODINGS[self._dense].size(theta.size, len(self._layout.tensors))
         if _PAYS * 4 * changed.size > whole:
             return None
-        indices = sparse.encode(changed, self._layout.size)
-        return Model(
-            self._version,
-            base,
-            sparse.GOLOMB,
-            values.CODINGS["f32"].mode,
-            changed.size,
-            indices,
-            theta[changed].astype("<f4").tobytes(),
-        )
+        return self._selected(theta, changed, base, sparse.GOLOMB, "f32")
+
+    def _part(self, theta: NDArray[np.float32], base: int | None, part: slice) -> Model:
+        """The parameters of `part`, or what has changed of them since `base`."""
+        where, width = np.arange(part.start, part.stop), values.CODINGS[self._dense].size(1, 0)
+        if base is not None and self._all_touched <= base <= self._version:
+            changed = part.start + np.flatnonzero(self._touched[part] > base - self._start)
+            if not changed.size:
+                return _unchanged(self._version, base)
+            if _PAYS * 4 * changed.size <= width * where.size:
+                return self._selected(theta, changed, base, sparse.GOLOMB, "f32")
+        return self._selected(theta, where, None, sparse.RUNS, self._dense)
+
+    def _selected(
+        self, theta: NDArray[np.float32], where: NDArray[np.int64], base: int | None, mode: int, coding: str
+    ) -> Model:
+        """What theta is there, for a device that holds `base`."""
+        octets = values.encode(theta[where], self._layout.counts(where), coding)
+        indices = sparse.encode(where, self._layout.size, mode)
+        value_mode = values.CODINGS[coding].mode
+        return Model(self._version, base, mode, value_mode, where.size, indices, octets)
 
     def _changed_since(self, base: int) -> NDArray[np.int64]:
         """The parameters that were touched since, in order."""

@@ -91,7 +91,10 @@ class Lossy:
         self._thresholds.begin_again()
         self._met.clear()
 
-    def model(self, theta: Vector, base: int | None, held: int = 0, device: int = 0) -> Model:
+    def model(
+        self, theta: Vector, base: int | None, held: int = 0, device: int = 0, part: slice | None = None
+    ) -> Model:
+        """Of what a device lacks it sends the most in any case, wherever that is."""
         copy = self._copies.of(device, base, held) if device else None
         if copy is None or base is None:
             model, parameters = self._entire(theta)

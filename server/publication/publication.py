@@ -18,9 +18,16 @@ class Publication(Protocol):
     def begin_again(self) -> None:
         """The next version is another model: it takes a whole one to go there from any version before."""
 
-    def model(self, theta: NDArray[np.float32], base: int | None, held: int = 0, device: int = 0) -> Model:
+    def model(
+        self,
+        theta: NDArray[np.float32],
+        base: int | None,
+        held: int = 0,
+        device: int = 0,
+        part: slice | None = None,
+    ) -> Model:
         """theta (float32 [P + B]) at the current version, for a device that holds `base` (None: nothing)
-        and says `held` of it (protocol/chain.py).
+        and says `held` of it (protocol/chain.py); or of its parameters only a `part`, where that is known.
         """
 
     def offer(self, theta: NDArray[np.float32]) -> Model:

@@ -113,6 +113,10 @@ class Connection:
         """Something came from it."""
         self.last_seen, self.last_heard = time.time(), time.monotonic()
 
+    def be_seen(self) -> None:
+        """It is there, whether it does something or not."""
+        self.last_seen = time.time()
+
     @property
     def here(self) -> bool:
         """Whether it has a line."""

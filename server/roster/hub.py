@@ -40,6 +40,8 @@ class Counters:
     staleness: list[int] = field(default_factory=lambda: [0] * BINS)
     """Updates in each bin of tau."""
     staleness_sum: int = 0
+    duplicates: int = 0
+    """Updates of tasks that another device had computed before."""
     refusals: Counter[str] = field(default_factory=Counter)
     """By their code."""
     loss: float | None = None
@@ -112,8 +114,15 @@ class Hub:
         self.tally.refusals[refusal.code] += 1
         self.note("refused", device, f"{refusal.code}: {refusal}")
 
+    def duplicate(self, device: Device) -> None:
+        """An update was of a task that another device had computed before."""
+        self.tally.duplicates += 1
+        device.statistics.duplicates += 1
+        self.changed(device)
+
     def round_ended(self, updates: int) -> None:
-        self.note("round", None, f"{updates:,} updates made version {self._version():,}")
+        beside = f", {self.tally.duplicates:,} duplicates so far" if self.tally.duplicates else ""
+        self.note("round", None, f"{updates:,} updates made version {self._version():,}{beside}")
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         """Something happened, to `device` if it is one's."""

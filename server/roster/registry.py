@@ -23,6 +23,8 @@ class Identity:
     """What it told with its Hello."""
     shares: bool = False
     """Whether it said that its owner lets samples of it go to others."""
+    shards: int = 0
+    """How many data shards it holds, in a run of tasks."""
 
 
 @dataclass(slots=True)

@@ -1,12 +1,17 @@
-"""Samples from one device to the others, as the bytes that came (ScaDLES, section IV: data injection).
+"""Samples from one device to the others (ScaDLES, section IV: data injection).
 
-They reach a device along with the next answer to it, since it reads then. What comes before that waits here,
-in bounded space: handing samples over never waits for anybody.
+Each goes to one of them: whoever shares gives away what another one then trains on in its place, so that no
+sample counts more than another (client/data/injection.py). They reach a device along with the next answer to
+it, since it reads then. What comes before that waits here, in bounded space: handing samples over never waits
+for anybody.
 """
 
+import itertools
 from collections import deque
+from dataclasses import replace
 
 from edgeflock.shared.errors import FrameTooLarge, Malformed, UnexpectedRecord
+from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Samples
 from edgeflock.shared.settings.config import InjectionSettings
 
@@ -21,7 +26,7 @@ Parcel = tuple[int, bytes]
 
 
 class Relay:
-    """Hands samples of each device that shares to all others that do and are connected."""
+    """Deals the samples of each device that shares out among all others that do and are connected."""
 
     def __init__(self, injection: InjectionSettings, most: int) -> None:
         """A record has `most` samples at most."""
@@ -31,7 +36,9 @@ class Relay:
         self.samples = 0
         """Shared so far."""
         self.dropped = 0
-        """Copies of them that no device got: they waited too long for one, or it left."""
+        """Of them, those that no device got: they waited too long for one, or it left."""
+        self._turn = 0
+        """Whose turn it is to get one more, if a record cannot be dealt out evenly."""
 
     def join(self, device: int) -> None:
         """A device that shares is connected."""
@@ -44,7 +51,8 @@ class Relay:
         self._boxes.pop(device, None)
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None:
-        """`octets`, which hold `samples`, are for all but `device`, who sent them.
+        """`octets`, which hold `samples`, are for the others, in equal parts; for `device`, who sent them, if
+        there are none.
 
         Raises UnexpectedRecord if it may not share, FrameTooLarge or Malformed.
         """
@@ -54,10 +62,15 @@ class Relay:
             raise UnexpectedRecord("this device did not say that it shares samples (client.share)")
         self._check(samples)
         self.samples += samples.count
-        parcel = samples.count, octets
-        for other, box in self._boxes.items():
-            if other != device:
-                self.dropped += box.put(parcel)
+        others = [box for other, box in self._boxes.items() if other != device]
+        if len(others) < 2:
+            (box,) = others or [self._boxes[device]]
+            self.dropped += box.put((samples.count, octets))
+            return
+        first = self._turn % len(others)
+        for box, part in zip([*others[first:], *others[:first]], parts(samples, len(others)), strict=False):
+            self.dropped += box.put((part.count, wire.encode(part)))
+        self._turn = (first + samples.count) % len(others)
 
     def take(self, device: int) -> list[Parcel]:
         """What waits for `device`, oldest first, and then waits no more."""
@@ -73,6 +86,18 @@ class Relay:
             )
         if count < 1 or not _divides(count * (1 if samples.octets else 4), x) or not _divides(4 * count, y):
             raise Malformed(f"{count} samples cannot have {x} bytes of x and {y} of y")
+
+
+def parts(samples: Samples, most: int) -> list[Samples]:
+    """`samples` in up to `most` parts, as equal as can be, the larger ones first, and none of them empty."""
+    number = min(most, samples.count)
+    each, more = divmod(samples.count, number)
+    ends = [part * each + min(part, more) for part in range(number + 1)]
+    x, y = len(samples.x) // samples.count, len(samples.y) // samples.count
+    return [
+        replace(samples, count=b - a, x=samples.x[a * x : b * x], y=samples.y[a * y : b * y])
+        for a, b in itertools.pairwise(ends)
+    ]
 
 
 class _Mailbox:

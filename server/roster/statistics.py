@@ -29,6 +29,8 @@ class Statistics:
     uncompressed: int = 0
     """those that held all of it."""
     refused: int = 0
+    duplicates: int = 0
+    """Updates of tasks that another device had computed before."""
     staleness: int = 0
     """tau of the last one."""
     loss: float = 0.0

@@ -2,20 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Door
-from edgeflock.server.engine import Accepted, frame_bytes
+from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Connection, Device, Line, Meter
 from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.tasks import TaskLine
 from edgeflock.server.sessions.writer import Held, Writer
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import (
+    AlreadyComputed,
     BaseInFuture,
     LayoutMismatch,
     Malformed,
@@ -39,6 +44,7 @@ from edgeflock.shared.protocol.messages import (
     Refusal,
     Samples,
     Stop,
+    Telemetry,
     Update,
 )
 
@@ -64,7 +70,7 @@ for 11 million. To make one takes a tenth of that, while updates wait."""
 
 
 _FIRST: Collection[type[Record]] = (Hello,)
-_LATER: Collection[type[Record]] = (Pull, Update, Samples)
+_LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry)
 """What a device may send, until it is let in and after that."""
 
 
@@ -115,6 +121,8 @@ class Session:
         self._ended = asyncio.Event()
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
+        self._tasks: TaskLine | None = None
+        """In a run of tasks, once the device is let in."""
 
     async def serve(self) -> web.StreamResponse:
         """Talk to the device until either side ends it."""
@@ -128,9 +136,10 @@ class Session:
         try:
             device = self._device = await self._hello()
             await self._greet(device)
-            async for message in self._socket:
-                record, frame = self._received(message.type, message.data)
-                await self._answer(device, record, frame)
+            async with self._following():
+                async for message in self._socket:
+                    record, frame = self._received(message.type, message.data)
+                    await self._answer(device, record, frame)
         except SessionRefused as refusal:
             self._host.hub.refused(device, refusal)
             await self._close(4000 + refusal.status, refusal)
@@ -141,7 +150,10 @@ class Session:
                 device.connection.leave()
                 self._host.relay.leave(device.id)
                 self._writer.see(device.id, device.connection.present)
-                self._host.hub.note("left", device, "its session has ended")
+                account = Account.of(device.statistics.telemetry)
+                ended = f"its session has ended{f'; {account}' if account is not None else ''}"
+                log.info("%s: %s", device.name, ended)
+                self._host.hub.note("left", device, ended)
             self._ended.set()
         return self._socket
 
@@ -205,10 +217,14 @@ class Session:
             )
         if self._entry is not None:
             self._entry.check(hello.device, hello.proof)
+        shards = _shards_of(hello)
         device = host.registry.admit(hello.device)
         identity, connection = device.identity, device.connection
-        while not await self._took_place(device, hello):
+        while not await self._took_place(device, hello, shards):
             pass  # another one came in between
+        if host.engine.tasks is not None:
+            self._tasks = TaskLine(host, self._writer, host.engine.tasks, device.id, self._send)
+            identity.shards = len(shards)
         self._door.welcome(self._longest)
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
@@ -216,7 +232,7 @@ class Session:
         self._writer.see(device.id, connection.present)
         return device
 
-    async def _took_place(self, device: Device, hello: Hello) -> bool:
+    async def _took_place(self, device: Device, hello: Hello, shards: list[str]) -> bool:
         """Whether the name is this session's now. It is not if, while its line was looked at, another came.
 
         Raises NameInUse if the device that has it lives, and its secret was not shown.
@@ -233,8 +249,25 @@ class Session:
                     return False
                 await connection.line.supersede()
             self._host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
+            if (tasks := self._host.engine.tasks) is not None:
+                await self._writer.call(lambda: tasks.holds(device.id, shards))
             connection.join(self, hello.secret)
         return True
+
+    @asynccontextmanager
+    async def _following(self) -> AsyncIterator[None]:
+        """Meanwhile the device is told what it did not ask for, in a run of tasks."""
+        if self._tasks is None:
+            yield
+            return
+        following = asyncio.create_task(self._tasks.follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+            if not following.cancelled() and (error := following.exception()):
+                raise error
 
     async def _greet(self, device: Device) -> None:
         """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
@@ -254,25 +287,27 @@ class Session:
         host.hub.note("joined", device, f"at version {version:,}")
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
+        if isinstance(record, Samples | Telemetry):
+            return self._note(device, record, frame)
         device.connection.hear()
-        if isinstance(record, Samples):
-            self._share(device, record, frame)
-        elif isinstance(record, Pull):
+        if isinstance(record, Pull):
             await self._resumed(device)
             await self._rested(device)
             model = await self._model(device, record)
             if model.base is None:
-                device.connection.rests_until = (
-                    asyncio.get_running_loop().time() + REST * self._host.layout.size
-                )
+                device.connection.rests_until = asyncio.get_running_loop().time() + REST * model.count
             await self._send_samples(device)
             await self._send(model)
+            if self._tasks is not None:
+                await self._tasks.begin(model.version)
         else:
             assert isinstance(record, Update), "nothing else is taken"
+            push = Push(device.id, device.connection.last_seen, record, frame)
             try:
-                accepted = await self._push(
-                    device, Push(device.id, device.connection.last_seen, record, frame)
-                )
+                if self._tasks is not None:
+                    await self._computed(device, push, self._tasks)
+                    return
+                accepted = await self._push(device, push)
             except RunComplete as complete:
                 await self._send(Stop(str(complete)))
             except SessionRefused:
@@ -295,6 +330,36 @@ class Session:
                     receipt = replace(receipt, model=await self._model(device, record))
                 await self._send_samples(device)
                 await self._send(receipt)
+
+    async def _computed(self, device: Device, push: Push, tasks: TaskLine) -> None:
+        """In a run of tasks: the device goes on to the next one while its update waits for others."""
+        counted = True
+        try:
+            answer = await self._writer.push(push)
+        except AlreadyComputed:
+            counted = False
+            self._host.hub.duplicate(device)
+        else:
+            device.connection.rests_until = 0.0
+            self._too_large = 0
+            if isinstance(answer, Held):
+                answer.answer.add_done_callback(partial(self._applied, device, push.update))
+            else:
+                self._host.hub.updated(device, push.update, answer.staleness)
+        await self._resumed(device)
+        await self._send_samples(device)
+        await tasks.went_on(counted=counted)
+
+    def _applied(self, device: Device, update: Update, answer: asyncio.Future[Accepted]) -> None:
+        """An update that waited for the end of its round has its answer."""
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            self._host.hub.updated(device, update, answer.result().staleness)
+        elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
+            device.statistics.refused += 1
+            self._host.hub.refused(device, error)
 
     async def _push(self, device: Device, push: Push) -> Accepted:
         """What comes of it. It may have to wait for others, long."""
@@ -326,7 +391,8 @@ class Session:
             # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
             ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
-        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id))
+        part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
+        return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id, part))
 
     async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
         """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
@@ -342,19 +408,29 @@ class Session:
             await asyncio.wait((waiting,))
 
     async def _share_until(self, waiting: asyncio.Future[T], device: Device) -> None:
-        """Take the samples that come next from the device, unless `waiting` is done before."""
+        """Take what comes next from the device without being a question, unless `waiting` is done before."""
         listening = asyncio.create_task(self._socket.receive())
         try:
             await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
                 message = listening.result()
                 record, frame = self._received(message.type, message.data)
-                if not isinstance(record, Samples):
+                if not isinstance(record, Samples | Telemetry):
                     raise UnexpectedRecord("a question is under way: wait for its answer")
-                self._share(device, record, frame)
+                self._note(device, record, frame)
         finally:
             listening.cancel()
             await asyncio.wait((listening,))  # a socket has one listener at a time
+
+    def _note(self, device: Device, record: Samples | Telemetry, frame: bytes) -> None:
+        """Take what has no answer."""
+        if isinstance(record, Samples):
+            device.connection.hear()
+            self._share(device, record, frame)
+        else:  # it says that it is there, and gives nothing: it is as idle as before
+            device.connection.be_seen()
+            device.statistics.telemetry = record.facts
+            self._host.hub.changed(device)
 
     def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
         self._host.relay.share(device.id, samples, frame)
@@ -390,6 +466,14 @@ class Session:
             raise ConnectionError("closed by the device")
         self._host.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
         await self._socket.send_bytes(octets)
+
+
+def _shards_of(hello: Hello) -> list[str]:
+    """The names of what the device holds; if it names nothing, all its data are one shard of its own name."""
+    names = hello.shards.split(",") if hello.shards else [hello.device]
+    if not all(names) or len(set(names)) < len(names):
+        raise Malformed("a device names each shard that it holds once")
+    return names
 
 
 async def _dead(connection: Connection) -> Line | None:

@@ -54,8 +54,9 @@ class Writer:
         self._expected = 1
         self._enough = asyncio.Event()
         self._wake = asyncio.Event()
+        self._turned = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
-        self._leaving = self._stopping = self._over = False
+        self._leaving = self._stopping = self._over = self._turns = False
         self.error: BaseException | None = None
         """What the journal or the engine has failed with: the server cannot go on."""
 
@@ -81,6 +82,10 @@ class Writer:
         if not self._leaving:
             self._presence.append((device, present))
             self._wake.set()
+
+    async def turned(self) -> None:
+        """Wait until a round ends, who is there changes, or it is time to look again."""
+        await self._turned.wait()
 
     def look(self) -> None:
         """What is held may be decided by now: see to it."""
@@ -143,14 +148,17 @@ class Writer:
             self._waiting = group + self._waiting  # `run` answers them
             raise
         outcomes = dict(settled)
+        for push in [held for held in self._held if held in outcomes]:  # they came before
+            settle(self._held.pop(push), outcomes[push])
         for push, answer in group:
-            if (outcome := outcomes.pop(push, None)) is not None:
+            if (outcome := outcomes.get(push)) is not None:
                 settle(answer, outcome)
             elif not answer.done():  # somebody waits for it
                 settle(answer, self._hold(push))
-        for push, late in outcomes.items():
-            if push in self._held:
-                settle(self._held.pop(push), late)
+        if self._turns:
+            self._turns = False
+            turned, self._turned = self._turned, asyncio.Event()
+            turned.set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit, its first half on the event loop's thread if it is quick.
@@ -169,9 +177,11 @@ class Writer:
             else:
                 staged = await self._in_thread(lambda: engine.stage(pushes, now, hold=self._leaving))
             self._set_alarm(engine.due)
-            settled = await self._in_thread(lambda: engine.publish(staged)) if staged.settled else []
+            publishes = staged.settled or staged.answered_later
+            settled = await self._in_thread(lambda: engine.publish(staged)) if publishes else []
         if staged.together:
             self._together(staged.together)
+        self._turns |= bool(presence or staged.together)
         return settled
 
     def _set_alarm(self, due: float | None) -> None:
@@ -179,7 +189,12 @@ class Writer:
             self._alarm.cancel()
         self._alarm = None
         if due is not None and not self._leaving:
-            self._alarm = asyncio.get_running_loop().call_at(due, self._wake.set)
+            self._alarm = asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        """It is time to look at what is held, and for those who wait for a task to ask again."""
+        self._turns = True
+        self._wake.set()
 
     def _hold(self, push: Push) -> Held:
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()

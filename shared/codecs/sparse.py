@@ -14,6 +14,9 @@ with a handful of array operations:
     unary    q zeros and a one for each index, in order
 
 Each plane starts on a byte and is zero-padded to a byte. M = 1 has neither prefix nor extra.
+
+Indices that come in runs, such as a part of a model, are two numbers in LEB128 for each run: how many indices
+lie between it and the one before (from the second run on less one), and its length less one.
 """
 
 from collections.abc import Callable
@@ -33,8 +36,8 @@ from edgeflock.shared.errors import (
 
 Indices = NDArray[np.int64]
 
-DENSE, RAW, GOLOMB, GRID = 0, 1, 2, 3
-"""Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps; with signs (grid.py)."""
+DENSE, RAW, GOLOMB, GRID, RUNS = 0, 1, 2, 3, 4
+"""Index modes: every parameter; one little-endian u32 each; Golomb-coded gaps; with signs (grid.py); runs."""
 
 _LARGEST_PARAMETER = 1 << 31
 
@@ -51,7 +54,7 @@ class Coding:
 
 
 def encode(indices: Indices, size: int, mode: int = GOLOMB) -> bytes:
-    """Code strictly increasing `indices` (int64 [k], 0 <= index < size) as RAW or GOLOMB."""
+    """Code strictly increasing `indices` (int64 [k], 0 <= index < size) as RAW, GOLOMB or RUNS."""
     write = CODINGS[name_of(mode)].encode
     assert write is not None, "whoever has signs calls grid.encode"
     return write(indices, size)
@@ -87,8 +90,8 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
     """int64 [count], strictly increasing, 0 <= index < size.
 
     Allocates at most about 80 bytes per announced index, and only after the announced count has been
-    held against the length of the stream. Raises WrongDtype, IndexMalformed, IndexOutOfRange,
-    IndexRepeated or IndexUnsorted.
+    held against the length of the stream, or what its runs add up to. Raises WrongDtype, IndexMalformed,
+    IndexOutOfRange, IndexRepeated or IndexUnsorted.
     """
     name = name_of(mode)
     read = CODINGS[name].decode
@@ -155,6 +158,30 @@ def _decode_golomb(octets: bytes, count: int) -> Indices:
     return indices
 
 
+def _encode_runs(indices: Indices, size: int) -> bytes:
+    if not indices.size:
+        return b""
+    begins = np.flatnonzero(np.concatenate(([True], np.diff(indices) > 1)))
+    first, last = indices[begins], indices[np.append(begins[1:], indices.size) - 1]
+    gaps = first - np.concatenate(([0], last[:-1] + 2))
+    return b"".join(map(_leb128, np.column_stack((gaps, last - first)).ravel().tolist()))
+
+
+def _decode_runs(octets: bytes, count: int) -> Indices:
+    """The `count` indices of a stream of runs. Raises IndexMalformed."""
+    numbers = _read_all_leb128(octets)
+    if numbers.size % 2:
+        raise IndexMalformed("a run is two numbers: how far it is from the one before, and its length")
+    gaps, lengths = numbers[::2], numbers[1::2] + 1
+    if (held := int(lengths.sum())) != count:
+        raise IndexMalformed(f"the runs hold {held} indices, announced were {count}")
+    if not count:
+        return np.zeros(0, np.int64)
+    gaps[1:] += 1
+    indices: Indices = np.repeat(np.cumsum(gaps), lengths) + np.arange(count)
+    return indices
+
+
 def _best_parameter(gaps: Indices, size: int) -> int:
     """The optimum for random gaps, ln 2 (P/k - 1/2), or a half or quarter of it if gaps cluster."""
     if gaps.size == 0:
@@ -201,9 +228,27 @@ def _read_leb128(octets: bytes) -> tuple[int, int]:
     raise IndexMalformed("the stream does not begin with a Golomb parameter of 1 to 2^31")
 
 
+def _read_all_leb128(octets: bytes) -> Indices:
+    """int64: all numbers of a stream, each of at most five bytes."""
+    raw = np.frombuffer(octets, np.uint8)
+    ends = np.flatnonzero(raw < 0x80)
+    if raw.size and (not ends.size or ends[-1] != raw.size - 1):
+        raise IndexMalformed("the last number of the runs is cut short")
+    begins = np.concatenate(([0], ends[:-1] + 1)) if ends.size else ends
+    lengths = ends - begins + 1
+    if ends.size and lengths.max() > 5:
+        raise IndexMalformed("a number of the runs is longer than five bytes")
+    if not ends.size:
+        return np.zeros(0, np.int64)
+    places = np.arange(raw.size) - np.repeat(begins, lengths)
+    numbers: Indices = np.add.reduceat((raw & 0x7F).astype(np.int64) << 7 * places, begins)
+    return numbers
+
+
 CODINGS: dict[str, Coding] = {
     "golomb": Coding(GOLOMB, _encode_golomb, _decode_golomb),
     "raw": Coding(RAW, _encode_raw, _decode_raw),
     "grid": Coding(GRID, None, None),
+    "runs": Coding(RUNS, _encode_runs, _decode_runs),
 }
 """Index codings by name; the mode is their number on the wire."""

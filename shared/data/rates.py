@@ -6,7 +6,7 @@ in samples per second. Time is an argument, in seconds from any fixed moment.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,11 +78,8 @@ Distribution = Callable[[np.random.Generator, float, float, int], NDArray[np.flo
 
 DISTRIBUTIONS: dict[str, Distribution] = {"uniform": uniform, "normal": normal}
 
-_NUMBER = r"\d+(?:\.\d+)?"
-_RATE = rf"{_NUMBER}|(?:{'|'.join(DISTRIBUTIONS)})\({_NUMBER},{_NUMBER}\)"
-
-Schedule = Sequence[tuple[float, float]]
-"""[(from second, rate), ...] in order, the first from second 0."""
+NUMBER = r"\d+(?:\.\d+)?"
+RATE = rf"{NUMBER}|(?:{'|'.join(DISTRIBUTIONS)})\({NUMBER},{NUMBER}\)"
 
 
 def draw(text: str, random: np.random.Generator) -> float:
@@ -90,7 +87,7 @@ def draw(text: str, random: np.random.Generator) -> float:
 
     Raises ConfigError.
     """
-    if not re.fullmatch(_RATE, text):
+    if not re.fullmatch(RATE, text):
         drawn = " or ".join(f"{name}(mean,sd)" for name in DISTRIBUTIONS)
         raise ConfigError(f"rate {text!r} must be a number, {drawn}")
     name, bracket, numbers = text.rstrip(")").partition("(")
@@ -98,36 +95,3 @@ def draw(text: str, random: np.random.Generator) -> float:
         return float(name)
     mean, deviation = map(float, numbers.split(","))
     return float(DISTRIBUTIONS[name](random, mean, deviation, 1)[0])
-
-
-def schedule(text: str, random: np.random.Generator) -> Schedule:
-    """What `text` says, such as 0:64,60:16 for 64 in the first minute and 16 from then on.
-
-    Raises ConfigError.
-    """
-    if not re.fullmatch(rf"{_NUMBER}:(?:{_RATE})(?:,{_NUMBER}:(?:{_RATE}))*", text):
-        raise ConfigError(f"rates {text!r} must be SECOND:RATE,SECOND:RATE,..., e.g. 0:64,60:uniform(38,24)")
-    found = re.findall(rf"({_NUMBER}):({_RATE})", text)
-    steps = [(float(second), draw(rate, random)) for second, rate in found]
-    seconds = [second for second, _ in steps]
-    if seconds[0] != 0 or seconds != sorted(set(seconds)):
-        raise ConfigError(f"rates {text!r} must begin at second 0 and go on in order")
-    return steps
-
-
-def arrived(steps: Schedule, second: float) -> float:
-    """The samples of second 0 to `second`: the integral of the rate."""
-    ends = [start for start, _ in steps[1:]] + [math.inf]
-    spans = zip(steps, ends, strict=True)
-    return sum(rate * (min(second, end) - start) for (start, rate), end in spans if start < second)
-
-
-def next_arrival(steps: Schedule, count: int) -> float:
-    """The second at which the `count`-th sample is complete; infinity if it never comes."""
-    due = float(count)
-    ends = [start for start, _ in steps[1:]] + [math.inf]
-    for (start, rate), end in zip(steps, ends, strict=True):
-        if rate > 0 and due <= rate * (end - start):
-            return start + due / rate
-        due -= rate * (end - start) if rate > 0 else 0.0
-    return math.inf

@@ -49,7 +49,10 @@ def permanent(url: str, error: Exception, status: int | None = None) -> ConfigEr
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
             return _distrusted(url, cause)
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") == "WRONG_VERSION_NUMBER":
-            return ConfigError(f"{url} speaks no TLS: write http:// instead of https://")
+            scheme = url.partition(":")[0]
+            return ConfigError(
+                f"{url} speaks no TLS: write {scheme.removesuffix('s')}:// instead of {scheme}://"
+            )
     return None
 
 

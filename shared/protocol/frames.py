@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-DeviceState = Literal["training", "idle", "paused", "away"]
+DeviceState = Literal["training", "starved", "idle", "paused", "away"]
 Role = Literal["viewer", "admin"]
 RunState = Literal["training", "finished", "diverged"]
 EventKind = Literal[
@@ -38,7 +38,9 @@ class DeviceRow(NamedTuple):
     """The key."""
     name: str
     state: DeviceState
-    """idle: connected, but silent for three times as long as it usually is."""
+    """idle: connected, but silent for three times as long as it usually is; starved: so, and for want of
+    samples, as it says.
+    """
     class_: str | None
     """What kind of machine it says it is."""
     backend: str | None

@@ -1,7 +1,7 @@
 """Every record that crosses a process. docs/protocol.md describes their bytes.
 
-    device -> server    Hello, Pull, Update
-    server -> device    Welcome, Model, Receipt, Refusal, Stop
+    device -> server    Hello, Pull, Update, Telemetry
+    server -> device    Welcome, Model, Receipt, Refusal, Stop, Task, Over
     both                Samples
 
 `ORDER` is that of a record's fields on the wire. The last ones are left out there while they are as `USUAL`.
@@ -14,6 +14,9 @@ from edgeflock.shared.model.weights import Weights
 
 PROTOCOL = 2
 """Protocol version. Both ends speak exactly one; another one is refused."""
+
+LONGEST_SHARDS = 800
+"""Bytes of the names of a device's shards."""
 
 Facts = dict[str, str | int | float]
 
@@ -32,6 +35,9 @@ class Hello:
     """Whether its owner lets samples of it go to others; only then does it get theirs."""
     secret: bytes = b""
     """That of the last Welcome, if it had one: only with it may it take the place of a session that lives."""
+    shards: str = ""
+    """The names of the data shards that it holds, with commas between: they are the tasks of a run that has
+    such."""
     proof: bytes = b""
     """Its signature of the session's challenge (identity/proofs.py), if it has joined."""
 
@@ -81,6 +87,20 @@ class Welcome:
     """The file that version 0 may be loaded from."""
     secret: bytes = b""
     """What the device shows when it comes back, so that its name is its own while it is here."""
+    tasks: bool = False
+    """Whether the server says which shard each update is of: a Task follows each Model, and answers each
+    Update."""
+    significance: float | None = None
+    """Send the entries that are beyond so many times their parameter, in magnitude; None: the largest."""
+    decays: bool = False
+    """Whether that is to be divided by the root of the update's number."""
+    elastic: float = 0.0
+    """alpha of elastic averaging: the device keeps its own parameters, and an update is of what they differ
+    from the model; 0: it is a gradient."""
+    chunk: int = 0
+    """Parameters of a chunk, each of which is exchanged by itself; 0: all at once."""
+    momentum: float = 0.0
+    """Of the device's own steps in elastic averaging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +111,9 @@ class Pull:
     """The version the device holds, so that the server may answer with the difference."""
     held: int = 0
     """What stands for all that it was sent to hold it (chain.py)."""
+    start: int = 0
+    stop: int = 0
+    """Only the parameters from start up to stop are asked for, and `base` is of these; 0: the whole model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +162,8 @@ class Update:
     """What is new about the device, now and then, for operators: its stream, its health."""
     held: int = 0
     """As in a Pull: what the receipt's model may build on."""
+    task: int | None = None
+    """Which of the shards in the device's Hello it is of, from 0 on; None in a run without tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +210,39 @@ class Samples:
     y: bytes
 
 
-Record = Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to compute next from the model that the device has, and what came of its last update."""
+
+    shard: int | None
+    """Which of the shards in its Hello, from 0 on; None: none for now, but another Task or Over comes."""
+    counted: bool = True
+    """Whether the Update that it answers was the first of its shard in this round. If not, it is not
+    applied.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The round of the model that the device has is over: no update from that model counts any more."""
+
+    version: int
+    """The model's now. What the device was told to have counted is in it, and durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What is new about the device while no update says it: it waits for samples, or for an answer.
+
+    There is no answer to it. It may come while a question is under way.
+    """
+
+    facts: Facts
+
+
+Record = (
+    Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over | Telemetry
+)
 
 TAGS: dict[type[Record], int] = {
     Hello: 1,
@@ -197,6 +254,9 @@ TAGS: dict[type[Record], int] = {
     Refusal: 7,
     Stop: 8,
     Samples: 9,
+    Task: 10,
+    Over: 11,
+    Telemetry: 12,
 }
 """The first element of a record's msgpack array."""
 
@@ -206,7 +266,7 @@ ORDER: dict[type[Record], tuple[str, ...]] = {kind: kind.__match_args__ for kind
     Model: ("version", "behind", "count", "indices", "values", "changes", "index_mode", "value_mode"),
     Update: (
         "sequence", "base", "count", "indices", "values", "loss", "samples",
-        "held", "index_mode", "value_mode", "facts", "pull",
+        "held", "index_mode", "value_mode", "facts", "pull", "task",
     ),
 }  # fmt: skip
 """The fields that follow the tag. A Model says how far its base is behind, which is a small number."""
@@ -215,7 +275,7 @@ USUAL: dict[type[Record], tuple[object, ...]] = {
     kind: tuple(field.default for field in fields(kind) if field.default is not MISSING) for kind in TAGS
 } | {
     Model: (0, b"", b"", True, _GRID, _SCALE),
-    Update: (0, _GRID, _SCALE, None, True),
+    Update: (0, _GRID, _SCALE, None, True, None),
     Receipt: (None,),
 }
 """What its last fields mostly are."""

@@ -16,6 +16,7 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.levels import MOST, level, loss_at
 from edgeflock.shared.protocol.messages import (
+    LONGEST_SHARDS,
     ORDER,
     TAGS,
     USUAL,
@@ -42,7 +43,7 @@ class _Bounds:
     """Bytes of one."""
 
 
-_OF_DEVICES = _Bounds(containers=3, array=16, text=800)
+_OF_DEVICES = _Bounds(containers=3, array=16, text=LONGEST_SHARDS)
 """A record, its facts, and a Model in a Receipt. A name has 200 characters."""
 
 _BOUNDS = {

@@ -1,7 +1,7 @@
 """The settings of a run: every key is declared here with its default. settings.py reads them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -13,6 +13,10 @@ from edgeflock.shared.settings.settings import Section, parse_as
 
 LEAST_RATE, LARGEST_RATE = 1e-12, 1e6
 """Learning rates beyond these change nothing in float32, or make the model infinite within a few updates."""
+
+
+ELASTIC = "elastic"
+"""The way to coordinate, and the rule of its updates."""
 
 
 def _going_together(values: str, info: ValidationInfo, section: str) -> str:
@@ -53,6 +57,9 @@ class RunSettings(Section):
     local_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         0.05, description="learning rate of the steps between"
     )
+    local_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="Nesterov's, of a device's own steps in elastic averaging"
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     evaluate_every: Annotated[float, Field(gt=0)] = Field(2.0, description="seconds")
     snapshot_every: Annotated[int, Field(ge=1)] = Field(1000, description="updates")
@@ -89,7 +96,15 @@ class CoordinationSettings(Section):
     learning_rate: Annotated[float, Field(ge=LEAST_RATE, le=LARGEST_RATE, allow_inf_nan=False)] = 0.05
     window: Annotated[int, Field(ge=2, le=65536)] = Field(256, description="versions")
     mode: Annotated[str, one_of_the_ends("coordination.mode")] = Field(
-        "async", description="rounds: the updates of all devices apply together, by samples"
+        "async",
+        description="rounds: the updates of all devices apply together, by samples; elastic: devices keep "
+        "parameters of their own, of which the model is the centre",
+    )
+    alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.1, description="of elastic: part of its distance to the centre that a device gives and takes"
+    )
+    chunk: Annotated[int, Field(ge=0)] = Field(
+        100_000, description="of elastic: parameters exchanged together while the rest trains; 0: all at once"
     )
     quorum: Annotated[int, Field(ge=0)] = Field(
         0, description="of rounds: how many updates end one; 0: one of each connected device"
@@ -97,12 +112,74 @@ class CoordinationSettings(Section):
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         30.0, description="of rounds: seconds after its first update when one ends in any case"
     )
+    gate: Annotated[str, one_of_the_ends("coordination.gate")] = Field(
+        "", description="ssp: no device more than bound updates ahead; asp: no copy more behind; empty: none"
+    )
+    bound: Annotated[int, Field(ge=0, le=65536)] = Field(4, description="of a gate, in updates of one device")
+    tasks: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="of rounds: shards of its data that a device computes at most in one; 0: none are named",
+    )
+    order: Annotated[str, one_of_the_ends("coordination.order")] = Field(
+        "adaptive", description="in which devices compute their shards: cyclic, staircase, random, adaptive"
+    )
+    distinct: Annotated[int, Field(ge=0)] = Field(
+        0, description="of rounds of tasks: how many shards end one; 0: all that any connected device holds"
+    )
     average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         8.0, description="eta of the averaged model that is evaluated and served; 0: none"
     )
     base_batch: Annotated[int, Field(ge=0)] = Field(
         0, description="B: an update of b samples counts b / B times; 0: all alike"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: object) -> object:
+        """A difference to the centre counts by alpha alone, whoever came before."""
+        return (
+            {"rule": ELASTIC, **given} if isinstance(given, dict) and given.get("mode") == ELASTIC else given
+        )
+
+    @field_validator("mode")
+    @classmethod
+    def _goes_with_the_rule(cls, mode: str, info: ValidationInfo) -> str:
+        rule = info.data.get("rule")
+        if rule is not None and (mode == ELASTIC) != (rule == ELASTIC):
+            raise ValueError(
+                f'coordination.rule = {rule!r} does not go with it; leave the rule out, which is "elastic" '
+                "in elastic averaging and nowhere else"
+            )
+        return mode
+
+    @field_validator("base_batch")
+    @classmethod
+    def _is_not_for_elastic(cls, batch: int, info: ValidationInfo) -> int:
+        if batch and info.data.get("mode") == ELASTIC:
+            raise ValueError("in elastic averaging every update counts by coordination.alpha; set it to 0")
+        return batch
+
+    @field_validator("gate")
+    @classmethod
+    def _is_not_for_rounds(cls, gate: str, info: ValidationInfo) -> str:
+        if gate and info.data.get("mode") == "rounds":
+            raise ValueError(
+                'in rounds nobody is ahead of anybody; set coordination.gate = "", or '
+                'coordination.mode = "async"'
+            )
+        return gate
+
+    @model_validator(mode="after")
+    def _has_what_tasks_need(self) -> Self:
+        if self.tasks and self.mode != "rounds":
+            raise ValueError(f'tasks = {self.tasks} are of rounds: set mode = "rounds", not {self.mode!r}')
+        if self.tasks and self.quorum:
+            raise ValueError(
+                f"quorum = {self.quorum} counts devices, and rounds of tasks end by shards: set distinct"
+            )
+        if self.distinct and not self.tasks:
+            raise ValueError(f"distinct = {self.distinct} counts tasks: set tasks, or leave it out")
+        return self
 
 
 class CompressionSettings(Section):
@@ -120,6 +197,15 @@ class CompressionSettings(Section):
     threshold: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="send all of a gradient that loses more of |g|^2 by selection; 0: never"
     )
+    selection: Literal["largest", "significance"] = Field(
+        "largest", description="significance: what would change its parameter by more than a part of it"
+    )
+    significance: Annotated[float, Field(ge=0, le=1000)] = Field(
+        0.01, description="that part: |learning rate * gradient / parameter|"
+    )
+    significance_decay: bool = Field(
+        False, description="divide it by the root of the device's number of updates, as ASP does"
+    )
     indices: Annotated[str, one_of(INDEX_CODINGS)] = Field(
         "grid", description="grid: with signs; golomb if other values are asked for"
     )
@@ -135,9 +221,21 @@ class CompressionSettings(Section):
             return given
         if "values" in given:
             return given if given["values"] == "scale" else {**given, "indices": "golomb"}
-        if given.get("indices", "golomb" if _is_one(given.get("select")) else "grid") != "grid":
+        dense = _is_one(given.get("select")) or given.get("selection") == "significance"
+        if given.get("indices", "golomb" if dense else "grid") != "grid":
             return {"indices": "golomb", **given, "values": "codebook4"}
         return given
+
+    @field_validator("selection")
+    @classmethod
+    def _is_one_of_two(cls, selection: str, info: ValidationInfo) -> str:
+        for key in ("select", "threshold"):
+            if selection == "significance" and info.data.get(key):
+                raise ValueError(
+                    f"compression.{key} = {info.data[key]:g} is for a selection of the largest entries; "
+                    f'leave it at 0, or set compression.selection = "largest"'
+                )
+        return selection
 
     @field_validator("values")
     @classmethod
@@ -231,12 +329,15 @@ class ClientSettings(Section):
     )
     model: str = Field("", description="the module to train with torch, if the server may not choose it")
     directory: str = Field(
-        "", description="where the first model is kept if it must be loaded; empty: the user's cache"
+        "", description="where the first model and the quarantine are kept; empty: the user's cache"
     )
     graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = Field(
         "", description="of the one graph to train with onnx (edgeflock export --digest); empty: the server's"
     )
     threads: Annotated[int, Field(ge=1)] = 1
+    shards: list[str] = Field(
+        [], description="in place of data: name=data of each shard that it holds, for runs of tasks"
+    )
     batch_min: Annotated[int, Field(ge=1)] = Field(8, description="of a stream: fewest samples of a batch")
     batch_max: Annotated[int, Field(ge=1)] = Field(1024, description="of a stream: most samples of a batch")
     buffer: str = Field(
@@ -245,9 +346,24 @@ class ClientSettings(Section):
     buffer_bytes: Annotated[int, Field(ge=1 << 16)] = Field(
         1 << 28, description="of a stream: the most that is buffered; the oldest is dropped"
     )
+    range: Annotated[float, Field(ge=0)] = Field(
+        0.0,
+        description="of a stream: what goes beyond it is set aside; 0: a hundred times what is usual",
+    )
+    quarantine: str = Field(
+        "", description="of a stream: a file for samples that were set aside; empty: in client.directory"
+    )
     share: bool = Field(False, description="let samples of this device go to others, through the server")
     health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
+
+    @field_validator("shards", mode="before")
+    @classmethod
+    def _from_one_line(cls, shards: object) -> object:
+        """The environment and --set have them behind each other, with commas."""
+        if not isinstance(shards, str):
+            return shards
+        return [entry.strip() for entry in shards.split(",") if entry.strip()]
 
 
 class Config(Section):
@@ -261,6 +377,36 @@ class Config(Section):
     injection: InjectionSettings = InjectionSettings()
     limits: LimitSettings = LimitSettings()
     client: ClientSettings = ClientSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: object) -> object:
+        """Elastic averaging asks for parts of the model, which only the exact downlink knows."""
+        if not isinstance(given, dict) or not isinstance(given.get("coordination"), dict):
+            return given
+        if given["coordination"].get("mode") != ELASTIC or not isinstance(given.get("downlink", {}), dict):
+            return given
+        return {**given, "downlink": {"mode": "exact", **given.get("downlink", {})}}
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        elastic = self.coordination.mode == ELASTIC
+        if elastic and self.downlink.mode != "exact":
+            raise ValueError(
+                f"downlink.mode = {self.downlink.mode!r}: elastic averaging asks for parts of the model; "
+                'set it to "exact", or leave it out'
+            )
+        if elastic and self.compression.threshold:
+            raise ValueError(
+                f"compression.threshold = {self.compression.threshold:g} is of gradients; leave it at 0 in "
+                "elastic averaging"
+            )
+        if self.run.local_momentum and not elastic:
+            raise ValueError(
+                f"run.local_momentum = {self.run.local_momentum:g} is for steps of elastic averaging; set "
+                'coordination.mode = "elastic", or leave it at 0'
+            )
+        return self
 
 
 def parse(

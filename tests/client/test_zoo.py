@@ -18,10 +18,12 @@ MODELS: dict[str, tuple[tuple[int, ...], int, int, int]] = {
     "SpeechCNN": ((1, 64, 40), 10, 333_194, 0),
     "PaperCNN": ((1, 28, 28), 10, 211_690, 0),
     "SvhnCNN": ((3, 32, 32), 10, 40_450, 0),
+    "SvhnMLP": ((3, 32, 32), 10, 3_465_514, 0),
     "SvhnBN": ((3, 32, 32), 10, 40_500, 50),
     "ResNetGN": ((3, 32, 32), 10, 78_042, 0),
     "ResNetBN": ((3, 32, 32), 10, 78_042, 672),
     "LSTMTagger": ((20, 32), 17, 26_193, 0),
+    "WordTagger": ((20,), 49, 5_667_569, 0),
     "TransformerBlock": ((16, 32), 10, 13_546, 0),
 }
 """Name -> (shape of a sample, classes, parameters, running statistics)."""
@@ -37,7 +39,9 @@ def batch(name: str, size: int = 6) -> tuple[NDArray[np.float32], NDArray[np.int
     shape, classes, _, _ = MODELS[name]
     random = np.random.default_rng(0)
     x = random.standard_normal((size, *shape)).astype(np.float32)
-    return x, random.integers(0, classes, (size, 20) if name == "LSTMTagger" else size)
+    if name == "WordTagger":
+        x = random.integers(0, 23_042, x.shape).astype(np.float32)
+    return x, random.integers(0, classes, (size, 20) if name in ("LSTMTagger", "WordTagger") else size)
 
 
 def test_every_model_is_here() -> None:

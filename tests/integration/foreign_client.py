@@ -21,7 +21,7 @@ import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 BINARY, TEXT, CLOSE, PING, PONG = 2, 1, 8, 9, 10
-HELLO, WELCOME, PULL, MODEL, UPDATE, RECEIPT, REFUSAL, STOP, SAMPLES = range(1, 10)
+HELLO, WELCOME, PULL, MODEL, UPDATE, RECEIPT, REFUSAL, STOP, SAMPLES, TASK, OVER, TELEMETRY = range(1, 13)
 DENSE, RAW, GOLOMB, GRID = range(4)
 F32, F16, INT8, CODEBOOK4, SIGN, SCALE = range(6)
 
@@ -169,7 +169,7 @@ async def proved(
     async with connected(port) as device:
         assert (await device.upgrade(credential))[0] == 101
         proof = signature(key, words_of_session(device.challenge, realm, name))
-        yield device, await device.ask([HELLO, 2, name, b"", {}, False, b"", proof])
+        yield device, await device.ask([HELLO, 2, name, b"", {}, False, b"", "", proof])
 
 
 def frame(payload: bytes, opcode: int = BINARY, mask: bytes = b"\x37\xfa\x21\x3d") -> bytes:

@@ -53,6 +53,7 @@ def update(**fields: object) -> bytes:
         "value_mode": F32,
         "facts": None,
         "pull": False,
+        "task": None,
     }
     assert fields.keys() <= good.keys()
     return pack([UPDATE, *(good | fields).values()])

@@ -150,7 +150,14 @@ async def test_status_tells_how_much_was_compressed(tmp_path: Path) -> None:
 
 async def test_status_tells_what_devices_told_last(tmp_path: Path) -> None:
     """Until they come anew: they may have other data then."""
-    stream: Facts = {"rate": 149.96, "depth": 12345, "drops": 7, "age": 0.25, "broken": 0, "mood": "\x1b[31m"}
+    stream: Facts = {
+        "rate": 149.96,
+        "depth": 12345,
+        "drops": 7,
+        "quarantined": 3,
+        "age": 0.25,
+        "mood": "\x1b[31m",
+    }
     async with hosting(tmp_path) as hosted:
         async with link(hosted.port, name="pi-1") as one, link(hosted.port, name="pi-2") as two:
             await one.join()
@@ -166,11 +173,11 @@ async def test_status_tells_what_devices_told_last(tmp_path: Path) -> None:
             assert told == pytest.approx(stream)
             assert nothing == {}
             table = printed(status)
-            assert table["device"][-4:] == ["rate", "depth", "drops", "age"]
-            assert table["pi-1"][-5:] == ["150.0/s", "12,345", "7", "0.2", "s"]
-            assert table["pi-2"][-4:] == ["-"] * 4
+            assert table["device"][-5:] == ["rate", "depth", "drops", "quarantined", "age"]
+            assert table["pi-1"][-6:] == ["150.0/s", "12,345", "7", "3", "0.2", "s"]
+            assert table["pi-2"][-5:] == ["-"] * 5
             await two.push(replace(update(2, 0), facts={"rate": "fast"}))
-            assert printed(await fetch_status(hosted))["pi-2"][-4:] == ["-"] * 4
+            assert printed(await fetch_status(hosted))["pi-2"][-5:] == ["-"] * 5
         async with link(hosted.port, name="pi-1") as one:
             await one.join()
             assert (await fetch_status(hosted))["devices"][0]["telemetry"] == {}

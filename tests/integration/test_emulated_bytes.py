@@ -64,6 +64,20 @@ CODINGS: dict[str, tuple[Sequence[str], range]] = {
     ),
     "a hundredth": (["compression.select=0.01"], MEDIUM),
     "a tenth, and running statistics": (["compression.select=0.1", NORMED], MEDIUM),
+    "what is significant": (
+        ["compression.select=0", "compression.selection=significance", "compression.significance=0.1"],
+        MEDIUM,
+    ),
+    "significant signs": (
+        [
+            "compression.select=0",
+            "compression.selection=significance",
+            "compression.significance_decay=true",
+            "compression.indices=grid",
+            "compression.values=scale",
+        ],
+        MEDIUM,
+    ),
     "lossy both ways": (["compression.select=0.01", LOSSY], MEDIUM),
     "lossy, and running statistics": (["compression.select=0.1", LOSSY, NORMED], MEDIUM),
     "lossy, first model whole": (["compression.select=0.01", LOSSY, OWN], MEDIUM),

@@ -95,7 +95,7 @@ async def status_of(hosted: Hosted) -> dict[str, Any]:
 # Who gets what
 
 
-async def test_samples_go_to_all_others_that_share_and_to_nobody_else(tmp_path: Path) -> None:
+async def test_samples_are_dealt_out_among_others_that_share_and_nobody_else(tmp_path: Path) -> None:
     async with (
         hosting(tmp_path, *ON) as hosted,
         sharing(hosted.port, "a", "b", "c") as (a, b, c),
@@ -106,10 +106,9 @@ async def test_samples_go_to_all_others_that_share_and_to_nobody_else(tmp_path: 
         await until_shared(hosted, 5)
         for device in (a, b, c, private):
             await device.push(update(1, 0))
-        assert a.got == [samples(2, label=7)]
-        assert b.got == [samples(3)]
-        assert sorted(record.count for record in c.got) == [2, 3]
-        assert private.got == []
+        large, small = relay.parts(samples(3), 2)
+        one, other = relay.parts(samples(2, label=7), 2)
+        assert (a.got, b.got, c.got, private.got) == ([other], [large], [small, one], [])
         for device in (a, b, c, private):
             await device.push(update(2, 1))
         assert [len(device.got) for device in (a, b, c, private)] == [1, 1, 2, 0], "once"
@@ -141,13 +140,13 @@ async def test_bytes_and_samples_are_accounted_for(tmp_path: Path) -> None:
             for device in (a, b):
                 await device.pull(None)
             status = await status_of(hosted)
-            size = len(wire.encode(samples(3)))
-            up, down = (wire.framed_size(size, masked=masked) for masked in (True, False))
+            up = wire.framed_size(len(wire.encode(samples(3))), masked=True)
+            down = wire.framed_size(len(wire.encode(samples(2))), masked=False)
             assert status["shared"] == {"samples": 3, "dropped": 0, "ingress": up, "egress": down}
             assert status["records"]["Samples"] == {"ingress": up, "egress": down}
             devices = {device["name"]: device for device in status["devices"]}
             told = {name: (d["shares"], d["shared"], d["received"]) for name, d in devices.items()}
-            assert told == {"a": (True, 3, 0), "b": (True, 0, 3), "c": (True, 0, 0)}
+            assert told == {"a": (True, 3, 0), "b": (True, 0, 2), "c": (True, 0, 0)}
             gain = {
                 name: (d["ingress"] - before[name]["ingress"], d["egress"] - before[name]["egress"])
                 for name, d in devices.items()
@@ -158,7 +157,7 @@ async def test_bytes_and_samples_are_accounted_for(tmp_path: Path) -> None:
         while any(device.connection.here for device in hosted.registry.devices.values()):
             await asyncio.sleep(0.005)
         status = await status_of(hosted)
-        assert status["shared"]["dropped"] == 3, "c left without its own"
+        assert status["shared"]["dropped"] == 1, "c left without its own"
 
 
 # Who may not
@@ -274,8 +273,9 @@ async def test_a_device_that_never_reads_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One asks and does not read, one does not even ask; what waits for them stays bounded."""
-    monkeypatch.setattr(relay, "WAITING_BYTES", 150_000)
-    large = wire.encode(Samples(1, True, bytes(60_000), True, bytes(4)))
+    monkeypatch.setattr(relay, "WAITING_BYTES", 50_000)
+    large = Samples(3, True, bytes(60_000), True, bytes(12))
+    part = wire.encode(relay.parts(large, 3)[0])
     async with (
         hosting(tmp_path, *ON, layout=Layout.of([("w", (4_000_000,))])) as hosted,
         connected(hosted.port) as deaf,
@@ -289,10 +289,10 @@ async def test_a_device_that_never_reads_holds_up_nobody(
             deaf.send(pack([PULL, None]))  # a model that no socket's buffer holds
         await b.ask([PULL, None])
         for number in range(1, 11):
-            a.send(large)
-            await until_shared(hosted, number)
+            a.send(wire.encode(large))
+            await until_shared(hosted, 3 * number)
             b.send(pack([PULL, 0]))
-            assert (await b.receive())[1] == large
+            assert (await b.receive())[1] == part
             assert (await b.answer())[0] == MODEL
         status = await status_of(hosted)
         assert status["shared"]["dropped"] >= 2 * (10 - 2), "there is room for two"
@@ -398,7 +398,7 @@ async def test_devices_with_other_classes_train_on_each_others_samples(
         assert device.statistics.updates > 3
         assert device.statistics.shared > 0
         assert device.statistics.received <= other.statistics.shared + vandal_.statistics.shared
-        assert device.statistics.samples > 10 * device.statistics.updates, "others' samples count, too"
+        assert device.statistics.received > 0
     skipped = {message.partition(":")[0] for message in caplog.messages if "skipped" in message}
     assert {message.removeprefix("skipped a record that is ") for message in skipped} >= {
         "of classes that the model does not have",

@@ -58,7 +58,7 @@ async def test_devices_of_different_rates_learn_what_comes_next(tmp_path: Path) 
     assert 1.5 * middle.batch < fast.batch
     for device in report.devices:
         assert device.trained > device.published / 2
-        assert (device.lost, device.broken) == (0, 0), "each sample was trained on, dropped, or waits"
+        assert (device.lost, device.quarantined) == (0, 0), "each sample was trained on, dropped, or waits"
     assert report.turns[0].version == 0, "scored before anybody had seen a sample"
     # Without what comes in, the commoner class is the best guess, 60%; the model reached 88% to 89%.
     assert report.accuracy(2 / 3) > report.majority + 0.2

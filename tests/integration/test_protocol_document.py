@@ -36,6 +36,7 @@ from tests.integration.foreign_client import (
     HELLO,
     INT8,
     MODEL,
+    OVER,
     PULL,
     RAW,
     RECEIPT,
@@ -44,6 +45,8 @@ from tests.integration.foreign_client import (
     SCALE,
     SIGN,
     STOP,
+    TASK,
+    TELEMETRY,
     UPDATE,
     WELCOME,
     Copy,
@@ -206,13 +209,15 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, False, bytes(range(16))),
     ),
     "hello-proof": (
-        [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, b"", EXAMPLES["session-proof"]],
-        messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, False, b"", EXAMPLES["session-proof"]),
+        [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, b"", "", EXAMPLES["session-proof"]],
+        messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, False, b"", "", EXAMPLES["session-proof"]),
     ),
     "samples": (
         [SAMPLES, 2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)],
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
     ),
+    "pull-part": ([PULL, 3, 0, 10, 20], messages.Pull(3, 0, 10, 20)),
+    "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500],
@@ -241,6 +246,17 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [MODEL, 4, None, 40, b"", WHOLE, True, DENSE, INT8],
         messages.Model(4, None, DENSE, INT8, 40, b"", WHOLE, True),
     ),
+    "hello-shards": (
+        [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, b"", "north,south"],
+        messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, shards="north,south"),
+    ),
+    "update-task": (
+        [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500, GRID, SCALE, None, False, 1],
+        messages.Update(9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, False, None, 65500, 1),
+    ),
+    "task": ([TASK, 1], messages.Task(1)),
+    "task-none": ([TASK, None, False], messages.Task(None, counted=False)),
+    "over": ([OVER, 6], messages.Over(6)),
     "stop": ([STOP, "the run has its 100 updates"], messages.Stop("the run has its 100 updates")),
 }
 
@@ -248,11 +264,15 @@ RECORDS["welcome-secret"] = (
     [*RECORDS["welcome"][0], None, bytes(range(16))],
     replace(cast(messages.Welcome, RECORDS["welcome"][1]), secret=bytes(range(16))),
 )
+RECORDS["welcome-tasks"] = (
+    [*RECORDS["welcome-secret"][0], True],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), tasks=True),
+)
 
 
 def test_every_example_is_checked_here() -> None:
     assert set(EXAMPLES) == {
-        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "grid", "grid-after",
+        *RECORDS, *NUMBERS, "frame", "raw", "golomb", "runs", "grid", "grid-after",
         "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "weights",
         "eighths", "join-key", "join-words", "join-proof", "session-words", "session-proof",
     }  # fmt: skip
@@ -282,6 +302,8 @@ def test_index_streams() -> None:
     where = np.array(WHERE)
     assert golomb_encode(WHERE, 5) == sparse.encode(where, 40, GOLOMB) == EXAMPLES["golomb"]
     assert struct.pack("<5I", *WHERE) == sparse.encode(where, 40, RAW) == EXAMPLES["raw"]
+    assert sparse.encode(where, 40, sparse.RUNS) == EXAMPLES["runs"]
+    assert sparse.decode(EXAMPLES["runs"], 5, 40, sparse.RUNS).tolist() == WHERE
     for mode, octets in ((GOLOMB, EXAMPLES["golomb"]), (RAW, EXAMPLES["raw"])):
         assert decode_indices(mode, octets, 5, 40) == sparse.decode(octets, 5, 40, mode).tolist() == WHERE
 
@@ -466,7 +488,7 @@ def test_records_in_the_document_are_those_of_the_code() -> None:
     """Tags, fields and their order."""
     documented = {}
     for section in re.split(r"^#+ ", DOCUMENT, flags=re.M):
-        title = re.match(r"(\d) (\w+) \(", section)
+        title = re.match(r"(\d+) (\w+) \(", section)
         if title:
             rows = re.findall(r"^\| \d+ \| (\w+) \|", section, re.M)
             documented[title[2]] = (int(title[1]), tuple(rows))
@@ -476,7 +498,7 @@ def test_records_in_the_document_are_those_of_the_code() -> None:
 def test_what_is_left_out_of_records_is_what_the_document_says() -> None:
     """A field is optional in the document if it has a usual value in the code."""
     for section in re.split(r"^#+ ", DOCUMENT, flags=re.M):
-        if title := re.match(r"(\d) (\w+) \(", section):
+        if title := re.match(r"(\d+) (\w+) \(", section):
             rows = re.findall(r"^\| \d+ \| \w+ \| [^|]* \|(.*)\|$", section, re.M)
             (kind,) = (kind for kind in messages.TAGS if kind.__name__ == title[2])
             usual = [row.lstrip().startswith("optional, ") for row in rows]

@@ -88,6 +88,7 @@ def test_a_run_begins_with_them_and_its_journal_has_them(tmp_path: Path) -> None
         assert hosted.engine.start is None
         assert hosted.engine.theta()[1].tobytes() == theta
         assert hosted.offered == directory / OFFERED
+        assert hosted.offered.stat().st_mode & 0o777 == 0o600
         offered, octets = hosted.engine.offered, hosted.offered.read_bytes()
     with open_run(settings(directory)) as again:
         assert again.engine.theta()[1].tobytes() == theta, "the run's, not the settings'"

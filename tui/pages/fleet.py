@@ -40,6 +40,7 @@ class View:
 
 STATES: dict[str, tuple[str, Ink]] = {
     "training": ("●", "good"),
+    "starved": ("◌", "warn"),
     "idle": ("○", "warn"),
     "paused": ("‖", "accent"),
     "away": ("·", "dim"),
@@ -96,7 +97,7 @@ COLUMNS: tuple[Column, ...] = (
         10,
         _of("state"),
         lambda row, now, labels: f"{STATES[row.state][0]} {row.state}",
-        "training, idle (connected, but silent for long), paused or away",
+        "training, idle (connected, but silent for long), starved (so, for want of samples), paused or away",
         "left",
     ),
     _column("class", "class", 7, _words, "what kind of machine it says it is", "left"),

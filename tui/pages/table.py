@@ -126,7 +126,7 @@ def _below(
     ]
     if view.query:
         parts.append(f"filter {plain(view.query)}")
-    tally = {name: 0 for name in ("training", "idle", "paused", "away")}
+    tally = {name: 0 for name in ("training", "starved", "idle", "paused", "away")}
     for row in rows:
         tally[row.state] += 1
     parts += [f"{number:,} {name}" for name, number in tally.items() if number]

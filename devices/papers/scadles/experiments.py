@@ -13,17 +13,20 @@ from edgeflock.devices.papers.scadles.settings import (
     BASE_BATCH,
     BATCH,
     BUFFERED,
+    CHANGING,
     CIFAR,
     DDL,
     DELTAS,
     DEVICES,
     DISTRIBUTIONS,
+    FAST_STEP_MS,
     INJECTED,
     LABELLED,
     LOCAL,
     LOCAL_STEPS,
     MEANS,
     MNIST,
+    QUORUM,
     RATES,
     RATIOS,
     ROUNDS,
@@ -88,6 +91,18 @@ def growing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
             kind: dict[str, object] = {"step_ms": MNIST.step_ms * (1 - part), "sample_ms": extra}
             made = _synchronous("growing", MNIST, distribution, SCADLES, folder, scale, rates, {"all": kind})
             yield replace(made, name=f"{distribution} {part:g}")
+
+
+def changing(folder: str, scale: Scale, rates: Rates) -> Iterator[Experiment]:
+    """Streams that change, in rounds and without: what constant rates hide."""
+    for curve in CHANGING:
+        for method in (SCADLES, QUORUM, ASYNC):
+            method = replace(method, rate=_rate(method, MNIST, "S1'", rates))
+            kind = {"rate": curve, "step_ms": FAST_STEP_MS}
+            every = max(1, scale.changing // scale.evaluations[MNIST.name])
+            data = f"npz:{folder}/{MNIST.data}"
+            file = _fleet(method, MNIST.module, data, 0, every, {"all": kind}, seconds=scale.changing)
+            yield Experiment("changing", f"{curve} {method.name}", method, file)
 
 
 def buffers(scale: Scale) -> Iterator[Experiment]:
@@ -228,7 +243,7 @@ def _asynchronous(
 def _rate(method: Method, task: Task, distribution: str, rates: Rates) -> float:
     """That of the grid which stands for this method and these streams; else the method's own."""
     gridded = "S1'" if method.name == DDL.name else distribution.replace("S2'", "S2")
-    names = [method.name] + [SCADLES.name] * (method.name == ADAPTIVE.name)
+    names = [method.name] + [SCADLES.name] * (method.name in (ADAPTIVE.name, QUORUM.name))
     return next(
         (rates[task.name, name, gridded] for name in names if (task.name, name, gridded) in rates),
         method.rate,

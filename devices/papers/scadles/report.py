@@ -5,7 +5,15 @@ from typing import Any
 
 from edgeflock.devices.numbers import percent, ratio, size, whole
 from edgeflock.devices.papers.reproduce import Measured, Results
-from edgeflock.devices.papers.scadles.settings import DISTRIBUTIONS, MNIST, SLOWER, TASKS, Task
+from edgeflock.devices.papers.scadles.settings import (
+    DEVICES,
+    DISTRIBUTIONS,
+    FAST_STEP_MS,
+    MNIST,
+    SLOWER,
+    TASKS,
+    Task,
+)
 from edgeflock.devices.papers.scadles.speed_up import best_last_five, image, level_of, speed_up
 from edgeflock.devices.results.curves import Panel, draw
 from edgeflock.devices.results.outcomes import Setting
@@ -51,6 +59,7 @@ def report(results: Results, summary: dict[str, Any], out: Path) -> str:
         "",
         *speed_up(summary, figures),
         *_growing(summary),
+        *_changing(summary),
         *_buffers(summary),
         *_compression(summary),
         *_non_iid(summary, figures),
@@ -119,6 +128,31 @@ def _growing(summary: dict[str, Any]) -> list[str]:
         distribution, _, part = name.partition(" ")
         lines.append(
             f"| {distribution} | {float(part):.0%} | {whole(one['seconds'])} | {ratio(one['speed_up'])} |"
+        )
+    return [*lines, ""]
+
+
+def _changing(summary: dict[str, Any]) -> list[str]:
+    if not summary["changing"]:
+        return []
+    lines = [
+        "## Streams that change",
+        "",
+        f"The paper's rates are constant. {MNIST.name}, {DEVICES} devices, iterations of "
+        f"{FAST_STEP_MS / 1000:g} s, curves of one mean with each device somewhere else in its period. "
+        "Gap: the longest time that any device was without a batch, waiting for its stream, or in rounds "
+        "for that of others.",
+        "",
+        "| rate | method | updates | came | dropped | gap, s | best accuracy | last | last five |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, one in summary["changing"].items():
+        rate, _, method = name.partition(" ")
+        lines.append(
+            f"| {rate} | {method} | {whole(one['updates'])} | {whole(one['samples'])} "
+            f"| {percent(one['dropped'])} | {one['gap']:.1f} "
+            f"| {percent(one['accuracy'])} | {percent(one['last_accuracy'])} "
+            f"| {percent(one['last_five_accuracy'])} |"
         )
     return [*lines, ""]
 

@@ -42,10 +42,13 @@ def reproduce_scadles(
     if grid:
         narration.print("Learning rates")
         rates = best_rates(measure(experiments.grid(folder, scale), out, scale.seeds[:1], finished))
-    narration.print("Speed-up, iterations that grow, buffers, compression, one label each, asynchronous")
+    narration.print(
+        "Speed-up, iterations that grow, changing rates, buffers, compression, one label each, asynchronous"
+    )
     parts = [
         *experiments.speed_up(folder, scale, rates),
         *experiments.growing(folder, scale, rates),
+        *experiments.changing(folder, scale, rates),
         *experiments.buffers(scale),
         *experiments.compression(folder, scale, rates),
         *experiments.non_iid(folder, scale, rates),

@@ -57,6 +57,7 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
             task.name: _speed_up(found, task) for task in TASKS if f"speed-up, {task.name}" in found
         },
         "growing": _growing(found),
+        "changing": {name: _changing(one) for name, one in found.get("changing", {}).items()},
         "buffers": _buffers(found.get("buffers", {})),
         "compression": {
             task.name: {name: _compression(one) for name, one in found[f"compression, {task.name}"].items()}
@@ -139,6 +140,23 @@ def _growing(found: Found) -> dict[str, Any]:
         speed_up = conventional / seconds if conventional and seconds else None
         made[name] = {"target": target, "seconds": seconds, "speed_up": speed_up}
     return made
+
+
+def _changing(one: Measured) -> dict[str, Any]:
+    """What a fleet whose streams change got done, and what it lost."""
+    ends = [outcome.end for outcome in one.setting.outcomes]
+    streams = [list(end["streams"].values()) for end in ends]
+    return {
+        "seconds": one.experiment.file.fleet.seconds,
+        "updates": fmean(end["updates"] for end in ends),
+        "samples": fmean(sum(stream["came"] for stream in each) for each in streams),
+        "dropped": fmean(
+            sum(stream["drops"] for stream in each) / max(1, sum(stream["came"] for stream in each))
+            for each in streams
+        ),
+        "gap": fmean(max(stream["gap"] for stream in each) for each in streams),
+        **learnt(one.setting),
+    }
 
 
 def _buffers(runs: dict[str, Measured]) -> dict[str, Any]:

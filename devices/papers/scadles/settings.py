@@ -111,6 +111,15 @@ BEST: Rates = {
 SLOWER = 4
 """How much longer a quarter of the devices take, as stragglers."""
 
+CHANGING = ("60", "sine:12..108/60s", "square:114..6/60s", "square:120..0/30s")
+"""Curves of one mean: steady, waves, falls to a twentieth, and pauses of 15 s."""
+FAST_STEP_MS = 200
+"""Of an iteration there, so that devices wait for their streams; one of a second waits for nothing."""
+QUORUM = Method(
+    "ScaDLES, quorum of half", {**SCADLES.settings, "coordination.quorum": DEVICES // 2}, SCADLES.rate
+)
+"""A round does not wait for devices whose streams are low."""
+
 RATIOS, DELTAS = (0.1, 0.01), (0.1, 0.2, 0.3, 0.4)
 """Table V."""
 
@@ -138,6 +147,8 @@ class Scale:
     """Of conventional training, by task."""
     injected: int
     """Rounds of the runs on devices with one label each."""
+    changing: int
+    """Virtual seconds of the runs on streams that change."""
     buffered: float
     """Part of the iterations that Table IV implies for which buffers are filled."""
     evaluations: dict[str, int]
@@ -145,5 +156,5 @@ class Scale:
     seeds: tuple[int, ...]
 
 
-FULL = Scale({"CIFAR-10": 100, "MNIST": 250}, 100, 1.0, {"CIFAR-10": 10, "MNIST": 40}, (0,))
-QUICK = Scale({"CIFAR-10": 20, "MNIST": 50}, 15, 0.02, {"CIFAR-10": 4, "MNIST": 15}, (0,))
+FULL = Scale({"CIFAR-10": 100, "MNIST": 250}, 100, 240, 1.0, {"CIFAR-10": 10, "MNIST": 40}, (0,))
+QUICK = Scale({"CIFAR-10": 20, "MNIST": 50}, 15, 60, 0.02, {"CIFAR-10": 4, "MNIST": 15}, (0,))

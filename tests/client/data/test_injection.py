@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data import injection
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.injection import Injected, decode, encode
@@ -18,7 +19,7 @@ from edgeflock.client.data.records import Broken
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import Facts, Samples
+from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 from tests.client.training.fakes import WELCOME
 
 FRAME = 1 << 20
@@ -44,6 +45,8 @@ class Own:
 
     def settle(self) -> None:
         self.heard.append("settle")
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None: ...
 
     def take_back(self) -> None:
         self.heard.append("take back")
@@ -123,7 +126,8 @@ def numbers_of(batch: Batch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("beta", "size", "count"), [(0.3, 10, 3), (0.31, 10, 4), (1 / 3, 3, 1), (1e-6, 8, 1), (1, 7, 7)]
+    ("beta", "size", "count"),
+    [(0.3, 10, 3), (0.31, 10, 4), (1 / 3, 3, 1), (1e-6, 8, 1), (1, 7, 5), (1, 3, 1)],
 )
 def test_a_sharing_step_shares_beta_of_its_own_batch_without_replacement(
     beta: float, size: int, count: int
@@ -280,22 +284,28 @@ def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_is_drawn_and_not_sent_is_bounded_too() -> None:
-    """Many local steps draw before anything can be sent."""
+    """Many local steps draw before anything can be sent; what has no room is not drawn, and stays."""
     sharing = device(alpha=1, beta=1, most=25)
-    for _ in range(30):
-        sharing.injected.take(4)
+    kept = [number for _ in range(30) for number in numbers_of(sharing.injected.take(4))]
     asyncio.run(sharing.injected.ready(1))
-    assert [record.count for record in sharing.sent] == [10, 10, 10]
-    assert numbers_of(decode(sharing.sent[-1], numbered(np.zeros(1, np.int64))))[0] in range(290, 300)
+    sent = [
+        number
+        for record in sharing.sent
+        for number in numbers_of(decode(record, numbered(np.zeros(1, np.int64))))
+    ]
+    assert [record.count for record in sharing.sent] == [8, 8, 8]
+    assert sorted(sent + kept) == list(range(300))
 
 
-def test_it_is_told_only_of_its_own_samples() -> None:
+def test_what_was_taken_back_comes_again_of_others_too() -> None:
     receiving = device()
     receiving.step()
     receiving.injected.receive(shared(100))
     receiving.step()
     receiving.injected.take_back()
-    assert numbers_of(receiving.step()) == [*range(20, 30)]
+    receiving.injected.receive(shared(101))
+    assert receiving.injected.received == 0
+    assert numbers_of(receiving.step()) == [*range(20, 30), 100, 101]
     receiving.injected.settle()
     assert receiving.own.heard == ["ready 1", "ready 1", "take back", "ready 1", "settle"]
     assert receiving.injected.telemetry() == {"depth": 7}

@@ -98,7 +98,9 @@ def test_truncation_keeps_the_last_second_and_no_less_than_the_least(
     for wait, count in arrivals:
         now += wait
         buffer.add(numbered(len(stamps), count), now)
-        stamps += [now] * count
+        before, stamps = len(stamps), stamps + [now] * count
+        if before < 8 <= len(stamps):  # until now they had to wait
+            stamps = [now] * len(stamps)
     now += pause
     recent = sum(now - stamp <= 1 for stamp in stamps)
     kept = min(len(stamps), max(recent, 8))
@@ -128,7 +130,7 @@ def test_age_is_that_of_the_oldest_that_waits(make: Maker, tmp_path: Path) -> No
     assert buffer.age(9.0) == 8
     taken(buffer, 1)
     assert buffer.age(9.0) == 5
-    assert buffer.age(3.0) == 0, "clocks may go back"
+    assert buffer.age(3.0) == 1, "a clock that went back does not make it young for long"
     buffer.take_back()
     assert buffer.age(9.0) == 8
     taken(buffer, 4)

@@ -1,5 +1,6 @@
 """A server and training engines made of lists, and a worker between them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import RunOver
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Update, Welcome
+from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Task, Update, Welcome
 
 LAYOUT = Layout.of([("kernel", (2, 5)), ("bias", (4,))])
 F32 = values.CODINGS["f32"].mode
@@ -64,7 +65,11 @@ class FakeServer:
     replies: list[Reply]
     welcome: Welcome = WELCOME
     asked: list[object] = field(default_factory=list)
-    """What was asked, in order: "join", ("pull", base), ("speak as", digest) or the Update."""
+    """What was asked, in order: "join", ("pull", base), ("speak as", digest), "task" or the Update."""
+    handed: list[Task | None] = field(default_factory=list)
+    """In a run of tasks: what is said after pulls and to updates, in order; then the run is over."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, it is told that the round is over."""
 
     def __post_init__(self) -> None:
         self.version = self.welcome.version
@@ -77,7 +82,7 @@ class FakeServer:
         self.asked.append("join")
         return self.welcome
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
         self.asked.append(("pull", base))
         return model_at(self.version)
 
@@ -88,6 +93,26 @@ class FakeServer:
             raise reply
         self.version += 1
         return Receipt(update.sequence, self.version, model_at(self.version) if update.pull else None)
+
+    async def offer(self, update: Update) -> Task:
+        self.asked.append(update)
+        if self.replies and (reply := self.replies.pop(0)) is not None:
+            raise reply
+        task = self._next()
+        assert task is not None, "an Update is answered"
+        return task
+
+    async def task(self) -> Task | None:
+        self.asked.append("task")
+        return self._next()
+
+    def _next(self) -> Task | None:
+        if not self.handed:
+            raise RunOver("the run has its updates")
+        return self.handed.pop(0)
+
+    async def over(self) -> None:
+        await self.ended.wait()
 
     def speak_as(self, layout: bytes) -> None:
         self.asked.append(("speak as", layout))

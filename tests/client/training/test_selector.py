@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.client.training.selector import Memory, select, take_back
+from edgeflock.client.training.terms import layout_of
 from edgeflock.shared.codecs import sparse, values
-from edgeflock.shared.errors import BaseExpired, RunReplaced
+from edgeflock.shared.errors import BaseExpired, RunReplaced, ServerAtFault
 from edgeflock.shared.protocol.messages import Update, Welcome
 from tests.client.training.fakes import (
     LAYOUT,
@@ -23,6 +24,8 @@ from tests.client.training.fakes import (
     theta_at,
     worker,
 )
+
+ORIGIN = np.zeros(LAYOUT.size, np.float32)
 
 # Feedback
 DAMPED = replace(WELCOME, feedback=0.5)
@@ -52,7 +55,7 @@ def test_a_sent_entry_leaves_the_memory_whatever_its_coding() -> None:
     welcome = replace(DAMPED, values=values.CODINGS["sign"].mode)
     memory = Memory()
     for gradient in (falling(1), falling(0)):
-        _, memory = select(memory, gradient, LAYOUT, welcome)
+        _, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, 1)
     left_out = memory.left_out(0.5)
     assert left_out is not None
     assert left_out[[0, 1, 10]].tolist() == [0, 0, 0]
@@ -81,7 +84,7 @@ async def test_another_run_remembers_nothing_of_the_last() -> None:
 
 async def test_dense_runs_keep_no_memory() -> None:
     welcome = replace(DAMPED, select=1.0)
-    assert select(Memory(), falling(1), LAYOUT, welcome)[1] == Memory()
+    assert select(Memory(), falling(1), LAYOUT, welcome, ORIGIN, 1)[1] == Memory()
     server = FakeServer([None, None], welcome)
     await worker(server, listed(falling(1), falling(1), falling(1))).run()
     assert {update.values for update in server.updates} == {falling(1).tobytes()}
@@ -217,7 +220,7 @@ def test_without_damping_nothing_is_lost(
     welcome = replace(WELCOME, feedback=1.0, threshold=threshold)
     memory, arrived = Memory(), np.zeros(LAYOUT.size)
     for numbers in gradients:
-        selection, memory = select(memory, np.array(numbers, np.float32), LAYOUT, welcome)
+        selection, memory = select(memory, np.array(numbers, np.float32), LAYOUT, welcome, ORIGIN, 1)
         if data.draw(st.booleans(), label="refused"):
             memory = take_back(memory)
         else:
@@ -233,14 +236,62 @@ def test_selecting_changes_nothing(threshold: float) -> None:
     """Not the memory that it is given, nor by way of the gradient the one that it returns."""
     welcome = replace(DAMPED, threshold=threshold)
     gradient = falling(1)
-    _, memory = select(Memory(), gradient, LAYOUT, welcome)
+    _, memory = select(Memory(), gradient, LAYOUT, welcome, ORIGIN, 1)
     expected = memory.left_out(0.5)
     assert expected is not None
     gradient[:] = 100  # a backend uses its buffer again
     for _ in range(2):
-        selection, _ = select(memory, falling(2), LAYOUT, welcome)
+        selection, _ = select(memory, falling(2), LAYOUT, welcome, ORIGIN, 1)
         assert selection.gradient.tolist() == (falling(2) + expected).tolist()
 
 
 def test_nothing_can_be_taken_back_before_the_first_selection() -> None:
     assert take_back(Memory()).left_out(0.5) is None
+
+
+# Significance
+
+
+SIGNIFICANT = replace(WELCOME, significance=1.5, feedback=1.0, select=1.0)
+PARAMETERS = np.full(LAYOUT.size, 4, np.float32)
+"""Of which entries beyond 6 are significant."""
+
+
+def test_what_is_not_significant_gathers_until_it_is() -> None:
+    """Algorithm 2: acc = eps + G; g = acc where |acc| / |v| > thr; eps = acc - g."""
+    memory, went = Memory(), []
+    for sequence in range(1, 4):
+        selection, memory = select(memory, falling(0.5), LAYOUT, SIGNIFICANT, PARAMETERS, sequence)
+        assert selection.where is not None
+        went.append(dict(zip(selection.where.tolist(), selection.gradient[selection.where], strict=True)))
+    assert went[0] == {0: 7.0, 1: 6.5}
+    # 6 to 3.5 once again, twice as large; 3 is not beyond 6 by then.
+    assert went[1] == {0: 7.0, 1: 6.5} | {k: float(14 - k) for k in range(2, 8)}
+    assert went[2] == {0: 7.0, 1: 6.5, 8: 9.0, 9: 7.5}
+    left_out = memory.left_out(1.0)
+    assert left_out is not None
+    assert left_out[10:].tolist() == [6.0, 4.5, 3.0, 1.5]
+
+
+def test_the_threshold_decays_with_the_number_of_the_update() -> None:
+    welcome = replace(SIGNIFICANT, decays=True)
+    first, fourth = (
+        select(Memory(), falling(0.5), LAYOUT, welcome, PARAMETERS, sequence)[0] for sequence in (1, 4)
+    )
+    assert first.where is not None
+    assert fourth.where is not None
+    assert first.where.tolist() == [0, 1]
+    assert fourth.where.tolist() == list(range(8))  # beyond 6 / sqrt(4)
+
+
+async def test_a_step_without_anything_significant_is_an_empty_update() -> None:
+    server = FakeServer([None], replace(SIGNIFICANT, significance=1e6))
+    await worker(server, listed(falling(1), falling(1))).run()
+    assert [update.count for update in server.updates] == [0, 0]
+    assert [update.samples for update in server.updates] == [6, 6]
+
+
+@pytest.mark.parametrize("significance", [-1.0, np.inf, np.nan])
+async def test_a_significance_that_cannot_be_is_the_server_s_fault(significance: float) -> None:
+    with pytest.raises(ServerAtFault, match="significance"):
+        layout_of(replace(WELCOME, significance=significance), 1 << 30)

@@ -205,7 +205,7 @@ AGAINST = replace(WELCOME, layout=list(NORMED.shapes()), select=1.0)
 class NormedServer(FakeServer):
     """A model whose statistics are 100, 200 and 300 at any version."""
 
-    async def pull(self, base: int | None, held: int = 0) -> Model:
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
         theta = np.concatenate((theta_at(self.version), np.array([100, 200, 300], np.float32)))
         return Model(self.version, None, sparse.DENSE, F32, NORMED.size, b"", theta.tobytes())
 

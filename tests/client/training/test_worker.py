@@ -10,7 +10,7 @@ import pytest
 
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batch, Shuffled, StreamOver
-from edgeflock.client.training.worker import Progress, Worker
+from edgeflock.client.training import Progress, Worker
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.data.datasets import Dataset
@@ -71,7 +71,7 @@ async def test_a_model_that_can_be_made_here_is_not_pulled() -> None:
     unchanged = Model(0, 0, sparse.RAW, F32, 0, b"", b"")
 
     class Fresh(FakeServer):
-        async def pull(self, base: int | None, held: int = 0) -> Model:
+        async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
             await super().pull(base)
             return unchanged
 
@@ -118,6 +118,8 @@ class Few:
 
     def settle(self) -> None:
         self.told.append("settled")
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None: ...
 
     def take_back(self) -> None:
         self.told.append("back")

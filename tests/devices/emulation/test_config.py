@@ -320,9 +320,18 @@ def test_every_number_of_a_profile_has_its_source(name: str) -> None:
         before = line
 
 
-@pytest.mark.parametrize("rate", ["-1", "nan", "fast", "uniform(38)", "poisson(3,1)"])
-def test_a_rate_is_a_number_or_drawn(rate: str) -> None:
-    with pytest.raises(ConfigError, match="must be a number, uniform"):
+@pytest.mark.parametrize(
+    "rate", ["64", "normal(64,24)", "sine:12..108/60s", "square:100..0/20s", "steps:0:5,9:0"]
+)
+def test_a_rate_is_a_curve(rate: str) -> None:
+    assert parse(CLASS + f"rate = '{rate}'\n", "fleet.toml").devices["pi"].rate == rate
+
+
+@pytest.mark.parametrize(
+    "rate", ["-1", "nan", "fast", "uniform(38)", "poisson(3,1)", "sine:9..3/60s", "trace:/no"]
+)
+def test_what_is_no_curve_is_told_with_its_key(rate: str) -> None:
+    with pytest.raises(ConfigError, match=r"devices\.pi\.rate.*rate '"):
         parse(CLASS + f"rate = '{rate}'\n", "fleet.toml")
 
 

@@ -94,11 +94,11 @@ def test_a_batch_is_what_streams_in_within_a_second(tmp_path: Path) -> None:
     """A step takes 0.1 s, so the stream is what there is to wait for."""
     ran = run(fleet_of(ONE, "devices.pi.rate=40"), tmp_path / "run")
     samples = [arrival.push.update.samples for arrival in ran.server.arrivals]
-    assert samples[0] == 8, "no rate is known yet: the least"
-    assert all(36 <= count <= 40 for count in samples[5:])
+    assert all(36 <= count <= 40 for count in samples)
     (stream,) = ran.result.streams.values()
     assert (stream.rate, stream.samples, stream.drops) == (40.0, sum(samples), 0)
     assert 0.8 <= ran.rows[-1].time - ran.rows[-2].time <= 1.0
+    assert 0.8 <= stream.gap <= 1.0
 
 
 @pytest.mark.parametrize("buffer", ["truncation", "persistence"])
@@ -114,6 +114,21 @@ def test_what_a_slow_device_does_not_take_is_kept_or_dropped(buffer: str, tmp_pa
     else:
         assert stream.drops == 0
         assert stream.depth == stream.deepest == pytest.approx(arrived - stream.samples, abs=44)
+
+
+@pytest.mark.parametrize("mode", ["async", "rounds"])
+def test_rates_that_change_cost_no_samples(mode: str, tmp_path: Path) -> None:
+    settings = ("devices.pi.rate=sine:12..108/20s", f"coordination.mode={mode}", "fleet.devices=3")
+    ran = run(fleet_of(ONE, *settings, "run.updates=90"), tmp_path / "run")
+    streams = list(ran.result.streams.values())
+    assert {stream.drops for stream in streams} == {0}
+    assert [stream.rate for stream in streams] == pytest.approx([60.0] * 3)
+    assert max(stream.gap for stream in streams) <= 1.5
+    sizes: dict[int, list[int]] = {}
+    for arrival in ran.server.arrivals:
+        sizes.setdefault(arrival.push.device, []).append(arrival.push.update.samples)
+    assert all(min(each) < 20 and max(each) > 80 for each in sizes.values())
+    assert len({each[0] for each in sizes.values()}) == 3, "each is somewhere else in the curve"
 
 
 def test_devices_draw_their_rates(tmp_path: Path) -> None:
@@ -370,14 +385,17 @@ SHARING = ("injection.alpha=1", "injection.beta=0.5", "devices.quick.shares=true
 
 
 def test_shared_samples_reach_those_who_share_and_are_accounted(tmp_path: Path) -> None:
-    """Each step of the four quick devices shares 5 of its 10 samples, with the three others."""
+    """Each step of the four quick devices shares 5 of its 10 samples: each goes to one of three others."""
     ran = run(fleet_of(MIXED, *ROUNDS, *SHARING), tmp_path / "run")
     quick, slow = ran.result.classes["quick"], ran.result.classes["slow"]
     assert (slow.shared, slow.shared_bytes) == (0, 0)
     assert quick.shared_bytes == ran.server.traffic.received[Samples] > quick.shared * 64
     # Drawn in one round and sent in the next, they come along with its receipt.
     batches = Counter(one.push.update.samples for one in ran.server.arrivals)
-    assert batches == {10: slow.updates + 2 * 4, 10 + 3 * 5: quick.updates - 2 * 4}
+    assert batches.total() == slow.updates + quick.updates
+    assert (batches[5], min(batches), max(batches)) == (2 * 4, 5, 11), "5 of 3 others' come as 2, 2 and 1"
+    trained = 10 * slow.updates + 5 * 2 * 4 + 10 * (quick.updates - 2 * 4)
+    assert sum(size * count for size, count in batches.items()) == trained, "each of them once"
     assert quick.shared == 5 * (quick.updates - 4), "what is drawn with the last update is not sent any more"
 
 

@@ -14,6 +14,7 @@ class Session:
 
     def __init__(self, ingress: int = 0, egress: int = 0) -> None:
         self.meter = Meter(ingress, egress)
+        self.credential = b""
 
     async def supersede(self) -> None: ...
 

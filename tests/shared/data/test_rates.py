@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from edgeflock.shared.data import rates
 from edgeflock.shared.data.rates import RateEstimator, batch_size
-from edgeflock.shared.errors import ConfigError
 
 seconds = st.floats(0, 1e4, allow_nan=False)
 
@@ -100,45 +99,3 @@ def test_uniform_rates_stay_in_their_range() -> None:
 def test_rates_stay_within_the_bounds_of_a_batch(draw: rates.Distribution) -> None:
     assert draw(np.random.default_rng(1), 38, 24, 10_000).min() == rates.LOW
     assert draw(np.random.default_rng(1), 1000, 100, 10_000).max() == rates.HIGH
-
-
-def test_schedules() -> None:
-    def of(text: str, seed: int = 0) -> rates.Schedule:
-        return rates.schedule(text, np.random.default_rng(seed))
-
-    assert of("0:64") == [(0, 64)]
-    assert of("0:64,60:16.5,90.25:0") == [(0, 64), (60, 16.5), (90.25, 0)]
-    drawn = of("0:uniform(38,24),60:normal(256,28)", seed=3)
-    random = np.random.default_rng(3)
-    expected = [rates.uniform(random, 38, 24, 1)[0], rates.normal(random, 256, 28, 1)[0]]
-    assert [rate for _, rate in drawn] == expected
-    assert of("0:uniform(38,24)", 1) != of("0:uniform(38,24)", 2)
-
-
-@pytest.mark.parametrize("text", ["", "64", "0:", "1:64", "0:64,0:16", "0:9,5:3,4:1", "0:-3", "0:gamma(1,2)"])
-def test_what_is_no_schedule(text: str) -> None:
-    with pytest.raises(ConfigError, match="rates"):
-        rates.schedule(text, np.random.default_rng(0))
-
-
-steps = st.lists(
-    st.tuples(st.floats(0.5, 50), st.floats(0.25, 500) | st.just(0.0)), min_size=1, max_size=5
-).map(
-    lambda spans: [
-        (sum(length for length, _ in spans[:i]) if i else 0.0, rate) for i, (_, rate) in enumerate(spans)
-    ]
-)
-
-
-@given(steps=steps, count=st.integers(1, 2000))
-def test_a_sample_arrives_when_so_many_have(steps: rates.Schedule, count: int) -> None:
-    second = rates.next_arrival(steps, count)
-    if second == math.inf:
-        assert rates.arrived(steps, 1e9) < count
-    else:
-        assert rates.arrived(steps, second) == pytest.approx(count)
-
-
-def test_what_has_arrived_is_the_area_under_the_rate() -> None:
-    steps = [(0.0, 64.0), (60.0, 16.0)]
-    assert [rates.arrived(steps, second) for second in (0, 1, 60, 61)] == [0, 64, 3840, 3856]

@@ -17,12 +17,15 @@ from edgeflock.shared.protocol.messages import (
     TAGS,
     Hello,
     Model,
+    Over,
     Pull,
     Receipt,
     Record,
     Refusal,
     Samples,
     Stop,
+    Task,
+    Telemetry,
     Update,
     Welcome,
 )
@@ -106,6 +109,7 @@ records: st.SearchStrategy[Record] = st.one_of(
     receipts(),
     st.builds(Refusal, texts, texts, whole_numbers | st.none()),
     st.builds(Stop, texts),
+    st.builds(Telemetry, facts=facts),
     st.builds(Samples, count=whole_numbers, octets=st.booleans(), x=octets, labels=st.booleans(), y=octets),
 )
 
@@ -116,8 +120,10 @@ def test_every_record_comes_back(record: Record) -> None:
 
 
 def test_every_record_has_a_tag_of_its_own() -> None:
-    assert list(TAGS) == [Hello, Welcome, Pull, Model, Update, Receipt, Refusal, Stop, Samples]
-    assert list(TAGS.values()) == list(range(1, 10))
+    assert list(TAGS) == [
+        Hello, Welcome, Pull, Model, Update, Receipt, Refusal, Stop, Samples, Task, Over, Telemetry,
+    ]  # fmt: skip
+    assert list(TAGS.values()) == list(range(1, 13))
 
 
 def test_an_update_byte_by_byte() -> None:
@@ -252,8 +258,8 @@ def test_a_field_nested_too_deep_is_refused(tag: int, depth: int) -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        ([3], "Pull has 2 fields, not 0"),
-        ([3, 1, 2, 0], "Pull has 2 fields, not 3"),
+        ([3], "Pull has 4 fields, not 0"),
+        ([3, 1, 2, 0, 0, 0], "Pull has 4 fields, not 5"),
         ([3, -1], "Pull.base must be an integer"),
         ([3, 1 << 63], "Pull.base must be an integer"),
         ([3, True], "Pull.base must be an integer"),
@@ -329,7 +335,7 @@ def test_a_welcome_with_weights_that_are_none(weights: object) -> None:
         assert welcome.weights == read
 
 
-@pytest.mark.parametrize("tag", [-1, 0, 10, 1 << 40])
+@pytest.mark.parametrize("tag", [-1, 0, 13, 1 << 40])
 def test_an_unknown_record(tag: int) -> None:
     with pytest.raises(UnknownRecord, match=f"record type {tag} is unknown"):
         wire.decode(msgpack.packb([tag, 1]))

@@ -224,6 +224,8 @@ def test_signs_travel_once(settings: tuple[str, ...], at: str) -> None:
         (("select=1", "values=scale"), ("grid", "scale")),
         (("select=1", "indices=grid"), ("grid", "scale")),
         (("select=0.999",), ("grid", "scale")),
+        (("selection=significance",), ("golomb", "codebook4")),
+        (("selection=significance", "values=scale"), ("grid", "scale")),
     ],
 )
 def test_one_coding_brings_another_that_goes_with_it(
@@ -231,6 +233,62 @@ def test_one_coding_brings_another_that_goes_with_it(
 ) -> None:
     compression = parse(overrides=[f"compression.{setting}" for setting in settings]).compression
     assert (compression.indices, compression.values) == codings
+
+
+@pytest.mark.parametrize("other", ["select=0.1", "select=1", "threshold=0.3"])
+def test_significance_goes_without_what_is_for_the_largest(other: str) -> None:
+    message = error_of(overrides=("compression.selection=significance", f"compression.{other}"))
+    key, _, value = other.partition("=")
+    assert message.startswith("--set: compression.selection = 'significance': ")
+    assert f"compression.{key} = {value} is for a selection of the largest entries; leave it at 0" in message
+
+
+def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
+    config = parse(overrides=("coordination.mode=elastic",))
+    assert (config.coordination.rule, config.downlink.mode) == ("elastic", "exact")
+    assert (config.coordination.alpha, config.coordination.chunk) == (0.1, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("coordination.alpha=0",), "--set: coordination.alpha = '0': must be greater than 0"),
+        (("coordination.alpha=1",), "--set: coordination.alpha = '1': must be less than 1"),
+        (("run.local_steps=0",), "--set: run.local_steps = '0': must be greater than or equal to 1"),
+        (("coordination.chunk=-1",), "--set: coordination.chunk = '-1': must be greater than or equal to 0"),
+        (
+            ("coordination.rule=tau",),
+            "--set: coordination.mode = 'elastic': coordination.rule = 'tau' does not go",
+        ),
+        (("coordination.base_batch=8",), "--set: coordination.base_batch = '8': in elastic averaging"),
+        (("downlink.mode=lossy",), "settings: downlink.mode = 'lossy': elastic averaging asks"),
+        (("compression.threshold=0.3",), "settings: compression.threshold = 0.3 is of gradients"),
+        (("run.local_momentum=1",), "--set: run.local_momentum = '1': must be less than 1"),
+    ],
+)
+def test_what_elastic_averaging_cannot_have(settings: tuple[str, ...], said: str) -> None:
+    message = error_of(overrides=("coordination.mode=elastic", *settings))
+    assert message.startswith(said)
+
+
+def test_momentum_and_the_rule_are_of_elastic_averaging_only() -> None:
+    message = error_of(overrides=("run.local_momentum=0.9",))
+    assert 'set coordination.mode = "elastic", or leave it at 0' in message
+    assert "does not go with it" in error_of(
+        overrides=("coordination.mode=rounds", "coordination.rule=elastic")
+    )
+
+
+def test_rounds_have_no_gate() -> None:
+    message = error_of(overrides=("coordination.mode=rounds", "coordination.gate=ssp"))
+    assert message.startswith("--set: coordination.gate = 'ssp': in rounds nobody is ahead of anybody")
+
+
+@pytest.mark.parametrize("value", ["-0.1", "nan", "1001"])
+def test_a_significance_is_a_part_of_a_parameter(value: str) -> None:
+    assert error_of(overrides=(f"compression.significance={value}",)).startswith(
+        f"--set: compression.significance = '{value}': "
+    )
 
 
 @pytest.mark.parametrize("select", ["1", "1.0"])

@@ -15,6 +15,7 @@ def everything(scale: Scale, folder: str = FOLDER) -> list[Experiment]:
     return [
         *experiments.speed_up(folder, scale, {}),
         *experiments.growing(folder, scale, {}),
+        *experiments.changing(folder, scale, {}),
         *experiments.buffers(scale),
         *experiments.compression(folder, scale, {}),
         *experiments.non_iid(folder, scale, {}),

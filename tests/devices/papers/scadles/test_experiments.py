@@ -1,5 +1,6 @@
 """The paper's settings."""
 
+import numpy as np
 import pytest
 
 from edgeflock.devices.papers.scadles import experiments
@@ -18,6 +19,7 @@ from edgeflock.devices.papers.scadles.settings import (
     TASKS,
 )
 from edgeflock.devices.papers.scadles.speed_up import SPEED_UPS
+from edgeflock.shared.data.curves import curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from tests.devices.papers.scadles.runs import FOLDER, everything, named
 
@@ -26,6 +28,8 @@ def test_streams_iterations_and_devices_are_the_paper_s() -> None:
     rates = {"uniform(38,24)", "uniform(300,112)", "normal(64,24)", "normal(256,28)"}
     assert set(DISTRIBUTIONS.values()) == rates
     for one in everything(FULL):
+        if one.part == "changing":
+            continue
         file = one.file
         labelled = one.part.startswith(("non-IID", "injected"))
         assert file.fleet.devices == (10 if labelled else 16)
@@ -36,6 +40,19 @@ def test_streams_iterations_and_devices_are_the_paper_s() -> None:
             assert kind.rate in rates
             assert (kind.spread or 0.0, kind.timing) == (0.0, "lognormal"), "all iterations take as long"
         assert file.run.updates or file.fleet.seconds
+
+
+def test_streams_that_change_have_one_mean_and_differ_in_nothing_else() -> None:
+    parts = list(experiments.changing(FOLDER, FULL, {}))
+    random = np.random.default_rng(0)
+    for one in parts:
+        (kind,) = one.file.devices.values()
+        of = curve(kind.rate, random)
+        span = min(of.period, 60.0)
+        assert of.arrived(span) / span == pytest.approx(60)
+        assert (kind.step_ms, kind.buffer, one.file.fleet.seconds) == (200, "truncation", FULL.changing)
+        assert one.file.coordination.quorum == (8 if "quorum" in one.name else 0)
+    assert len({one.name for one in parts}) == len(parts) == 12
 
 
 def test_conventional_training_waits_for_64_samples_everywhere() -> None:

@@ -52,6 +52,19 @@ def test_the_speed_up_is_of_the_time_to_the_target() -> None:
     assert summary["growing"]["S1 0.5"]["speed_up"] == pytest.approx(200 / (99 + target))
 
 
+def test_what_streams_that_change_cost() -> None:
+    streams = {
+        "all-0": {"rate": 60.0, "came": 1000, "drops": 100, "depth": 0, "deepest": 0, "gap": 3.0},
+        "all-1": {"rate": 60.0, "came": 1000, "drops": 0, "depth": 0, "deepest": 0, "gap": 1.0},
+    }
+    run = made((10, 0.5), (20, 0.7), streams=streams, updates=42)
+    results = measured(experiments.changing(FOLDER, FULL, {}), {"sine:12..108/60s async": run})
+    (entry,) = summarise(by_part(results), "this")["changing"].values()
+    assert (entry["updates"], entry["samples"], entry["dropped"], entry["gap"]) == (42, 2000, 0.05, 3.0)
+    assert entry["seconds"] == FULL.changing
+    assert {key: entry[key] for key in learnt(0, 0, 0)} == learnt(0.7, 0.7, 0.6)
+
+
 def test_accuracy_without_rounds_is_compared_at_one_moment_and_at_one_size() -> None:
     """Rounds end at second 100 with 1,000 bytes up and 500 down, the other at second 80 with twice as many a
     second: there it is at second 50.

@@ -5,7 +5,11 @@ functions, but the library that it brings along does.
 """
 
 import asyncio
+import base64
 import ctypes
+import getpass
+import hashlib
+import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -18,17 +22,28 @@ import pytest
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 
+def passwords(path: Path, user: str, password: str) -> Path:
+    """A password file for Mosquitto (man mosquitto_passwd: PBKDF2-HMAC-SHA512)."""
+    salt, rounds = os.urandom(12), 101
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, rounds)
+    coded = [base64.b64encode(part).decode() for part in (salt, digest)]
+    path.write_text(f"{user}:$7${rounds}${coded[0]}${coded[1]}\n")
+    return path
+
+
 class Mosquitto:
     """A broker that can be killed and started again on its port. Use as an async context manager."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *settings: str) -> None:
+        """`settings` are further lines of its configuration."""
         if MOSQUITTO is None:
             pytest.skip("mosquitto is not installed (apt-get install mosquitto)")
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self._settings = directory / "mosquitto.conf"
-        settings = [f"listener {self.port} 127.0.0.1", "allow_anonymous true", "max_queued_messages 0"]
-        self._settings.write_text("\n".join(settings))
+        # As root it would become another user, who cannot read what a test wrote.
+        listening = [f"user {getpass.getuser()}", f"listener {self.port} 127.0.0.1", "max_queued_messages 0"]
+        self._settings.write_text("\n".join([*listening, *(settings or ["allow_anonymous true"])]))
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

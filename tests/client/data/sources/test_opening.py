@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.client.data import sources
-from edgeflock.client.data.folder import LEDGER
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources import open_source
+from edgeflock.client.data.sources import opening as sources
+from edgeflock.client.data.sources.folder import LEDGER
 from edgeflock.client.data.uri import Uri
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.data.datasets import load
@@ -84,7 +84,7 @@ async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("", "known are npz:, digits:, dir:, mqtt:, kafka:, synthetic:"),
+        ("", "known are npz:, digits:, dir:, csv:, stdin:, python:, mqtt:, mqtts:, kafka:, kafkas:, http:, "),
         ("ftp:x", "data 'ftp:x': known are"),
         ("digits:?window=few", "window=few must be a whole number"),
         ("digits:?shape=3x3", "shape=3x3 must be sizes"),
@@ -92,17 +92,40 @@ async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> 
         ("digits:?rate=3", "option 'rate' is unknown"),
         ("digits:?window=3", "window= and lags= take samples that are lists"),
         ("dir:/tmp?every=3", "option 'every' is unknown; known are poll"),
-        ("dir:/tmp?poll=often", "poll= must be seconds"),
+        ("dir:/tmp?poll=often", "poll=often must be seconds"),
         ("mqtt:broker", "must be mqtt://host:port/topic"),
         ("mqtt://host", "must be mqtt://host:port/topic"),
         ("mqtt://host:many/topic", "data 'mqtt://host:many/topic'"),
         ("mqtt://me:secret@host", "data 'mqtt://host': must be"),
         ("mqtt://host/topic?qos=3", "option 'qos' is unknown"),
-        ("kafka://host/topic?from=now", "from=now must be earliest or latest"),
-        ("kafka://me:secret@host/topic", "not supported"),
-        ("synthetic:digits:", "needs rate=64 or rates="),
-        ("synthetic:digits:?rate=4&rates=0:4", "needs rate=64 or rates="),
-        ("synthetic:digits:?rate=fast", "rates '0:fast' must be"),
+        ("kafka://host/topic?from=now", "from=now must be latest or earliest"),
+        ("mqtt://me@host/t?password_env=NOWHERE_SET", "there is no such variable"),
+        ("mqtt://me@host/t?password_file=/nowhere", "password_file=/nowhere cannot be read"),
+        ("mqtt://me@host/t?password_file=/a&password_env=B", "leave one of them out"),
+        ("mqtt://host/t?ca=x", "ca= goes with mqtts:"),
+        ("mqtts://host/t?ca=/nowhere.pem", "ca=/nowhere.pem"),
+        ("kafka://me:secret@host/topic", "PLAIN sends the password as it is"),
+        ("kafkas://me@host/topic", "a user and a password go together"),
+        ("kafka://host/topic?sasl=SCRAM-SHA-256", "sasl= needs a user"),
+        ("kafkas://me:secret@host/topic?sasl=GSSAPI", "sasl=GSSAPI must be PLAIN, SCRAM-SHA-256 or"),
+        ("http:///path", "must be http://host/path"),
+        ("http://host/path?poll=never&api_key=secret", "poll=never must be seconds"),
+        ("http://host/path?ca=x", "ca= goes with https:"),
+        ("stdin:?x=a,,b", "x=a,,b must be names such as a,b"),
+        ("stdin:readings.csv", "stdin takes no path"),
+        ("stdin:?format=xml", "format=xml must be csv or json"),
+        ("stdin:?sep=--", "sep=-- must be one character, or tab"),
+        ("csv:/nowhere.csv", "there is no such file"),
+        ("csv:/tmp?follow", "/tmp cannot be read"),
+        ("python:nothing", "must be python:package.module:generator"),
+        ("python:no.such.module:name", "ModuleNotFoundError"),
+        ("python:./nowhere.py:name", "FileNotFoundError"),
+        ("python:operator:neg?a=1", "the options do not fit its arguments"),
+        ("python:os:getcwd", "must be a generator function; it returned a str"),
+        ("python:math:pi", "is no function"),
+        ("synthetic:digits:", "needs rate="),
+        ("synthetic:digits:?rates=0:4", "needs rate="),
+        ("synthetic:digits:?rate=fast", "rate 'fast' must be"),
         ("synthetic:digits:?rate=4&order=random", "order=random must be kept or shuffled"),
         ("synthetic:digits:?rate=4&speed=3", "option 'speed' is unknown"),
         ("synthetic:dir:/tmp?rate=3", "only stored data are replayed: digits:, npz:"),
@@ -141,7 +164,7 @@ def test_samples_come_at_their_rate(archive: str, rate: float) -> None:
 
 
 def test_rates_change_and_may_be_nothing(archive: str) -> None:
-    got = run_virtually(during(f"synthetic:{archive}?rates=0:64,5:0,10:8", 15.01))
+    got = run_virtually(during(f"synthetic:{archive}?rate=steps:0:64,5:0,10:8", 15.01))
     counts = [
         sum(len(chunk) for when, chunk in got if start < when <= start + 5.01)
         for start in (0.02, 5.02, 10.02)

@@ -1,7 +1,7 @@
 """A stream made of stored data, at a rate: synthetic:URI?rate=64.
 
-    rate=64                    samples per second; or uniform(38,24), normal(64,24): drawn once, as (mean,sd)
-    rates=0:64,60:16           64 for the first minute, then 16; each may be drawn as well, and may be 0
+    rate=64                    samples per second; or a curve (shared/data/curves.py): normal(64,24),
+                               sine:12..108/60s, square:500..20/30s, steps:0:64,60:16, trace:FILE
     seed=7                     of what is drawn and shuffled; without it, each device has its own
     order=kept                 as stored: the same on each device, but for part=; or order=shuffled: anew in
                                each pass
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.curves import Curve, curve
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.rates import Schedule, arrived, next_arrival, schedule
 from edgeflock.shared.errors import ConfigError
 
 TICK = 0.05
@@ -34,47 +34,47 @@ LARGEST = 4096
 
 async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> AsyncGenerator[Chunk, None]:
     """By the event loop's clock, so that a virtual one will do. `seed` counts if the URI has none."""
-    own, rest = uri.split("rate", "rates", "seed", "order", "once")
+    own, rest = uri.split("rate", "seed", "order", "once")
     inner = Uri.parse(f"{rest.place}")
     if inner.scheme not in datasets.READERS:
         raise uri.wrong(
             f"only stored data are replayed: {', '.join(f'{name}:' for name in datasets.READERS)}"
         )
-    if ("rate" in own) == ("rates" in own):
-        raise uri.wrong("needs rate=64 or rates=0:64,60:16")
+    if "rate" not in own:
+        raise uri.wrong("needs rate=, samples a second, e.g. rate=64")
     order = own.get("order", "kept")
     if order not in ("kept", "shuffled"):
         raise uri.wrong(f"order={order} must be kept or shuffled")
     random = np.random.default_rng(uri.whole("seed") if "seed" in own else seed)
     try:
-        steps = schedule(own.get("rates") or f"0:{own['rate']}", random)
+        rate = curve(own["rate"], random)
     except ConfigError as error:
         raise uri.wrong(str(error)) from error
     data = datasets.load(str(Uri(inner.scheme, inner.place, rest.options)), "train")
     passes = Passes(len(data), random if order == "shuffled" else None, once="once" in own)
-    async with aclosing(replay(data, steps, passes)) as chunks:
+    async with aclosing(replay(data, rate, passes)) as chunks:
         async for chunk in chunks:
             yield chunk
 
 
-async def replay(data: Dataset, steps: Schedule, passes: "Passes") -> AsyncGenerator[Chunk, None]:
-    """The samples of `data` as `passes` orders them, at the rates of `steps`, by the event loop's clock."""
+async def replay(data: Dataset, rate: Curve, passes: "Passes") -> AsyncGenerator[Chunk, None]:
+    """The samples of `data` as `passes` orders them, at this rate, by the event loop's clock."""
     clock = asyncio.get_running_loop().time
     begin, sent = clock(), 0
     while True:
-        due = min(math.floor(arrived(steps, clock() - begin) + 1e-9) - sent, LARGEST)
+        due = min(math.floor(rate.arrived(clock() - begin) + 1e-9) - sent, LARGEST)
         if due > 0:
             chosen = passes.take(due)
             if not len(chosen):
                 return
             yield Chunk(data.x[chosen], data.y[chosen])
             sent += len(chosen)
-        await asyncio.sleep(_pause(steps, sent, clock() - begin))
+        await asyncio.sleep(_pause(rate, sent, clock() - begin))
 
 
-def _pause(steps: Schedule, sent: int, second: float) -> float:
+def _pause(rate: Curve, sent: int, second: float) -> float:
     """Until the next sample is there, or several; an hour if none is to come."""
-    until = next_arrival(steps, sent + 1) - second
+    until = rate.when(sent + 1) - second
     return min(max(until, TICK), 3600.0) if until > 0 else 0.0
 
 

@@ -5,10 +5,11 @@ bytes are scaled as in shared/data/datasets.py. Names that begin with a dot are 
 once two looks in a row see the same size and time, so it may be written in place; a writer that pauses for
 longer should write elsewhere and rename the finished file into the folder.
 
-Nothing is moved or deleted. What was taken is noted in the folder, in .edgeflock-taken, before it is handed
-on: no file is taken twice, not after a restart either, and a crash in that very moment loses the file. A file
-that was overwritten since is a new one. A folder belongs to one device. Where it cannot be written to, a
-restart takes everything again.
+Nothing is moved or deleted. A file is handed on in pieces of PIECE samples. How many were taken is noted in
+the folder, in .edgeflock-taken, once more is asked for: as a backlog, when training has had them, but for
+fewer than client.batch_min, which wait for the next piece. A restart goes on there: after a crash at most one
+piece comes again. A file that was overwritten since is a new one. A folder belongs to one device. Where it
+cannot be written to, a restart takes everything again.
 """
 
 import asyncio
@@ -31,6 +32,9 @@ POLL = 1.0
 
 FILE_BYTES = 1 << 28
 
+PIECE = 512
+"""Samples that are handed on together."""
+
 LEDGER = ".edgeflock-taken"
 
 Look = tuple[str, int, int]
@@ -39,11 +43,7 @@ Look = tuple[str, int, int]
 
 async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     uri.knows("poll")
-    folder = Path(uri.place)
-    try:
-        pause = float(uri.options.get("poll", POLL))
-    except ValueError as error:
-        raise uri.wrong("poll= must be seconds") from error
+    folder, pause = Path(uri.place), uri.seconds("poll", POLL)
     taken = Taken(folder)
     before: set[Look] = set()
     missing = False
@@ -56,13 +56,20 @@ async def watched(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
                 log.warning("%s; waiting for the folder", error)
             looks, missing = [], True
         for one in looks:
-            if one in before and one not in taken:
-                taken.add(one)
+            if one in before and taken.of(one) is not None:
                 try:
                     # In the loop's own thread: a file is a moment's work, and a thread could not be stopped.
-                    yield read(folder / one[0])
+                    chunk = read(folder / one[0])
                 except Broken as broken:
                     tally.add(broken.kind, broken.detail)
+                    taken.note(one, None)
+                    continue
+                for first in range(taken.of(one) or 0, len(chunk), PIECE):
+                    last = min(first + PIECE, len(chunk))
+                    keys = tuple(f"{one[0]}:{one[2]}@{row}" for row in range(first, last))
+                    yield Chunk(chunk.x[first:last], chunk.y[first:last], keys)
+                    taken.note(one, last)
+                taken.note(one, None)
         before = set(looks)
         await asyncio.sleep(pause)
 
@@ -100,45 +107,48 @@ def read(path: Path) -> Chunk:
 
 
 class Taken:
-    """Which files were taken, noted in the folder itself."""
+    """How much of which files was taken, noted in the folder itself."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEDGER
-        self._seen: set[Look] = set()
+        self._rows: dict[Look, int | None] = {}
+        """Samples of a file that were taken; None: all."""
         self._writable = True
         try:
             lines = self._path.read_text(errors="replace").splitlines()
         except OSError:
             return  # there is none yet, or no folder
         for line in lines:
-            size, _, rest = line.partition(" ")
-            changed, _, name = rest.partition(" ")
-            if size.isdecimal() and changed.isdecimal() and name:  # a crash may have cut the last line short
-                self._seen.add((name, int(size), int(changed)))
+            rows, size, changed, name = (*line.split(" ", 3), "", "", "", "")[:4]
+            numbers = (size, changed) if rows == "all" else (rows, size, changed)
+            if all(number.isdecimal() for number in numbers) and name:  # a crash may have cut the last line
+                self._rows[name, int(size), int(changed)] = None if rows == "all" else int(rows)
         self._forget_the_gone(folder)
 
-    def __contains__(self, one: object) -> bool:
-        return one in self._seen
+    def of(self, one: Look) -> int | None:
+        return self._rows.get(one, 0)
 
-    def add(self, one: Look) -> None:
-        self._seen.add(one)
-        self._note("a", [one])
+    def note(self, one: Look, rows: int | None) -> None:
+        self._rows[one] = rows
+        self._write("a", {one: rows})
 
     def _forget_the_gone(self, folder: Path) -> None:
         """Write the note anew without the files that are no more, lest it grow for ever."""
-        self._seen.intersection_update(look(folder))
+        here = set(look(folder))
+        self._rows = {one: rows for one, rows in self._rows.items() if one in here}
         anew = self._path.with_name(f"{LEDGER}.new")
-        self._note("w", sorted(self._seen), anew)
+        self._write("w", self._rows, anew)
         if self._writable:
             anew.replace(self._path)
 
-    def _note(self, mode: str, looks: list[Look], path: Path | None = None) -> None:
+    def _write(self, mode: str, noted: dict[Look, int | None], path: Path | None = None) -> None:
         if not self._writable:
             return
         try:
             with open(path or self._path, mode) as ledger:
-                # Behind a line that a crash cut short, a new one begins.
-                ledger.writelines(f"\n{size} {changed} {name}\n" for name, size, changed in looks)
+                for (name, size, changed), rows in noted.items():
+                    # Behind a line that a crash cut short, a new one begins.
+                    ledger.write(f"\n{'all' if rows is None else rows} {size} {changed} {name}\n")
         except OSError as error:
             self._writable = False
             log.warning("%s; after a restart all files will be taken again", error)

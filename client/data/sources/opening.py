@@ -3,8 +3,12 @@
     npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk, and over
     digits:[?part=I/N]
     dir:PATH                         a folder in which files appear (folder.py)
-    mqtt://host:port/topic           a broker's messages (brokers.py, records.py)
+    csv:PATH[?follow]                a file of readings, and what is written to its end (text.py)
+    stdin:                           lines that are piped in, of JSON or CSV
+    python:MODULE:NAME               a generator of one's own (generator.py)
+    mqtt://host:port/topic           a broker's messages (mqtt.py, kafka.py); with an s behind it, over TLS
     kafka://host:port/topic
+    http://host/path                 JSON, asked for again and again (polled.py); also https:
     synthetic:URI?rate=64            stored data at a rate (synthetic.py)
 
 A source is an async generator function (uri, tally) -> chunks, registered in SOURCES. It yields samples as
@@ -16,17 +20,27 @@ what no waiting mends. What it yields then passes the same checks and options, w
     classes=10        targets are 0 .. 9
     window=K, lags=L  features of the recent past (shared/data/recent.py)
 
-Samples that do not fit, or hold NaN or infinity, are counted and skipped.
+    live                      what is not trained on at once is dropped, or buffered; batches follow the rate
+    backlog                   the source waits for training, which takes the run's batches (backlog.py)
+
+Files are a backlog and the others live, if neither is said. Samples that do not fit, hold NaN or
+infinity, or are far out of range are counted and set aside (checks.py).
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from edgeflock.client.data.brokers import from_kafka, from_mqtt
-from edgeflock.client.data.folder import watched
-from edgeflock.client.data.records import Checks, Chunk, Skipped
-from edgeflock.client.data.synthetic import replayed
+from edgeflock.client.data.checks import Checks
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.sources.folder import watched
+from edgeflock.client.data.sources.generator import generated
+from edgeflock.client.data.sources.kafka import from_kafka
+from edgeflock.client.data.sources.mqtt import from_mqtt
+from edgeflock.client.data.sources.polled import polled
+from edgeflock.client.data.sources.synthetic import replayed
+from edgeflock.client.data.sources.text import piped, read_and_followed
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import Recent
@@ -36,25 +50,45 @@ Source = Callable[[Uri, Skipped], AsyncGenerator[Chunk, None]]
 
 async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     """Everything at once: that is what stored data are."""
-    yield datasets.load(str(uri), "train")
+    data = datasets.load(str(uri), "train")
+    yield Chunk(data.x, data.y)
 
 
 SOURCES: dict[str, Source] = {
     "npz": stored,
     "digits": stored,
     "dir": watched,
+    "csv": read_and_followed,
+    "stdin": piped,
+    "python": generated,
     "mqtt": from_mqtt,
+    "mqtts": from_mqtt,
     "kafka": from_kafka,
+    "kafkas": from_kafka,
+    "http": polled,
+    "https": polled,
     "synthetic": replayed,
 }
 
 
+FILES = ("dir", "csv")
+"""Of these what is not yet trained on is there tomorrow."""
+
+
+def waits(text: str) -> bool:
+    """Whether the source that the URI `text` names is to be read only as fast as training goes."""
+    uri = Uri.parse(text)
+    if "live" in uri.options and "backlog" in uri.options:
+        raise uri.wrong("is live or a backlog: leave one of them out")
+    return "backlog" in uri.options or (uri.scheme in FILES and "live" not in uri.options)
+
+
 def open_source(
-    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,)
+    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,), most: float = 0.0
 ) -> AsyncGenerator[Chunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
-    `seed` is for what a synthetic one draws, and should be the device's own.
+    `seed` is for what a synthetic one draws, and should be the device's own; `most` is that of Checks.
     Raises ConfigError for a URI that is none, and later for what no waiting mends.
     """
     uri = Uri.parse(text)
@@ -63,8 +97,8 @@ def open_source(
         raise uri.wrong(f"known are {', '.join(f'{name}:' for name in SOURCES)}")
     if source is replayed:
         source = partial(replayed, seed=seed)
-    common, rest = uri.split("shape", "targets", "classes", "window", "lags")
-    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"))
+    common, rest = uri.split("shape", "targets", "classes", "window", "lags", "live", "backlog")
+    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"), most)
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = Recent(window, lags, uri.whole("classes")) if window or lags else None
     tally = tally or Skipped()
@@ -78,7 +112,10 @@ async def _checked(
         async for chunk in source:
             good = checks.admit(chunk, tally)
             if len(good):
-                yield recent.extend(good) if recent else good
+                featured = recent.extend(good) if recent else good
+                yield Chunk(featured.x, featured.y, good.keys)
+            else:  # a flood of broken samples holds up nobody
+                await asyncio.sleep(0)
 
 
 def _shape(uri: Uri, text: str | None) -> tuple[int, ...] | None:

@@ -3,21 +3,26 @@
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.client.data import brokers as broker_sources
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
+from edgeflock.client.data.sources import kafka as kafka_source
+from edgeflock.client.data.sources import mqtt as mqtt_source
 from edgeflock.client.data.sources import open_source
+from edgeflock.client.data.uri import Uri
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.backoff import back_off
-from tests.client.data.brokers import Mosquitto, mock_kafka
+from tests.certificates import certificate
+from tests.client.data.sources.brokers import Mosquitto, mock_kafka, passwords
 
 aiomqtt = pytest.importorskip("aiomqtt", reason="aiomqtt is not installed")
 aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
@@ -26,7 +31,8 @@ aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lost brokers are tried again at once: a test kills them on purpose."""
-    monkeypatch.setattr(broker_sources, "back_off", lambda random: back_off(random, 0.02, 0.1))
+    for source in (kafka_source, mqtt_source):
+        monkeypatch.setattr(source, "back_off", lambda random: back_off(random, 0.02, 0.1))
 
 
 def record(i: int) -> bytes:
@@ -41,6 +47,7 @@ class Consumer:
 
     def __init__(self) -> None:
         self.got: list[int] = []
+        self.keys: list[str | None] = []
         self.tally = Skipped()
         self.changed = asyncio.Event()
 
@@ -48,6 +55,7 @@ class Consumer:
         async for chunk in open_source(uri, self.tally):
             assert chunk.x.tolist() == [[i, -i] for i in chunk.y.tolist()]
             self.got += chunk.y.tolist()
+            self.keys += chunk.keys
             self.changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -68,23 +76,23 @@ async def consuming(uri: str) -> AsyncIterator[Consumer]:
         await asyncio.wait([task])
 
 
-async def publish(port: int, *records: bytes, topic: str = "sensors/one", qos: int = 0) -> None:
-    async with aiomqtt.Client("127.0.0.1", port) as client:
+async def publish(port: int, *records: bytes, topic: str = "sensors/one", qos: int = 0, **login: Any) -> None:
+    async with aiomqtt.Client("127.0.0.1", port, **login) as client:
         for one in records:
             await client.publish(topic, one, qos=qos)
 
 
-async def heard(consumer: Consumer, port: int) -> None:
+async def heard(consumer: Consumer, port: int, **login: Any) -> None:
     """Return once what is published arrives. Without a session, MQTT keeps nothing for who comes later."""
     before = len(consumer.got)
     while len(consumer.got) == before:
-        await publish(port, record(0))
+        await publish(port, record(0), **login)
         try:
             await asyncio.wait_for(consumer.until(lambda: len(consumer.got) > before), 0.1)
         except TimeoutError:
             continue
     # Several may have been on their way.
-    await publish(port, record(1))
+    await publish(port, record(1), **login)
     await consumer.until(lambda: consumer.got[-1] == 1)
     consumer.got.clear()
 
@@ -144,7 +152,7 @@ async def test_a_session_gets_what_was_published_meanwhile(
 async def test_what_comes_faster_than_it_is_taken_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_sources, "INBOX_BYTES", 2000)
+    monkeypatch.setattr(mqtt_source, "INBOX_BYTES", 2000)
     tally = Skipped()
     async with Mosquitto(tmp_path) as broker:
         source = open_source(f"mqtt://127.0.0.1:{broker.port}/sensors/one?session=pi", tally)
@@ -156,6 +164,88 @@ async def test_what_comes_faster_than_it_is_taken_is_counted(
             await publish(broker.port, *map(record, range(100)))
         assert set(tally.counts) == {"overrun"}
         await source.aclose()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> tuple[Mosquitto, Path]:
+    """A broker that speaks TLS and knows pi, whose password is open:sesame@home; and who signed for it."""
+    signed = certificate(tmp_path / "broker.pem")
+    known = passwords(tmp_path / "passwords", "pi", "open:sesame@home")
+    settings = ["allow_anonymous false", f"password_file {known}", f"certfile {signed}", f"keyfile {signed}"]
+    return Mosquitto(tmp_path, *settings), signed
+
+
+async def test_mqtt_over_tls_with_a_password_of_the_environment_or_a_file(
+    guarded: tuple[Mosquitto, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, signed = guarded
+    monkeypatch.setenv("BROKER", "open:sesame@home")
+    (tmp_path / "secret").write_text("open:sesame@home\n")
+    context = ssl.create_default_context(cafile=str(signed))
+    login: dict[str, Any] = {"username": "pi", "password": "open:sesame@home", "tls_context": context}
+    async with broker:
+        for secret in ("password_env=BROKER", f"password_file={tmp_path}/secret"):
+            uri = f"mqtts://pi@127.0.0.1:{broker.port}/sensors/+?ca={signed}&{secret}"
+            async with consuming(uri) as consumer:
+                await heard(consumer, broker.port, **login)
+                await publish(broker.port, *map(record, range(20)), **login)
+                await consumer.until(lambda: len(consumer.got) >= 20)
+                assert consumer.got == list(range(20))
+
+
+async def test_a_broker_that_nobody_vouches_for_gets_no_password(guarded: tuple[Mosquitto, Path]) -> None:
+    broker, signed = guarded
+    async with broker:
+        with pytest.raises(ConfigError, match="shows a certificate that this machine does not trust") as told:
+            await anext(open_source(f"mqtts://pi:secret@127.0.0.1:{broker.port}/sensors/+"))
+        assert "secret" not in str(told.value)
+        with pytest.raises(ConfigError, match="use a name that it is made out to"):
+            await anext(open_source(f"mqtts://pi:secret@localhost:{broker.port}/sensors/+?ca={signed}"))
+
+
+# aiomqtt leaves the socket of a client that was refused to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_wrong_password_is_told_and_tried_again(
+    guarded: tuple[Mosquitto, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, signed = guarded
+    async with broker, consuming(f"mqtts://pi:wrong@127.0.0.1:{broker.port}/sensors/+?ca={signed}"):
+        while caplog.text.count("trying again") < 2:
+            await asyncio.sleep(0.01)
+    assert "ot authori" in caplog.text
+    assert "wrong" not in caplog.text
+
+
+def settings_of(uri: str) -> dict[str, Any]:
+    settings = kafka_source.consumer_settings(Uri.parse(uri))
+    named = ("bootstrap_servers", "security_protocol", "group_id", "auto_offset_reset", "enable_auto_commit")
+    assert set(named) < set(settings)
+    return settings
+
+
+def test_what_aiokafka_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA", "open sesame")
+    plain = settings_of("kafka://host/power")
+    assert (plain["bootstrap_servers"], plain["security_protocol"]) == ("host:9092", "PLAINTEXT")
+    assert not {"ssl_context", "sasl_mechanism", "sasl_plain_password"} & set(plain)
+    signed = certificate(tmp_path / "broker.pem")
+    secure = settings_of(f"kafkas://host/power?ca={signed}")
+    assert (secure["bootstrap_servers"], secure["security_protocol"]) == ("host:9093", "SSL")
+    context = secure["ssl_context"]
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert context.cert_store_stats()["x509"] == 1
+    known = settings_of(f"kafkas://pi@host:1/power?password_env=KAFKA&certificate={signed}&group=g")
+    assert (known["security_protocol"], known["sasl_mechanism"]) == ("SASL_SSL", "PLAIN")
+    assert (known["sasl_plain_username"], known["sasl_plain_password"]) == ("pi", "open sesame")
+    assert (known["group_id"], known["enable_auto_commit"]) == ("g", True)
+    scram = settings_of("kafka://pi:a%40b@host/power?sasl=SCRAM-SHA-512")
+    assert (scram["security_protocol"], scram["sasl_mechanism"]) == ("SASL_PLAINTEXT", "SCRAM-SHA-512")
+    assert scram["sasl_plain_password"] == "a@b"
+
+
+async def test_aiokafka_takes_what_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for uri in ("kafka://host/t?group=g", "kafkas://pi:x@host/t", "kafka://pi:x@host/t?sasl=SCRAM-SHA-256"):
+        await aiokafka.AIOKafkaConsumer("t", **settings_of(uri)).stop()
 
 
 async def test_a_topic_that_is_none_is_a_config_error(tmp_path: Path) -> None:
@@ -174,6 +264,8 @@ async def test_kafka_delivers_in_order_and_skips_what_is_broken() -> None:
             await consumer.until(lambda: len(consumer.got) >= 1200)
             assert consumer.got == list(range(1200))
             assert consumer.tally.counts == {"unreadable": 1, "incomplete": 1, "not finite": 1}
+            places = [*range(700), *range(703, 1203)]
+            assert consumer.keys == [f"power/0@{place}" for place in places]
 
 
 async def test_a_kafka_broker_that_was_away_goes_on_where_it_was() -> None:
@@ -220,7 +312,7 @@ async def test_a_kafka_group_goes_on_after_a_restart(monkeypatch: pytest.MonkeyP
 async def test_leaving_a_group_whose_broker_is_away_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_sources, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(kafka_source, "STOP_SECONDS", 0.1)
     with mock_kafka() as cluster:
         cluster.create("power")
         await asyncio.to_thread(cluster.produce, "power", record(0))
@@ -230,7 +322,7 @@ async def test_leaving_a_group_whose_broker_is_away_ends(
 
 
 def test_a_chatty_library_says_something_once_a_minute() -> None:
-    seldom = broker_sources._Seldom()
+    seldom = kafka_source._Seldom()
 
     def passes(name: str, second: float) -> bool:
         said = logging.LogRecord(name, logging.ERROR, "", 0, "gone", None, None)

@@ -1,0 +1,125 @@
+"""Which samples are fit for training: looked at when they arrive, and again when they are read back.
+
+A sample that is not is set aside, counted by what is wrong with it, and the others go on (Skipped).
+"""
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.data.quarantine import of_sample
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.shared.errors import ConfigError
+
+FAR = 100.0
+"""A sample that reaches so many times as far from 0 as is usual, and as 1, is broken: its gradient would
+swamp those of all others."""
+
+IGNORED = -100
+"""The class of what has none, as torch's cross entropy takes it."""
+
+_USUAL = 256
+"""Samples that say what is usual, the last ones, and"""
+_ENOUGH = 8
+"""how many must have been seen."""
+
+
+class Usual:
+    """How far samples usually reach from 0: the median of the last ones' largest |number|.
+
+    Broken samples count as well, so that a sensor that from now on speaks in other units is set aside for as
+    long as it takes to be usual, and no longer.
+    """
+
+    def __init__(self) -> None:
+        self._reaches: deque[float] = deque(maxlen=_USUAL)
+
+    def bound(self, reaches: NDArray[np.float64]) -> float:
+        """Beyond which a sample is broken, now that such ones have come too: infinity if too few have."""
+        self._reaches.extend(reaches[-_USUAL:].tolist())
+        if len(self._reaches) < _ENOUGH:
+            return float("inf")
+        return FAR * max(1.0, float(np.median(self._reaches)))
+
+
+class Checks:
+    """What samples must be to be trained on: finite, within range, and all of one shape and kind of target.
+
+    What is not said beforehand, the first good samples settle.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...] | None = None,
+        classes: int = 0,
+        targets: str | None = None,
+        most: float = 0.0,
+    ) -> None:
+        """`classes`: targets are 0 .. classes - 1; 0: any. `targets`: "classes" or "numbers". `most`: of any
+        |number| of x or y; 0: FAR times what is usual.
+        """
+        if targets not in (None, "classes", "numbers"):
+            raise ConfigError(f"targets={targets} must be classes or numbers")
+        self._shape = shape
+        self._target_shape: tuple[int, ...] | None = None
+        self._classes = classes
+        self._targets = targets or ("classes" if classes else None)
+        self._most = most
+        self._usual = {"x": Usual(), "y": Usual()}
+
+    def admit(self, chunk: Chunk, tally: Skipped) -> Chunk:
+        """The good samples of `chunk`; the others are set aside."""
+        if len(chunk) == 0:
+            return chunk
+        shapes = chunk.x.shape[1:], chunk.y.shape[1:]
+        expected = self._shape, self._target_shape
+        if any(want is not None and want != got for want, got in zip(expected, shapes, strict=True)):
+            must = f"x {list(expected[0] or ())}, y {list(expected[1] or ())}"
+            detail = f"x {list(shapes[0])}, y {list(shapes[1])}; it must be {must}"
+            set_aside(chunk, np.ones(len(chunk), np.bool_), "of another shape", detail, tally)
+            return chunk.where(np.zeros(len(chunk), np.bool_))
+        good = all_of_each(np.isfinite(chunk.x)) & all_of_each(np.isfinite(chunk.y))
+        set_aside(chunk, ~good, "not finite", "NaN or infinity, or beyond float32", tally)
+        wanted = self._targets or ("numbers" if chunk.y.dtype == np.float32 else "classes")
+        good &= self._within(chunk, "x", chunk.x, good, tally)
+        if wanted == "numbers":
+            good &= self._within(chunk, "y", chunk.y, good, tally)
+        else:
+            y = chunk.y
+            known = (y >= 0) & (y < (self._classes or 1 << 31))
+            whole = all_of_each((y == np.floor(y)) & (known | (y == IGNORED)))
+            detail = f"y must be a class, 0 or above{f' and below {self._classes}' if self._classes else ''}"
+            set_aside(chunk, good & ~whole, "of another target", detail, tally)
+            good &= whole
+        if good.any():
+            self._shape, self._target_shape, self._targets = *shapes, wanted
+        admitted = chunk.where(good)
+        targets = admitted.y.astype(np.int64) if wanted == "classes" else admitted.y.astype(np.float32)
+        return Chunk(admitted.x, targets, admitted.keys)
+
+    def _within(
+        self, chunk: Chunk, name: str, numbers: NDArray[np.generic], good: NDArray[np.bool_], tally: Skipped
+    ) -> NDArray[np.bool_]:
+        """Whether the numbers of each sample are within range; the `good` ones that are not are set aside."""
+        reaches = np.abs(numbers.reshape(len(numbers), -1)).max(axis=1, initial=0.0).astype(np.float64)
+        usual = self._usual[name].bound(reaches[good])
+        most = self._most or usual
+        within: NDArray[np.bool_] = reaches <= most
+        remedy = "client.range" if self._most else f"{FAR:g} times what is usual; client.range says how far"
+        set_aside(chunk, good & ~within, "out of range", f"{name} goes beyond {most:g} ({remedy})", tally)
+        return within
+
+
+def set_aside(chunk: Chunk, which: NDArray[np.bool_], kind: str, detail: str, tally: Skipped) -> None:
+    """Count those samples of `chunk`, and show the quarantine the first few of them."""
+    where = np.flatnonzero(which)
+    if where.size:
+        keys = chunk.keys or (None,) * len(chunk)
+        shown = (of_sample(chunk.x[i], chunk.y[i], keys[i]) for i in where)
+        tally.add(kind, detail, int(where.size), shown)
+
+
+def all_of_each(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether all flags of a sample are set, for each sample."""
+    return np.asarray(flags.reshape(len(flags), -1).all(axis=1))

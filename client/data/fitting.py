@@ -1,0 +1,71 @@
+"""Samples that are read back, before they are trained on; and what became of every sample."""
+
+import numpy as np
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.checks import Checks, set_aside
+from edgeflock.client.data.classes import Classes
+from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
+from edgeflock.client.data.stream_buffer import Buffer
+from edgeflock.shared.data.account import Account
+
+
+class Fitting:
+    """Sets aside what is unfit after all, and counts. A caller in several threads has a lock around all but
+    `fit`.
+    """
+
+    def __init__(self, buffer: Buffer, tally: Skipped, checks: Checks) -> None:
+        """`tally` is the one that the source counts in."""
+        self._buffer = buffer
+        self._tally = tally
+        self._checks = checks
+        self._classes: Classes | None = None
+        self._spoilt = Skipped(tally.quarantine)
+        """What was set aside when it was read back; it comes again if it is taken back."""
+        self._spoilt_before = self._set_aside = 0
+        """How many those were at the last settling or taking back, and how many of them are settled."""
+        self.came = len(buffer)
+        """Samples that came into the buffer, those that it had kept from before among them."""
+        self.taken = 0
+        """Of it, and not settled yet."""
+        self._trained = 0
+
+    def begin(self, backend: Backend) -> None:
+        """From now on samples are set aside whose classes `backend` does not take."""
+        self._classes = Classes(backend)
+
+    def fit(self, batch: Batch) -> Chunk:
+        """The samples of `batch` that can be trained on. Raises ConfigError if the backend never took any."""
+        x, y = batch
+        fit = self._checks.admit(Chunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as they went in
+        if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":
+            refused = self._classes.refused(fit.x, fit.y.astype(np.int64, copy=False))
+            set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)
+            fit = fit.where(~refused)
+        return fit
+
+    def settle(self) -> None:
+        spoilt = self._spoilt.total - self._spoilt_before
+        self._set_aside += spoilt
+        self._trained += self.taken - spoilt
+        self._forget()
+
+    def take_back(self) -> None:
+        self._forget()
+
+    def account(self) -> Account:
+        """What became of every sample until now."""
+        overrun = self._tally.counts.get(OVERRUN, 0)
+        return Account(
+            came=self.came + self._tally.total,
+            trained=self._trained,
+            drops=self._buffer.drops + overrun,
+            quarantined=self._tally.total - overrun + self._set_aside,
+            duplicates=self._buffer.duplicates,
+            left=len(self._buffer) + self.taken,
+        )
+
+    def _forget(self) -> None:
+        self.taken, self._spoilt_before = 0, self._spoilt.total

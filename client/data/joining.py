@@ -1,0 +1,86 @@
+"""Targets that come later than what they belong to, or earlier: put together by key.
+
+A meter reads now, and what the reading meant is known a minute later. Two messages with the same key, one
+with x and one with y, make one sample, once both are there. What waits for its other half is bounded in time,
+`seconds`, and in memory, JOIN_BYTES: what is older, or too much, is given up, the oldest first.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from edgeflock.client.data.messages import Record
+from edgeflock.client.data.records import Broken, Skipped
+
+JOIN_BYTES = 1 << 24
+"""The most that waits, OVERHEAD of each half included."""
+
+OVERHEAD = 512
+"""What a half takes beside its numbers."""
+
+
+class Joining:
+    """Halves that wait."""
+
+    def __init__(self, seconds: float, tally: Skipped) -> None:
+        """`seconds` is how long a half waits. 0: halves are refused at once."""
+        self._seconds = seconds
+        self._tally = tally
+        self._halves: OrderedDict[str, tuple[float, Record]] = OrderedDict()
+        """Oldest first, each with when it came."""
+        self.octets = 0
+        """What waits takes so many."""
+
+    def __len__(self) -> int:
+        """Halves that wait."""
+        return len(self._halves)
+
+    def whole(self, records: Iterable[Record], now: float) -> list[Record]:
+        """Those of `records` that are whole, or became so with what waited. `now` is in seconds."""
+        whole = []
+        for record in records:
+            try:
+                joined = self._joined(record, now)
+            except Broken as broken:
+                self._tally.add(broken.kind, broken.detail)
+                continue
+            if joined is not None:
+                whole.append(joined)
+        self._give_up(now)
+        return whole
+
+    def _joined(self, record: Record, now: float) -> Record | None:
+        if record.x is not None and record.y is not None:
+            return record
+        if not self._seconds or record.key is None or (record.x is None and record.y is None):
+            missing = "x and y" if record.x is None and record.y is None else "x" if record.x is None else "y"
+            remedy = "; with join=, x and y may come apart, each with a key" if record.key is not None else ""
+            raise Broken("incomplete", f"there is no {missing}{remedy}")
+        before = self._pop(record.key)
+        if before is not None:
+            if before.x is None and record.x is not None:
+                return Record(record.x, before.y, record.key)
+            if before.y is None and record.y is not None:
+                return Record(before.x, record.y, record.key)
+            self._tally.add("of a key in use", f"{record.key}: the same half came twice")
+        self._halves[record.key] = (now, record)
+        self.octets += _octets(record)
+        return None
+
+    def _give_up(self, now: float) -> None:
+        while self._halves:
+            key, (came, record) = next(iter(self._halves.items()))
+            if now - came <= self._seconds and self.octets <= JOIN_BYTES:
+                return
+            missing = "x" if record.x is None else "y"
+            self._tally.add(f"without its {missing}", f"{key}: it did not come in time, or too many wait")
+            self._pop(key)
+
+    def _pop(self, key: str) -> Record | None:
+        _, record = self._halves.pop(key, (0.0, None))
+        if record is not None:
+            self.octets -= _octets(record)
+        return record
+
+
+def _octets(record: Record) -> int:
+    return OVERHEAD + sum(half.nbytes for half in (record.x, record.y) if half is not None)

@@ -1,0 +1,58 @@
+"""Lines out of blocks of bytes, in bounded memory: one that is too long is passed over to its end."""
+
+from edgeflock.client.data.records import RECORD_BYTES, Skipped
+
+
+class Lines:
+    """A line ends with \\n or \\r\\n, which is not part of it, and has RECORD_BYTES at most."""
+
+    def __init__(self, tally: Skipped, at: int = 0) -> None:
+        """`at` is where in its file the first block begins."""
+        self._tally = tally
+        self._begun = bytearray()
+        self._too_long = False
+        self._at = at
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of a line that has not ended."""
+        return len(self._begun)
+
+    def feed(self, block: bytes) -> list[tuple[int, bytes]]:
+        """(where it began, line) of those that `block` ends."""
+        *ended, rest = block.split(b"\n")
+        lines = []
+        for part in ended:
+            self._add(part)
+            lines += self._taken(1)
+        self._add(rest)
+        return lines
+
+    def end(self) -> list[tuple[int, bytes]]:
+        """What came behind the last line end, if something did."""
+        return self._taken(0)
+
+    def _add(self, part: bytes) -> None:
+        self._at += len(part)
+        if self._too_long:
+            return
+        self._begun += part
+        if len(self._begun) > RECORD_BYTES + 1:  # of a \r
+            self._pass_over()
+
+    def _pass_over(self) -> None:
+        self._tally.add("too large", f"a line is longer than {RECORD_BYTES} bytes")
+        self._too_long = True
+        self._begun.clear()
+
+    def _taken(self, line_end: int) -> list[tuple[int, bytes]]:
+        line, began = bytes(self._begun), self._at - len(self._begun)
+        whole = not self._too_long
+        self._begun.clear()
+        self._too_long = False
+        self._at += line_end
+        line = line.removesuffix(b"\r")
+        if len(line) > RECORD_BYTES:
+            self._pass_over()
+            self._too_long = whole = False
+        return [(began, line)] if whole and line.strip() else []

@@ -1,0 +1,171 @@
+"""Messages of sensors: what each says, and chunks of samples made of them.
+
+A message is one sample, as a msgpack map or a JSON object (UTF-8), of RECORD_BYTES at most:
+
+    key       msgpack                                        JSON
+    x         bin: float32, little-endian, in C order        a number or nested lists of numbers
+              or as in JSON
+    shape     list of integers, optional                     the same
+    y         integer: a class; float: a target;             the same
+              or a list of either, one for each position
+    key       text or integer, optional: names the sample    the same
+
+`shape` is that of the one sample; without it bytes are a flat list, nested lists have the shape they show.
+A first byte of "{" or white space means JSON; msgpack maps begin with 0x80..0x8F, 0xDE or 0xDF. Other keys
+are ignored. For example {"x": [0.5, 1], "y": 0} in JSON, or in msgpack, with x as bytes:
+
+    82 a1 78 c4 08 00 00 00 3f 00 00 80 3f a1 79 00
+
+Devices that speak otherwise are read with options of their source's URI:
+
+    x=temperature,air.humidity     where the numbers are, one or more of them; a dot leads into an object
+    y=state, key=id                where the target and the key are
+    names=idle,running             what the classes 0, 1, ... are called, if y is text
+    join=60                        x and y may come in messages apart, with the same key (joining.py)
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.data.records import RECORD_BYTES, Broken, Chunk
+
+KEY_LENGTH = 200
+"""The longest key, in characters."""
+
+Target = NDArray[np.int64] | NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a message says of a sample, without the axis of samples."""
+
+    x: NDArray[np.float32] | None
+    y: Target | None
+    key: str | None
+    """None: nothing names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Where in a message things are."""
+
+    x: tuple[str, ...] = ("x",)
+    y: str = "y"
+    key: str = "key"
+    names: tuple[str, ...] = ()
+
+    def read(self, message: Mapping[str, Any]) -> Record:
+        """What a message says. Raises Broken if that is of no use."""
+        found = [value for name in self.x if (value := at(message, name)) is not None]
+        if len(found) not in (0, len(self.x)):
+            raise Broken("incomplete", f"of {', '.join(self.x)} only some are there")
+        y = at(message, self.y)
+        return Record(
+            _numbers(found, self.x, message.get("shape") if self.x == ("x",) else None) if found else None,
+            None if y is None else self._target(y),
+            _key(at(message, self.key)),
+        )
+
+    def _target(self, y: Any) -> Target:
+        if isinstance(y, str) and self.names:
+            if y not in self.names:
+                raise Broken("of another target", f"{self.y} is {y[:40]!r}, none of {', '.join(self.names)}")
+            y = self.names.index(y)
+        return _target(_array(y, self.y))
+
+
+def decode(message: bytes, fields: Fields) -> Record:
+    """What the bytes of a message say. Raises Broken."""
+    if len(message) > RECORD_BYTES:
+        raise Broken("too large", f"{len(message)} bytes; at most {RECORD_BYTES} are taken")
+    try:
+        said = json.loads(message) if message[:1] in b"{ \t\r\n" else msgpack.unpackb(message)
+    except (ValueError, RecursionError, msgpack.UnpackException) as error:
+        raise Broken("unreadable", f"neither msgpack nor JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise Broken("incomplete", f"a record is a map with {', '.join(fields.x)} and {fields.y}")
+    return fields.read(said)
+
+
+def gathered(records: Iterable[Record]) -> list[Chunk]:
+    """Whole records as chunks, in their order: neighbours of one kind in one chunk."""
+    chunks = []
+    for _, group in groupby(records, key=_kind):
+        alike = list(group)
+        x = np.stack([record.x for record in alike if record.x is not None])
+        y = np.stack([record.y for record in alike if record.y is not None])
+        chunks.append(Chunk(x, _target(y), tuple(record.key for record in alike)))
+    return chunks
+
+
+def _kind(record: Record) -> tuple[object, ...]:
+    assert record.x is not None
+    assert record.y is not None
+    return record.x.shape, record.y.shape, record.y.dtype.kind
+
+
+def at(message: Mapping[str, Any], path: str) -> Any:
+    """What is there, None if nothing. A name with a dot may be a key as it is."""
+    if path in message:
+        return message[path]
+    value: Any = message
+    for name in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _key(value: Any) -> str | None:
+    if value is None:
+        return None
+    if type(value) is int:
+        value = str(value) if abs(value) < 1 << 64 else "0" * (KEY_LENGTH + 1)
+    if not isinstance(value, str) or len(value) > KEY_LENGTH:
+        raise Broken("of a wrong key", f"a key is an integer, or text of up to {KEY_LENGTH} characters")
+    return value
+
+
+def _numbers(values: list[Any], names: tuple[str, ...], shape: Any) -> NDArray[np.float32]:
+    arrays = [_array(value, name, octets=True) for value, name in zip(values, names, strict=True)]
+    joined = arrays[0] if len(arrays) == 1 else np.concatenate([array.ravel() for array in arrays])
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and Checks tell of it
+        return _shaped(joined.astype(np.float32), shape)
+
+
+def _array(value: Any, name: str, *, octets: bool = False) -> NDArray[Any]:
+    """Numbers as an array of whatever type they have."""
+    if isinstance(value, bytes) and octets:
+        if len(value) % 4:
+            raise Broken("not numbers", f"{name} has {len(value)} bytes, which are no float32")
+        return np.frombuffer(value, "<f4")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise Broken("not numbers", f"{name}: {error}") from error
+    if array.dtype.kind == "u" and array.itemsize < 8:  # of a generator: no message has such
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "if":
+        raise Broken("not numbers", f"{name} is no number and no regular list of numbers")
+    return array
+
+
+def _shaped(x: NDArray[np.float32], shape: Any) -> NDArray[np.float32]:
+    if shape is None:
+        return x
+    sizes: list[Any] = shape if isinstance(shape, list) and len(shape) <= 16 else [None]
+    if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) != x.size:
+        raise Broken("of a wrong shape", f"shape {str(shape)[:80]} for {x.size} numbers")
+    return x.reshape(sizes)
+
+
+def _target(y: NDArray[Any]) -> Target:
+    return y.astype(np.float32) if y.dtype.kind == "f" else y.astype(np.int64)

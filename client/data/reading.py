@@ -1,0 +1,57 @@
+"""From what a source of messages brings to chunks, as the options of its URI say."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from edgeflock.client.data.joining import Joining
+from edgeflock.client.data.messages import Fields, Record, decode, gathered
+from edgeflock.client.data.quarantine import RECORD_SHOWN, of_message
+from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.uri import Uri
+
+OPTIONS = ("x", "y", "key", "names", "join")
+
+
+class Reader:
+    """Messages in, samples out; what is broken is counted."""
+
+    def __init__(self, uri: Uri, tally: Skipped, now: Callable[[], float] = time.monotonic) -> None:
+        """Of `uri` it knows OPTIONS. Raises ConfigError."""
+        usual, options = Fields(), uri.options
+        self.fields = Fields(
+            _names(uri, "x") or usual.x,
+            options.get("y") or usual.y,
+            options.get("key") or usual.key,
+            _names(uri, "names"),
+        )
+        self._tally = tally
+        self._now = now
+        self._joining = Joining(uri.seconds("join", 0.0), tally)
+
+    def chunks(self, messages: Iterable[tuple[bytes | Mapping[str, Any], str | None]]) -> list[Chunk]:
+        """The samples of `messages` that are whole by now, in their order. Each message has beside it what
+        names it at its source, which counts if it brings no key of its own.
+        """
+        records = []
+        for message, name in messages:
+            try:
+                records.append(self._record(message, name))
+            except Broken as broken:
+                said = of_message(message) if isinstance(message, bytes) else repr(message)[:RECORD_SHOWN]
+                self._tally.add(broken.kind, broken.detail, records=[said])
+        return gathered(self._joining.whole(records, self._now()))
+
+    def _record(self, message: bytes | Mapping[str, Any], name: str | None) -> Record:
+        said = decode(message, self.fields) if isinstance(message, bytes) else self.fields.read(message)
+        # A half has no partner under a name that only its source gave it.
+        whole = said.x is not None and said.y is not None
+        return replace(said, key=name) if whole and said.key is None else said
+
+
+def _names(uri: Uri, option: str) -> tuple[str, ...]:
+    names = tuple(uri.options[option].split(",")) if option in uri.options else ()
+    if names and not all(names):
+        raise uri.wrong(f"{option}={uri.options[option]} must be names such as a,b")
+    return names

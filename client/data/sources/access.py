@@ -1,0 +1,59 @@
+"""What a source needs to get at a server: a password from elsewhere than the command line, and TLS.
+
+    password_file=PATH           the password is the first line of a file
+    password_env=NAME            it is in an environment variable
+    ca=FILE                      who signs the server's certificate (PEM), if the system does not know them
+    certificate=FILE             this device's own certificate (PEM), its key in the same file or in
+    certificate_key=FILE
+
+A password may also stand in the URI, user:password@host; then the URI should not be on a command line, which
+others on the machine can read, but in a file of settings or in EDGEFLOCK_CLIENT__DATA.
+"""
+
+import os
+import ssl
+from pathlib import Path
+
+from edgeflock.client.data.uri import Uri
+
+PASSWORD = ("password_file", "password_env")
+
+TLS = ("ca", "certificate", "certificate_key")
+
+
+def password(uri: Uri) -> str | None:
+    """What its options say; None if they say nothing. Raises ConfigError."""
+    if all(name in uri.options for name in PASSWORD):
+        raise uri.wrong("has password_file= and password_env=: leave one of them out")
+    if (path := uri.options.get("password_file")) is not None:
+        try:
+            return Path(path).read_text().partition("\n")[0].strip("\r")
+        except (OSError, ValueError) as error:
+            raise uri.wrong(f"password_file={path} cannot be read: {error}") from error
+    if (name := uri.options.get("password_env")) is not None:
+        if name not in os.environ:
+            raise uri.wrong(f"password_env={name}: there is no such variable in the environment")
+        return os.environ[name]
+    return None
+
+
+def tls(uri: Uri) -> ssl.SSLContext:
+    """What checks the server's certificate and name, always. Raises ConfigError."""
+    try:
+        context = ssl.create_default_context(cafile=uri.options.get("ca"))
+        if "certificate" in uri.options:
+            # Without a password callback, an encrypted key would be asked for on the terminal.
+            context.load_cert_chain(
+                uri.options["certificate"], uri.options.get("certificate_key"), password=lambda: b""
+            )
+    except (OSError, ValueError) as error:
+        named = ", ".join(f"{name}={uri.options[name]}" for name in TLS if name in uri.options)
+        raise uri.wrong(f"{named}: {error}") from error
+    return context
+
+
+def no_tls(uri: Uri) -> None:
+    """Raises ConfigError if it has options that only make sense with TLS."""
+    for name in TLS:
+        if name in uri.options:
+            raise uri.wrong(f"{name}= goes with {uri.scheme}s:, which is {uri.scheme}: over TLS")

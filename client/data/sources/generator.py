@@ -1,0 +1,100 @@
+"""A Python generator as a stream: what no other source knows how to read.
+
+    python:package.module:name           a generator function that can be imported
+    python:./my.py:name                  one in a file
+    python:./my.py:name?port=/dev/ttyS0  called with the options that are not ours: name(port="/dev/ttyS0")
+
+It yields one sample after the other: a pair (x, y), or a mapping as messages are, {"x": ..., "y": ..., "key":
+...} (client/data/messages.py, with the options there). x is a number, a list or an array. It may be sync,
+and then runs in a thread of its own, so that it can wait for its device as it likes, or async, and then runs
+in the client's event loop. Whichever it is, it is asked for the next sample when there is room for it; when
+it ends, the stream is over, and what it raises ends the client.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from edgeflock.client.data.reading import OPTIONS, Reader
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.sources.handover import from_thread
+from edgeflock.client.data.uri import Uri
+from edgeflock.shared.errors import ConfigError
+
+WAITING = 512
+"""Samples, at most, that wait to be taken."""
+
+Message = Mapping[str, Any]
+
+
+async def generated(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+    own, rest = uri.split(*OPTIONS)
+    reader = Reader(uri, tally)
+    function = _loaded(uri)
+    try:
+        inspect.signature(function).bind(**rest.options)
+    except TypeError as error:
+        raise uri.wrong(f"the options do not fit its arguments: {error}") from error
+    except ValueError:
+        pass  # it tells no signature: the call will show
+    try:
+        made = function(**rest.options)
+        if not isinstance(made, AsyncGenerator | Generator):
+            raise uri.wrong(f"must be a generator function; it returned a {type(made).__name__}")
+        several = _one_by_one(made) if isinstance(made, AsyncGenerator) else from_thread(made, WAITING)
+        async with aclosing(several) as items:
+            async for some in items:
+                for chunk in reader.chunks((_message(item), None) for item in some):
+                    yield chunk
+    except ConfigError:
+        raise
+    except Exception as error:  # the user's own function may raise anything
+        raise uri.wrong(f"it raised {type(error).__name__}: {error}") from error
+
+
+async def _one_by_one(made: AsyncGenerator[Any, None]) -> AsyncGenerator[list[Any], None]:
+    async with aclosing(made):
+        async for item in made:
+            yield [item]
+
+
+def _message(item: Any) -> Message:
+    """A pair as the message that it stands for. What is neither has nothing that a reader finds."""
+    if isinstance(item, Mapping):
+        return item
+    return {"x": item[0], "y": item[1]} if isinstance(item, tuple) and len(item) == 2 else {}
+
+
+def _loaded(uri: Uri) -> Callable[..., Any]:
+    place, _, name = uri.place.rpartition(":")
+    if not place or not name:
+        raise uri.wrong("must be python:package.module:generator or python:./file.py:generator")
+    try:
+        module = _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        function: Callable[..., Any] = getattr(module, name)
+    except Exception as error:  # the user's own module may raise anything
+        raise uri.wrong(f"{type(error).__name__}: {error}") from error
+    if not callable(function):
+        raise uri.wrong(f"{name} is no function")
+    return function
+
+
+def _of_file(path: Path) -> ModuleType:
+    """A module of its own; beside it lies what it imports."""
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    name = f"edgeflock_source_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "it ends in .py"
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

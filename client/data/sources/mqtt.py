@@ -1,0 +1,131 @@
+"""An MQTT 5 broker's messages as a stream. A message is one sample (client/data/messages.py).
+
+    mqtt://[user[:password]@]host[:1883]/topic[?session=NAME]
+    mqtts://[user[:password]@]host[:8883]/topic            over TLS; passwords and certificates: access.py
+
+The topic may have the wildcards + and #. With a session the broker keeps for a week what is published while
+the device is away, and delivers it at least once (QoS 1); without one, what nobody hears is gone (QoS 0).
+What was delivered twice can only be told by a key that the message itself brings.
+
+A broker that is away is tried again for ever. Memory stays bounded: MQTT cannot be slowed down, so what comes
+faster than it is taken is counted as overrun and dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from random import Random
+from typing import TYPE_CHECKING
+
+from edgeflock.client.data.reading import OPTIONS, Reader
+from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Chunk, Skipped
+from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
+from edgeflock.client.data.uri import Uri
+from edgeflock.shared.protocol.backoff import back_off, permanent
+
+if TYPE_CHECKING:
+    import aiomqtt
+
+log = logging.getLogger(__name__)
+
+INBOX_BYTES = 1 << 24
+"""Messages that wait to be decoded: at most so many bytes of them."""
+
+TOGETHER = 512
+"""Messages of a chunk, at most."""
+
+SESSION_SECONDS = 7 * 24 * 3600
+
+
+async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+    uri.knows("session", *OPTIONS, *PASSWORD, *TLS)
+    reader, secure = Reader(uri, tally), uri.scheme == "mqtts"
+    broker, secret = uri.broker(8883 if secure else 1883), password(uri)
+    if not secure:
+        no_tls(uri)
+    if broker.user is None and (secret or broker.password):
+        raise uri.wrong("a password needs its user: mqtt://user@host/topic")
+    context = tls(uri) if secure else None
+    try:
+        import aiomqtt
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+    except ImportError as error:
+        raise uri.wrong("mqtt needs aiomqtt: pip install 'edgeflock[streams]'") from error
+    session = uri.options.get("session")
+    asked = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    asked.MaximumPacketSize = RECORD_BYTES + (1 << 17)  # a topic may have 64 KiB
+    if session:
+        asked.SessionExpiryInterval = SESSION_SECONDS
+
+    def connect(inbox: _Inbox) -> aiomqtt.Client:
+        return aiomqtt.Client(
+            broker.host,
+            broker.port,
+            username=broker.user,
+            password=secret or broker.password,
+            tls_context=context,
+            identifier=session,
+            protocol=aiomqtt.ProtocolVersion.V5,
+            clean_start=not session,
+            properties=asked,
+            queue_type=lambda maxsize: inbox,  # type: ignore[arg-type]  # it is called, no more
+        )
+
+    delays = back_off(Random())
+    while True:
+        inbox = _Inbox(tally)
+        try:
+            async with connect(inbox) as client:
+                try:
+                    granted = await client.subscribe(broker.topic, qos=1 if session else 0)
+                except ValueError as error:
+                    raise uri.wrong(f"topic {broker.topic!r}: {error}") from error
+                if any(getattr(code, "is_failure", False) for code in granted):
+                    raise aiomqtt.MqttError(f"the broker refuses the topic: {granted[0]}")
+                log.info("listening to %s %s", uri.scheme, broker)
+                async for message in client.messages:
+                    delays = back_off(Random())
+                    for chunk in reader.chunks((one, None) for one in [_payload(message), *inbox.rest()]):
+                        yield chunk
+        except aiomqtt.MqttError as error:
+            for chunk in reader.chunks((one, None) for one in inbox.rest()):
+                yield chunk
+            # aiomqtt raises its own "from None", with what the ssl module said as its context.
+            said = error.__context__
+            if isinstance(said, OSError) and (hopeless := permanent(f"{uri.scheme}://{broker}", said)):
+                raise hopeless from error
+            delay = next(delays)
+            log.warning("%s %s: %s; trying again in %.1f s", uri.scheme, broker, error, delay)
+            await asyncio.sleep(delay)
+
+
+class _Inbox(asyncio.Queue["aiomqtt.Message"]):
+    """The messages that have come, bounded by their bytes."""
+
+    def __init__(self, tally: Skipped) -> None:
+        super().__init__()
+        self._tally = tally
+        self._octets = 0
+
+    def put_nowait(self, item: "aiomqtt.Message") -> None:
+        size = len(_payload(item))
+        if self._octets + size > INBOX_BYTES:
+            self._tally.add(OVERRUN, "messages come faster than they are taken")
+            return
+        self._octets += size
+        super().put_nowait(item)
+
+    def _get(self) -> "aiomqtt.Message":
+        message = super()._get()
+        self._octets -= len(_payload(message))
+        return message
+
+    def rest(self) -> list[bytes]:
+        """What else is here, as far as it goes into one chunk."""
+        return [_payload(self.get_nowait()) for _ in range(min(self.qsize(), TOGETHER - 1))]
+
+
+def _payload(message: "aiomqtt.Message") -> bytes:
+    assert isinstance(message.payload, bytes), "other types are for sending"
+    return message.payload

@@ -1,0 +1,146 @@
+"""JSON that a web server gives, asked for again and again.
+
+    http://host/path?poll=10             a GET every ten seconds; 1 if it is not said
+    https://host/path                    over TLS (access.py)
+    ...?items=data.readings              the samples are a list in there
+
+An answer is a sample, an object, or a list of them; what they are called, the options of messages say
+(client/data/messages.py). Options that are not ours are the server's: http://host/v1?station=7&poll=60 asks
+for /v1?station=7. With user@host and a password (access.py) it logs in (Basic); a password without a user is
+a token (Bearer).
+
+What was in the answer before is not new: an object that is the same to the last value, or has the same key.
+So a sensor that may well read the same twice should say when it did.
+
+Redirects are not followed: what asks for another server, or leads into a network that only this device is in,
+should be somebody's decision. An answer longer than ANSWER_BYTES is broken.
+"""
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from edgeflock.client.data.messages import at
+from edgeflock.client.data.reading import OPTIONS, Reader
+from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
+from edgeflock.client.data.uri import Uri
+from edgeflock.shared.protocol.backoff import back_off, permanent
+
+if TYPE_CHECKING:
+    import aiohttp
+    from yarl import URL
+
+log = logging.getLogger(__name__)
+
+ANSWER_BYTES = 1 << 22
+
+ANSWER_ITEMS = 4096
+"""Samples of an answer, at most."""
+
+POLL = 1.0
+"""Seconds between two requests, unless ?poll= says otherwise."""
+
+ANSWER_SECONDS = 30.0
+"""The longest wait for a whole answer."""
+
+
+async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+    # Emulated fleets, which know this file too, have no use for a network.
+    import aiohttp
+    from yarl import URL
+
+    own, rest = uri.split("poll", "items", *OPTIONS, *PASSWORD, *TLS)
+    reader, pause = Reader(uri, tally), uri.seconds("poll", POLL)
+    context = _tls(uri)
+    try:
+        url = URL(f"{uri.scheme}:{uri.place}")
+        headers = _login(url.user, password(uri) or url.password)  # nowhere but there: see redirects
+        url = url.with_user(None).with_query(rest.options)
+        if not url.host:
+            raise ValueError("there is no host")
+    except ValueError as error:
+        raise uri.wrong(f"must be {uri.scheme}://host/path: {error}") from error
+    where = f"{url.origin()}{url.path}"  # its query may be secret
+    delays, seen = back_off(Random()), frozenset[str]()
+    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers, auto_decompress=False) as http:
+        while True:
+            delay = pause
+            try:
+                body = await _answer(http, url, context)
+                delays = back_off(Random())
+                items = _items(body, own.get("items"))
+                names = [_name(item, reader.fields.key) for item in items]
+                new = [item for item, name in zip(items, names, strict=True) if name not in seen]
+                seen = frozenset(names)
+                for chunk in reader.chunks((item, None) for item in new):
+                    yield chunk
+            except Broken as broken:
+                tally.add(broken.kind, f"{where}: {broken.detail}")
+            except (OSError, aiohttp.ClientError, TimeoutError) as error:
+                if hopeless := permanent(where, error):
+                    raise hopeless from error
+                delay = max(pause, next(delays))
+                log.warning("%s: %s; trying again in %.1f s", where, error or type(error).__name__, delay)
+            await asyncio.sleep(delay)
+
+
+async def _answer(http: "aiohttp.ClientSession", url: "URL", context: Any) -> bytes:
+    """Raises Broken if what comes is none, and what a line raises."""
+    # Compressed, an answer might be of any length.
+    asking = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    async with http.get(url, headers=asking, ssl=context, allow_redirects=False) as response:
+        if 300 <= response.status < 400:
+            place = response.headers.get("Location", "nowhere")
+            raise Broken("a redirect", f"leads to {place[:200]!r}; if that is right, name it as the source")
+        if response.status != 200:  # aiohttp's own error would tell the query
+            raise OSError(f"it answers {response.status}")
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise Broken("compressed", "the answer is, though nobody asked for that")
+        body = bytearray()
+        async for part in response.content.iter_chunked(1 << 16):
+            body += part
+            if len(body) > ANSWER_BYTES:
+                raise Broken("too large", f"an answer is longer than {ANSWER_BYTES} bytes")
+        return bytes(body)
+
+
+def _items(body: bytes, path: str | None) -> list[Mapping[str, Any]]:
+    """The samples in an answer. Raises Broken."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Broken("unreadable", f"no JSON: {error}") from error
+    for name in path.split(".") if path else ():
+        if not isinstance(value, dict) or name not in value:
+            raise Broken("incomplete", f"there is no {path} (items=)")
+        value = value[name]
+    items = value if isinstance(value, list) else [value]
+    if len(items) > ANSWER_ITEMS:
+        raise Broken("too large", f"{len(items)} samples in an answer; at most {ANSWER_ITEMS} are taken")
+    return [item if isinstance(item, dict) else {} for item in items]
+
+
+def _name(item: Mapping[str, Any], key: str) -> str:
+    """What tells an item from others: its key, if it has one, or all of it."""
+    named = at(item, key)
+    return json.dumps(item if named is None else named, sort_keys=True)
+
+
+def _login(user: str | None, secret: str | None) -> dict[str, str]:
+    if user:
+        pair = f"{user}:{secret or ''}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {"Authorization": f"Bearer {secret}"} if secret else {}
+
+
+def _tls(uri: Uri) -> Any:
+    if uri.scheme == "https":
+        return tls(uri)
+    no_tls(uri)
+    return True

@@ -1,0 +1,89 @@
+"""Lines of CSV as messages, and which kind of lines they are.
+
+A first line without a number names the columns; else they are called 0, 1, ... The target is the column y, or
+the last one; the key is the column key, if there is one; x is all others, in their order, unless x=, y= or
+key= name them. sep= is what stands between two cells: a comma, unless it is another character or "tab".
+"""
+
+import csv
+from collections.abc import Mapping
+from typing import Any
+
+from edgeflock.client.data.messages import Fields
+from edgeflock.client.data.reading import OPTIONS, Reader
+from edgeflock.client.data.records import Broken, Chunk, Skipped
+from edgeflock.client.data.uri import Uri
+
+TEXT_OPTIONS = (*OPTIONS, "format", "sep")
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Text:
+    """Lines of JSON or CSV in, samples out. Which of both it is, format= says, or the first line."""
+
+    def __init__(self, uri: Uri, tally: Skipped) -> None:
+        """Raises ConfigError."""
+        self._uri = uri
+        self._tally = tally
+        self._format = uri.one_of("format", "", "csv", "json")
+        self._reader = Reader(uri, tally)
+        self._separator = {"": ",", "tab": "\t"}.get(uri.options.get("sep", ""), uri.options.get("sep", ""))
+        if len(self._separator) != 1:
+            raise uri.wrong(f"sep={self._separator} must be one character, or tab")
+        self._columns: list[str] = []
+
+    def chunks(self, lines: list[tuple[int, bytes]], name: str) -> list[Chunk]:
+        """`lines` are as Lines.feed returns them, of a file that is called `name`; "": of none, in which
+        nothing can be found again.
+        """
+        messages: list[tuple[bytes | Mapping[str, Any], str | None]] = []
+        for where, line in lines:
+            line = line.removeprefix(_BOM)
+            self._format = self._format or ("json" if line.lstrip()[:1] == b"{" else "csv")
+            try:
+                message = line if self._format == "json" else self._row(line)
+            except Broken as broken:
+                self._tally.add(broken.kind, broken.detail)
+                continue
+            if message is not None:
+                messages.append((message, f"{name}@{where}" if name else None))
+        return self._reader.chunks(messages)
+
+    def _row(self, line: bytes) -> Mapping[str, Any] | None:
+        """None if it is the first and names the columns. Raises Broken."""
+        try:
+            cells = next(csv.reader([line.decode()], delimiter=self._separator), [])
+        except (ValueError, csv.Error) as error:
+            raise Broken("unreadable", f"no line of CSV in UTF-8: {error}") from error
+        values = [_value(cell.strip()) for cell in cells]
+        if not self._columns:
+            if len(values) < 2:  # whatever it is, it shall not name the columns
+                raise Broken("incomplete", "a line has two cells at least")
+            named = not any(isinstance(value, int | float) for value in values)
+            self._name([str(cell or "") if named else str(place) for place, cell in enumerate(values)])
+            if named:
+                return None
+        if len(values) != len(self._columns):
+            raise Broken("incomplete", f"a line has {len(values)} cells, not {len(self._columns)}")
+        return dict(zip(self._columns, values, strict=True))
+
+    def _name(self, columns: list[str]) -> None:
+        said, options = self._reader.fields, self._uri.options
+        y = said.y if "y" in options or "y" in columns else columns[-1]
+        x = said.x if "x" in options else tuple(name for name in columns if name not in (y, said.key))
+        for name in (y, *x):
+            if name not in columns:
+                raise self._uri.wrong(f"there is no column {name!r}; there are {', '.join(columns)}")
+        self._columns = columns
+        self._reader.fields = Fields(x, y, said.key, said.names)
+
+
+def _value(cell: str) -> Any:
+    """A number if it is one, nothing if there is none, else text."""
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell or None

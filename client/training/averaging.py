@@ -1,0 +1,112 @@
+"""What a device does in elastic averaging: train on its own, and exchange chunks with the centre meanwhile.
+
+A chunk is exchanged every `local_steps` steps, each at another one of them. Its exchange asks for the centre,
+moves both between two steps, and pushes; the device trains on. It waits where a chunk is due again before its
+last exchange is over, and, if the model is one chunk, for every exchange: that is EASGD as it was published.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from edgeflock.client.training.elastic import Elastic
+from edgeflock.client.training.encoding import LocalSteps
+from edgeflock.client.training.seams import HOPELESS
+from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, Refused, ServerAtFault, StepTooLarge
+from edgeflock.shared.model.chunks import Chunk, phase
+from edgeflock.shared.protocol.messages import Model, Update
+
+log = logging.getLogger(__name__)
+
+
+class Averaging:
+    """The exchanges of a device's chunks. One question is asked at a time, and x moves between steps only."""
+
+    def __init__(
+        self,
+        pull: Callable[[int | None, int, int, int], Awaitable[Model]],
+        push: Callable[[Update], Awaitable[None]],
+        elastic: Elastic,
+        chunks: list[Chunk],
+        period: int,
+        sequence: int,
+    ) -> None:
+        """`sequence` is the number of the device's last update; a chunk is exchanged every `period` steps."""
+        self._pull, self._push = pull, push
+        self._elastic = elastic
+        self._chunks = chunks
+        self._period = period
+        self._sequence = sequence
+        self._asking, self._between = asyncio.Lock(), asyncio.Lock()
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._steps = 0
+
+    async def step(
+        self, compute: Callable[..., Awaitable[LocalSteps]], gradient: Callable[..., LocalSteps]
+    ) -> LocalSteps:
+        """One step of the device's own, and the exchanges that are due after it.
+
+        Raises what exchanges end with: RunOver, RunReplaced, Diverged, ServerAtFault, ...
+        """
+        async with self._between:
+            done = await compute(gradient, self._elastic.ahead())
+            self._elastic.descend(done)
+        self._steps += 1
+        self._look()
+        for number, chunk in enumerate(self._chunks):
+            if self._steps % self._period == phase(number, len(self._chunks), self._period):
+                if earlier := self._under_way.get(number):
+                    await earlier
+                self._under_way[number] = asyncio.create_task(self._exchange(chunk))
+        if len(self._chunks) == 1:
+            await self.finish()
+        return done
+
+    async def finish(self) -> None:
+        """Until no exchange is under way."""
+        for number in list(self._under_way):
+            await self._under_way[number]
+            del self._under_way[number]
+
+    async def stop(self) -> None:
+        """Let go of what is under way."""
+        for task in self._under_way.values():
+            task.cancel()
+        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+
+    def _look(self) -> None:
+        """Raises what an exchange has ended with."""
+        for number, task in list(self._under_way.items()):
+            if task.done():
+                del self._under_way[number]
+                task.result()
+
+    async def _exchange(self, chunk: Chunk) -> None:
+        """Until the server has what the device gives."""
+        too_large = 0
+        while True:
+            async with self._asking:
+                model = await self._pull(self._elastic.base(chunk), 0, chunk.start, chunk.stop)
+            async with self._between:
+                try:
+                    self._elastic.take(chunk, model)
+                except Refused as error:
+                    raise ServerAtFault(f"the server's centre is none for this device: {error}") from error
+                update, given = self._elastic.give(chunk, self._sequence + 1)
+            try:
+                async with self._asking:
+                    await self._push(replace(update, sequence=self._sequence + 1))
+                    self._sequence += 1
+                return
+            except (BaseExpired, BaseInFuture) as stale:
+                log.info("%s", stale)
+                async with self._between:
+                    self._elastic.take_back(given)
+            except StepTooLarge as large:
+                too_large += 1
+                if too_large == HOPELESS:
+                    raise Diverged(f"{too_large} updates in a row were refused: {large}") from large
+                log.warning("%s", large)
+                async with self._between:
+                    self._elastic.begin_again(chunk)

@@ -1,0 +1,156 @@
+"""Elastic averaging: a device's own parameters, and what it exchanges of them with the centre (EASGD).
+
+    x <- x - alpha (x - centre)                 on the device
+    centre <- centre + alpha (x - centre)       on the server, of which theta is the centre
+
+S. Zhang, A. Choromanska and Y. LeCun, "Deep learning with elastic averaging SGD", NIPS 2015, algorithms 1 and
+2 (EASGD, EAMSGD); chunk by chunk in D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD",
+section 3.1 and algorithm 1. An update holds centre - x, of which the server's step takes the part alpha, as
+of any update the learning rate.
+
+Both ends move by what was sent, as it arrives: what a selection leaves out, and what a coding rounds off,
+stays in x - centre and goes with a later exchange. Nothing is lost, and no other memory is kept of it.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.training.encoding import LocalSteps
+from edgeflock.client.training.selector import chosen
+from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.errors import Diverged, Malformed, NonFinite
+from edgeflock.shared.model.chunks import Chunk
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.messages import Model, Update, Welcome
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a device has moved by, with its update."""
+
+    where: slice | NDArray[np.int64]
+    change: Vector
+
+
+class Elastic:
+    """Parameters of a device, and the centre as it knows it."""
+
+    def __init__(self, theta: Vector, version: int | None, layout: Layout, welcome: Welcome) -> None:
+        """Both begin as `theta` (float32 [P + B]), the model at `version`; None: it may be rounded."""
+        self._layout = layout.parameters
+        self._welcome = welcome
+        self.x = theta.copy()
+        self._own = self.x[: self._layout.size]
+        self._centre = self._own.copy()
+        self._first = version
+        self._versions: dict[int, int] = {}
+        """First parameter of a chunk -> the version that its centre is of."""
+        self._velocity = np.zeros(self._layout.size, np.float32) if welcome.momentum else None
+        self._steps: deque[LocalSteps] = deque(maxlen=welcome.local_steps)
+        """The latest, without their gradients: those since a chunk was exchanged."""
+
+    def base(self, chunk: Chunk) -> int | None:
+        """The version that its centre is of."""
+        return self._versions.get(chunk.start, self._first)
+
+    def ahead(self) -> Vector:
+        """Where the next gradient is to be taken: x, or with momentum x + delta v: float32 [P + B]."""
+        if self._velocity is None:
+            return self.x
+        there = self.x.copy()
+        there[: self._layout.size] += np.float32(self._welcome.momentum) * self._velocity
+        return there
+
+    def descend(self, step: LocalSteps) -> None:
+        """x <- x - eta g; with momentum v <- delta v - eta g, x <- x + v (EAMSGD, equation 9)."""
+        change = np.float32(-self._welcome.local_rate) * step.gradient
+        if self._velocity is not None:
+            self._velocity *= np.float32(self._welcome.momentum)
+            self._velocity += change
+            change = self._velocity
+        self._own += change
+        self._steps.append(LocalSteps(step.loss, np.zeros(0, np.float32), step.statistics, step.samples))
+
+    def take(self, chunk: Chunk, model: Model) -> None:
+        """Know the centre of `chunk`, whole or by what has changed of it.
+
+        Raises Malformed if it is not of that chunk, NonFinite if it is no number.
+        """
+        where, new = entries.decode(
+            model.index_mode, model.value_mode, model.count, model.indices, model.values, self._layout
+        )
+        if isinstance(where, slice):
+            where = np.arange(self._layout.size)
+        whole = model.base is None and where.size == chunk.stop - chunk.start
+        if not whole and (model.base is None or model.base != self.base(chunk)):
+            raise Malformed(f"the difference builds on {model.base}, held is {self.base(chunk)}")
+        if where.size and not (chunk.start <= where[0] and where[-1] < chunk.stop):
+            raise Malformed(
+                f"parameters {where[0]} to {where[-1]} are none of {chunk.start} to {chunk.stop - 1}"
+            )
+        if model.changes and where.size:
+            raise Malformed("the centre is to be told exactly")
+        if not np.isfinite(new).all():
+            raise NonFinite("the centre holds NaN or infinity: the run has diverged")
+        self._centre[where] = new
+        self._versions[chunk.start] = model.version
+
+    def give(self, chunk: Chunk, sequence: int) -> tuple[Update, Given]:
+        """The update of how far `chunk` is from its centre, and x moved by it. Raises Diverged."""
+        part, welcome = slice(chunk.start, chunk.stop), self._welcome
+        difference = self._centre[part] - self._own[part]
+        if not np.isfinite(difference).all():
+            raise Diverged("the device's parameters are no numbers: lower run.local_rate or check the data")
+        if welcome.select >= 1 and welcome.significance is None:
+            kept, where = difference, None
+            there = None if difference.size == self._layout.size else np.arange(part.start, part.stop)
+            indices, worth = _of_all(welcome)
+        else:
+            where = chosen(difference, chunk.layout, welcome, self._centre[part], sequence)
+            kept, there, indices, worth = (
+                difference[where],
+                where + part.start,
+                welcome.indices,
+                welcome.values,
+            )
+        coded = entries.encode(kept, there, self._layout, indices, worth)
+        arrives = entries.received(coded, kept, there, self._layout)
+        given = Given(slice(None) if there is None else there, np.float32(welcome.elastic) * arrives)
+        self._own[given.where] += given.change
+        latest = self._steps[-1]
+        update = Update(
+            sequence=sequence,
+            base=self._versions[chunk.start],
+            index_mode=coded.index_mode,
+            value_mode=coded.value_mode,
+            count=kept.size,
+            indices=coded.indices,
+            values=coded.values + values.encode_statistics(latest.statistics),
+            loss=sum(step.loss for step in self._steps) / len(self._steps),
+            samples=sum(step.samples for step in self._steps),
+            pull=False,
+        )
+        return update, given
+
+    def take_back(self, given: Given) -> None:
+        """The update was refused: the server has not moved, so the device has not either."""
+        self._own[given.where] -= given.change
+
+    def begin_again(self, chunk: Chunk) -> None:
+        """The update was refused for its size: the chunk begins again from the centre."""
+        part = slice(chunk.start, chunk.stop)
+        self._own[part] = self._centre[part]
+        if self._velocity is not None:
+            self._velocity[part] = 0
+
+
+def _of_all(welcome: Welcome) -> tuple[int, int]:
+    """The modes of a chunk that goes whole. A grid would find nothing to code in it."""
+    if welcome.indices == sparse.GRID:
+        return sparse.RUNS, values.CODINGS["codebook4"].mode
+    return sparse.RUNS, welcome.values

@@ -1,0 +1,52 @@
+"""The data shards of a device: of a run of tasks, the server says which of them the next batches are of."""
+
+from collections.abc import Sequence
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data import Batches
+from edgeflock.client.data.batcher import Batch
+from edgeflock.shared.errors import ServerAtFault
+from edgeflock.shared.protocol.messages import Facts, Welcome
+
+
+class Shards:
+    """Batches of one of several shards."""
+
+    def __init__(self, shards: Sequence[Batches]) -> None:
+        self._shards = shards
+        self._chosen = shards[0]
+
+    def choose(self, number: int) -> None:
+        """The next batches are of this one, from 0 on. Raises ServerAtFault if there is none such."""
+        if number >= len(self._shards):
+            raise _beyond(number, len(self._shards))
+        self._chosen = self._shards[number]
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        for one in self._shards:
+            one.begin(welcome, backend)
+
+    async def ready(self, steps: int) -> None:
+        await self._chosen.ready(steps)
+
+    def take(self, size: int) -> Batch:
+        return self._chosen.take(size)
+
+    def settle(self) -> None:
+        self._chosen.settle()
+
+    def take_back(self) -> None:
+        self._chosen.take_back()
+
+    def telemetry(self) -> Facts:
+        return self._chosen.telemetry()
+
+
+def only(number: int) -> None:
+    """As Shards.choose, of a device all of whose data are one shard."""
+    if number:
+        raise _beyond(number, 1)
+
+
+def _beyond(number: int, held: int) -> ServerAtFault:
+    return ServerAtFault(f"the server asks for shard {number}, from 0 on; this device holds {held}")

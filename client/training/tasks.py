@@ -1,0 +1,123 @@
+"""What a device does in rounds of tasks: compute the shards that the server hands out, until a round is over.
+
+Of each shard the first result of a round counts, whoever has it. What does not count is as if it had not been
+computed: nothing of it is left in the device's memory, and its samples come again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from edgeflock.client.data import Batches
+from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.seams import HOPELESS, Compute, Progress, Server, Training, take
+from edgeflock.client.training.trainer import Stopped
+from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, StepTooLarge
+from edgeflock.shared.protocol.messages import Task, Update, Welcome
+
+log = logging.getLogger(__name__)
+
+
+class Rounds:
+    """A device's part in the rounds of one run."""
+
+    def __init__(
+        self,
+        welcome: Welcome,
+        server: Server,
+        trainer: Training,
+        batches: Batches,
+        replica: Replica,
+        compute: Compute,
+        choose: Callable[[int], None],
+        tell: Callable[[Update], Update],
+        progress: Progress,
+    ) -> None:
+        """`choose` has the next batches be of one of the device's shards; `tell` adds to an update what there
+        is to say of the device. It counts in `progress`.
+        """
+        self._server, self._trainer, self._batches = server, trainer, batches
+        self._replica, self._compute = replica, compute
+        self._choose, self._tell = choose, tell
+        self._progress = progress
+        self._local_steps, self._sequence = welcome.local_steps, welcome.sequence
+        self._too_large = 0
+
+    async def run(self, leaving: Callable[[], bool]) -> None:
+        """Round by round, until the device is `leaving`. Raises what the server ends it with, or Diverged."""
+        while not leaving():
+            task = await self._server.task()
+            while task is not None and task.shard is not None:
+                task = await self._do(task.shard)
+                if task is not None and task.shard is None:
+                    task = await self._server.task()
+            take(self._replica, await self._server.pull(self._replica.version, self._replica.held))
+
+    async def _do(self, shard: int) -> Task | None:
+        """Compute `shard`, and say what is next; None: the model has to be pulled before anything is."""
+        self._choose(shard)
+        await self._batches.ready(self._local_steps)
+        self._sequence += 1
+        update = await self._unless_over()
+        if update is None:
+            return None
+        update = self._tell(replace(update, held=self._replica.held, pull=False, task=shard))
+        try:
+            task = await self._server.offer(update)
+        except (BaseExpired, BaseInFuture) as late:
+            self._progress.refused += 1
+            log.info("%s", late)
+            self._undo()
+            return None
+        except StepTooLarge as large:
+            self._progress.refused += 1
+            self._too_large += 1
+            if self._too_large == HOPELESS:
+                raise Diverged(f"{HOPELESS} updates in a row were refused: {large}") from large
+            log.warning("%s", large)
+            self._trainer.forget()
+            self._batches.settle()
+            return None
+        if task.counted:
+            self._too_large = 0
+            self._batches.settle()
+            self._progress.updates += 1
+            self._progress.samples += update.samples
+            self._progress.loss = update.loss
+        else:
+            self._progress.duplicates += 1
+            self._undo()
+        return task
+
+    async def _unless_over(self) -> Update | None:
+        """The next update; None if its round is over before: then not a step more than under way."""
+        stopped: list[bool] = []
+        replica = self._replica
+        computing = asyncio.ensure_future(
+            self._compute(
+                self._trainer.step, replica.theta, replica.version, self._sequence, lambda: bool(stopped)
+            )
+        )
+        over = asyncio.ensure_future(self._server.over())
+        try:
+            await asyncio.wait((computing, over), return_when=asyncio.FIRST_COMPLETED)
+            if not over.done():
+                update: Update = computing.result()
+                return update
+            stopped.append(True)
+            with suppress(Stopped):
+                await computing
+            self._progress.stopped += 1
+            self._undo()
+            over.result()
+            return None
+        finally:
+            for one in (computing, over):
+                one.cancel()
+            await asyncio.wait((computing, over))
+
+    def _undo(self) -> None:
+        self._trainer.undo()
+        self._batches.take_back()

@@ -1,0 +1,34 @@
+"""`edgeflock reproduce easgd`: figures 2 and 3 of the paper."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from edgeflock.devices.papers.easgd import experiments
+from edgeflock.devices.papers.easgd.data import prepare
+from edgeflock.devices.papers.easgd.report import report
+from edgeflock.devices.papers.easgd.results import summarise
+from edgeflock.devices.papers.easgd.settings import FULL, QUICK
+from edgeflock.devices.papers.reproduce import by_part, measure, publish
+from edgeflock.shared.errors import ConfigError
+
+
+def reproduce_easgd(
+    folder: str, out: Path, *, quick: bool, seeds: int, finished: bool, command: str, as_json: bool
+) -> None:
+    """Run every experiment, and leave easgd.json, .md and figures in `out`. Raises ConfigError.
+
+    `folder` holds the data sets. With `finished` nothing is run: what has been is reported.
+    """
+    scale = QUICK if quick else FULL
+    if seeds:
+        scale = replace(scale, seeds=tuple(range(seeds)))
+    data = prepare(Path(folder), out, scale.test)
+    Console(stderr=True).print("Throughput on three links, and accuracy on the fastest")
+    runs = [*experiments.throughput(data, scale), *experiments.accuracy(data, scale)]
+    results = by_part(measure(runs, out, scale.seeds, finished))
+    if not results:
+        raise ConfigError(f"--finished: in {out} no run has ended yet")
+    summary = summarise(results, command)
+    publish("easgd", summary, report(results, summary, scale, out), out, as_json=as_json)

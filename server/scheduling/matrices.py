@@ -1,0 +1,59 @@
+"""Task-order matrices C [r, n] of the paper: column j is worker j's, from top to bottom the order of its
+tasks.
+
+Tasks and workers count from 0 here, from 1 in the paper.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError
+
+Matrix = NDArray[np.int64]
+"""[r, n]: C[i, j] is the task that worker j computes as its i-th."""
+
+
+def cyclic(n: int, r: int) -> Matrix:
+    """Equation 3: C(i, j) = g(j + i - 1). Every worker goes up, each from a task of its own.
+
+    >>> cyclic(3, 2)
+    array([[0, 1, 2],
+           [1, 2, 0]])
+    """
+    _check(n, r)
+    row, column = np.ogrid[:r, :n]
+    return (column + row) % n
+
+
+def staircase(n: int, r: int) -> Matrix:
+    """Equation 6: C(i, j) = g(j + (-1)^(j-1) (i - 1)). The paper's odd workers go up, the even ones down.
+
+    >>> staircase(4, 2)
+    array([[0, 1, 2, 3],
+           [1, 0, 3, 2]])
+    """
+    _check(n, r)
+    row, column = np.ogrid[:r, :n]
+    return (column + np.where(column % 2, -row, row)) % n
+
+
+def random_assignment(n: int, r: int, random: np.random.Generator) -> Matrix:
+    """RA: each worker's r tasks are drawn without replacement, independently of the other workers'."""
+    _check(n, r)
+    return random.permuted(np.tile(np.arange(n), (n, 1)), axis=1)[:, :r].T
+
+
+def positions(matrix: Matrix) -> NDArray[np.float64]:
+    """[tasks, workers]: as which of its tasks, from 1 on, a worker computes one; infinity if it never
+    does.
+    """
+    r, n = matrix.shape
+    order = np.full((n, n), np.inf)
+    for row in reversed(range(r)):  # of a task that a column has twice, the first time counts
+        order[matrix[row], np.arange(n)] = row + 1
+    return order
+
+
+def _check(n: int, r: int) -> None:
+    if not 1 <= r <= n:
+        raise ConfigError(f"r = {r}: each of n = {n} workers computes 1 to {n} of the {n} tasks")

@@ -1,0 +1,30 @@
+"""Which entries of a gradient to send: those that would change their parameter by a noticeable part.
+
+Significance compression (D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", algorithm 2,
+line 3), with the filter of approximate synchronous parallel (K. Hsieh et al., "Gaia", NSDI 2017): an update
+is significant if |Update / Value| is beyond a threshold.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float32]
+
+
+def select_significant(accumulated: Vector, parameters: Vector, threshold: float) -> NDArray[np.int64]:
+    """Strictly increasing indices where |accumulated| > threshold |parameters|, of two float32 [P].
+
+    They may be none, and at threshold 0 all but exact zeros. What a parameter of 0 accumulates is significant
+    whatever the threshold.
+    """
+    with np.errstate(over="ignore"):  # beyond every number there is no larger one
+        return np.flatnonzero(np.abs(accumulated) > np.float32(threshold) * np.abs(parameters))
+
+
+def decayed(threshold: float, update: int) -> float:
+    """threshold / sqrt(t) for the t-th update, t >= 1: as training converges, smaller changes matter (Gaia,
+    section 4.2).
+    """
+    return threshold / math.sqrt(update)

@@ -1,0 +1,142 @@
+"""Fleets in rounds of tasks: the real worker and the real engine, on a virtual clock."""
+
+from pathlib import Path
+
+import pytest
+
+from edgeflock.devices.emulation.fleet import FleetResult
+from edgeflock.shared.errors import ConfigError
+from tests.devices.emulation.fleets import Ran, fleet_of, run
+
+STRAGGLERS = """\
+[run]
+updates = 160
+
+[model]
+module = "tests.devices.emulation.fleets:Linear"
+
+[coordination]
+mode = "rounds"
+tasks = 3
+average = 0
+
+[fleet]
+devices = 8
+samples = 320
+evaluate_every = 160
+
+[devices.fast]
+share = 3
+step_ms = 100
+spread = 0
+
+[devices.slow]
+share = 1
+step_ms = 1000
+spread = 0
+"""
+"""Two of eight devices take ten times as long. Messages take no time, so that a round takes whole steps."""
+
+ALL_FAST = STRAGGLERS.replace("step_ms = 1000", "step_ms = 100")
+
+
+def seconds(ran: Ran) -> float:
+    """A round, on average: 160 updates."""
+    return ran.rows[-1].time / (160 / 8)
+
+
+def ended(toml: str, directory: Path, *settings: str) -> Ran:
+    ran = run(fleet_of(toml, *settings), directory)
+    assert ran.result.ended == "complete"
+    return ran
+
+
+@pytest.mark.parametrize("order", ["cyclic", "staircase", "random", "adaptive"])
+def test_stragglers_hold_nobody_up_where_others_have_their_data(order: str, tmp_path: Path) -> None:
+    """Six devices compute eight shards in two steps, which is the least; with r = 1 a round takes the ten
+    steps of the slowest.
+    """
+    setting = f"coordination.order={order}"
+    usual = seconds(ended(ALL_FAST, tmp_path / "usual", setting))
+    slowed = seconds(ended(STRAGGLERS, tmp_path / "slowed", setting))
+    alone = seconds(ended(STRAGGLERS, tmp_path / "alone", setting, "coordination.tasks=1"))
+    assert alone == pytest.approx(1.0, rel=0.01)
+    assert usual < 0.25
+    assert slowed < 0.45
+    if order == "adaptive":  # which knows who is slow once it has seen so, and begins nothing in vain
+        assert usual < 0.12
+        assert slowed < 0.25
+
+
+def test_a_round_that_needs_three_of_four_takes_no_longer_than_without_stragglers(tmp_path: Path) -> None:
+    settings = ("coordination.distinct=6",)
+    usual = ended(ALL_FAST, tmp_path / "usual", *settings).rows[-1].time
+    slowed = ended(STRAGGLERS, tmp_path / "slowed", *settings).rows[-1].time
+    assert slowed <= 1.3 * usual
+
+
+def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
+    first, second = (ended(STRAGGLERS, tmp_path / name) for name in "ab")
+    assert first.result == second.result
+    assert first.rows == second.rows
+
+
+@pytest.mark.parametrize(
+    "coding",
+    [
+        ("compression.indices=golomb", "compression.values=sign"),
+        ("compression.indices=golomb", "compression.values=codebook4", "compression.feedback=0"),
+        ("compression.select=1", "compression.values=f32", "downlink.mode=exact"),
+        ("compression.threshold=0.5",),
+    ],
+)
+def test_with_every_coding_rounds_are_whole(coding: tuple[str, ...], tmp_path: Path) -> None:
+    result = ended(STRAGGLERS, tmp_path, *coding, "run.updates=40").result
+    assert result.updates == 40
+    assert sum(kind.updates for kind in result.classes.values()) == 40
+
+
+def test_who_crashes_leaves_its_shards_to_the_others(tmp_path: Path) -> None:
+    result: FleetResult = run(
+        fleet_of(ALL_FAST.replace("[devices.slow]", "[devices.slow]\ncrash = 0.5"), "run.updates=80"),
+        tmp_path,
+    ).result
+    assert result.ended == "complete"
+    assert result.classes["slow"].crashed == 2
+
+
+def test_who_comes_and_goes_is_not_waited_for(tmp_path: Path) -> None:
+    toml = STRAGGLERS.replace("[devices.slow]", "[devices.slow]\nsession_s = 2\naway_s = 2")
+    assert run(fleet_of(toml), tmp_path).result.ended == "complete"
+
+
+def test_local_steps_stop_where_the_round_ends(tmp_path: Path) -> None:
+    """A slow device's step takes a second: of ten, it takes no more than the one under way."""
+    ran = ended(STRAGGLERS, tmp_path, "run.local_steps=10", "run.updates=80")
+    assert ran.result.classes["slow"].updates == 0
+    assert ran.rows[-1].time < 25
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (["coordination.tasks=9"], "coordination.tasks = 9: there are only 8 shards"),
+        (["fleet.holds=9"], "fleet.holds = 9: there are only 8 shards"),
+        (["coordination.tasks=0", "fleet.holds=2"], "fleet.holds = 2 is of a run of tasks"),
+        (["devices.fast.rate=5"], "a stream is one device's alone"),
+        (["coordination.mode=async"], "tasks = 3 are of rounds"),
+        (["coordination.quorum=2"], "rounds of tasks end by shards: set distinct"),
+        (["coordination.tasks=0", "coordination.distinct=2"], "distinct = 2 counts tasks"),
+        (["coordination.order=spiral"], "'cyclic', 'staircase', 'random' or 'adaptive'"),
+        (["coordination.tasks=-1"], "coordination.tasks = '-1'"),
+    ],
+)
+def test_what_cannot_be_is_named(settings: list[str], named: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        fleet_of(STRAGGLERS, *settings)
+    assert named in str(error.value)
+
+
+def test_more_than_all_shards_are_all_shards(tmp_path: Path) -> None:
+    """k beyond what anybody holds: a round has what there is."""
+    assert ended(STRAGGLERS, tmp_path, "coordination.distinct=100", "run.updates=40").result.updates == 40

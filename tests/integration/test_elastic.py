@@ -1,0 +1,223 @@
+"""Elastic averaging over real sockets, under kills and restarts, and in emulated fleets."""
+
+import asyncio
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import ClientSession
+from numpy.typing import NDArray
+from rich.console import Console
+
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training import Progress, Worker
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.client.transport import Link
+from edgeflock.devices.watching.status import print_status
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import Malformed, SessionRefused
+from edgeflock.shared.model.chunks import chunks
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Welcome
+from tests.devices.emulation.fleets import CHURN, MIXED, fleet_of, run
+from tests.hosting import LAYOUT, Hosted, hosting
+from tests.integration.operator import ADMIN, operating
+from tests.integration.test_rounds import link
+from tests.server.pushes import copy_as_killed
+
+ELASTIC = (
+    "coordination.mode=elastic",
+    "coordination.alpha=0.2",
+    "coordination.chunk=20",
+    "run.local_steps=4",
+    "run.local_rate=0.1",
+    "compression.select=1",
+    "compression.values=f32",
+    "model.loss=mse",
+)
+
+
+class Valley:
+    """A backend whose loss is least at one point."""
+
+    name = "valley"
+    layout = LAYOUT
+
+    def __init__(self, lowest: float) -> None:
+        self._lowest = lowest
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        away = theta - np.float32(self._lowest)
+        return float(away @ away), away, np.zeros(0, np.float32)
+
+
+async def at_once(function: Any, *arguments: Any) -> Any:
+    await asyncio.sleep(0)
+    return function(*arguments)
+
+
+async def train(port: int, name: str, lowest: float) -> Progress:
+    batches = Shuffled(Dataset(np.zeros((20, 1), np.float32), np.arange(20)), np.random.default_rng(0))
+
+    async def make(welcome: Welcome) -> Trainer:
+        return Trainer(Valley(lowest), batches, welcome)
+
+    hello = Hello(PROTOCOL, name, b"", {})
+    async with Link(f"http://127.0.0.1:{port}", None, hello, Random(0)) as line:
+        return await Worker(line, make, batches, at_once).run()
+
+
+async def train_all(hosted: Hosted) -> list[Progress]:
+    """Three devices whose valleys lie around 4."""
+    return await asyncio.gather(
+        *(train(hosted.port, name, at) for name, at in (("a", 3), ("b", 4), ("c", 5)))
+    )
+
+
+def digest_of(directory: Path) -> bytes:
+    journal = Journal(directory / "journal.sqlite")
+    theta = replay(journal, LAYOUT).theta
+    journal.close()
+    return theta.tobytes()
+
+
+async def test_the_centre_goes_where_the_devices_are_and_replays_to_the_same_bits(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *ELASTIC, "run.updates=420") as hosted:
+        progress = await train_all(hosted)
+        version, theta = hosted.engine.theta()
+        assert version == 420 == sum(one.updates for one in progress)
+        assert np.abs(theta - 4).max() < 0.5
+    assert digest_of(tmp_path) == theta.tobytes()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("compression.select=0.3",),
+        ("compression.select=0.3", "compression.indices=grid", "compression.values=scale"),
+        ("compression.select=0", "compression.selection=significance", "compression.values=int8"),
+        ("compression.values=sign", "run.local_momentum=0.5"),
+        ("coordination.chunk=0", "coordination.gate=ssp"),
+        ("model.pull=f16",),
+    ],
+)
+async def test_every_way_to_send_a_difference(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    async with hosting(tmp_path, *ELASTIC, "run.updates=60", *settings) as hosted:
+        await train_all(hosted)
+        theta = hosted.engine.theta()[1]
+        assert np.isfinite(theta).all()
+    assert digest_of(tmp_path) == theta.tobytes()
+
+
+async def test_killed_and_restarted_it_goes_on_from_the_same_centre(tmp_path: Path) -> None:
+    """Devices that come again begin from the centre; what was acknowledged is there once."""
+    first, killed = tmp_path / "first", tmp_path / "killed"
+    async with hosting(first, *ELASTIC, "run.updates=50") as hosted:
+        await train_all(hosted)
+        copy_as_killed(first, killed)
+        theta = hosted.engine.theta()[1]
+    async with hosting(killed, *ELASTIC, "run.updates=100") as hosted:
+        assert hosted.engine.theta()[0] == 50
+        assert hosted.engine.theta()[1].tobytes() == theta.tobytes()
+        await train_all(hosted)
+        assert hosted.engine.theta()[0] == 100
+        theta = hosted.engine.theta()[1]
+    assert digest_of(killed) == theta.tobytes()
+
+
+async def test_parts_of_the_model_are_exact_and_no_longer_than_they_are(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *ELASTIC) as hosted, link(hosted.port, "a") as line:
+        await line.join()
+        whole = await line.pull(None)
+        part = await line.pull(None, 0, 20, 40)
+        assert (part.base, part.count, len(part.values)) == (None, 20, 80)
+        assert part.values == whole.values[80:160]
+        nothing = await line.pull(0, 0, 20, 40)
+        assert (nothing.base, nothing.count, nothing.values) == (0, 0, b"")
+
+
+async def test_alpha_is_no_learning_rate_that_operators_change(tmp_path: Path) -> None:
+    """Nor is a learning rate that one chose before, in a run that did not average, taken for it."""
+    rate = "coordination.learning_rate=0.2"
+    async with hosting(tmp_path, rate, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
+        assert (await admin.post("/v1/learning_rate", {"value": 0.5}))[0] == 200
+    settings = (*ELASTIC, "run.updates=30", rate)
+    async with hosting(tmp_path, *settings, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
+        assert hosted.engine.parameters.regime.learning_rate == 0.2
+        status, told = await admin.post("/v1/learning_rate", {"value": 0.5})
+        assert (status, told["code"]) == (409, "no-learning-rate")
+        assert hosted.engine.parameters.regime.learning_rate == 0.2
+        await train_all(hosted)
+        theta = hosted.engine.theta()[1]
+    assert digest_of(tmp_path) == theta.tobytes()
+
+
+async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *ELASTIC, "run.updates=30", "coordination.gate=ssp") as hosted:
+        await train_all(hosted)
+        async with (
+            ClientSession() as session,
+            session.get(f"http://127.0.0.1:{hosted.port}/v1/status") as response,
+        ):
+            status = await response.json()
+        assert {key: status["coordination"][key] for key in ("mode", "alpha", "chunk", "gate", "bound")} == {
+            "mode": "elastic", "alpha": 0.2, "chunk": 20, "gate": "ssp", "bound": 4,
+        }  # fmt: skip
+        assert status["version"] == 30
+        pushed = sum(device["updates"] for device in status["devices"])
+        assert status["dense_bytes"] == 4 * LAYOUT.size * pushed // len(chunks(LAYOUT, 20))
+        console = Console(record=True, width=200, file=StringIO())
+        print_status(console, status)
+        assert "elastic, alpha 0.2, chunks of 20, ssp of 4, learning rate" in console.export_text()
+
+
+@pytest.mark.parametrize(("start", "stop"), [(5, 5), (6, 5), (0, LAYOUT.size + 1), (5, 0)])
+async def test_parts_that_are_none_are_refused(tmp_path: Path, start: int, stop: int) -> None:
+    async with hosting(tmp_path, *ELASTIC) as hosted, link(hosted.port, "a") as line:
+        await line.join()
+        with pytest.raises(SessionRefused) as refusal:
+            await line.pull(None, 0, start, stop)
+        assert refusal.value.code == Malformed.code
+        assert f"parameters {start} up to {stop} are no part of {LAYOUT.size}" in str(refusal.value)
+
+
+FLEET = (
+    "coordination.mode=elastic",
+    "coordination.rule=elastic",
+    "coordination.alpha=0.15",
+    "coordination.chunk=100",
+    "run.local_steps=5",
+    "run.updates=200",
+)
+
+
+@pytest.mark.parametrize("settings", [(), CHURN, ("compression.select=1", "compression.values=f32")])
+def test_a_fleet_is_a_function_of_its_seed(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    one, again = (run(fleet_of(MIXED, *FLEET, *settings), tmp_path / name) for name in ("one", "again"))
+    assert one.result.digest == again.result.digest
+    assert (one.result.ended, one.result.updates) == ("complete", 200)
+    assert one.rows[-1].loss is not None
+    assert one.rows[0].loss is not None
+    assert one.rows[-1].loss < one.rows[0].loss
+
+
+def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:
+    """On links that a whole model fills for as long as three steps take."""
+    thin = [f"devices.{kind}.{way}link_mbps=0.8" for kind in ("quick", "slow") for way in ("up", "down")] + [
+        "compression.select=1",
+        "compression.values=f32",
+        "fleet.seconds=3",
+        "run.updates=0",
+    ]
+    at_once, staggered = (
+        run(fleet_of(MIXED, *FLEET, *thin, f"coordination.chunk={chunk}"), tmp_path / str(chunk))
+        for chunk in (0, 100)
+    )
+    trained = [sum(kind.samples for kind in one.result.classes.values()) for one in (at_once, staggered)]
+    assert trained[1] > 1.2 * trained[0]

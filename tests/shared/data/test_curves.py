@@ -1,0 +1,129 @@
+"""Rates that change: what has arrived by when."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeflock.shared.data import rates
+from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve, steady
+from edgeflock.shared.errors import ConfigError
+
+
+def of(text: str, seed: int = 0) -> Curve:
+    return curve(text, np.random.default_rng(seed))
+
+
+def test_what_is_said_of_a_rate(tmp_path: Path) -> None:
+    trace = tmp_path / "day.csv"
+    trace.write_text("# second, rate\n0, 64\n\n60,16.5  # lunch\n90.25,0\n")
+    assert of("64") == steady(64)
+    assert of("sine:12..108/60s") == Sine(12, 108, 60)
+    assert of("square:500..20/30s") == Steps(((0, 500), (15, 20)), 30)
+    assert (
+        of("steps:0:64,60:16.5,90.25:0") == Steps(((0, 64), (60, 16.5), (90.25, 0))) == of(f"trace:{trace}")
+    )
+
+
+def test_what_is_drawn_comes_of_the_seed() -> None:
+    random = np.random.default_rng(3)
+    expected = [rates.uniform(random, 38, 24, 1)[0], rates.normal(random, 256, 28, 1)[0]]
+    assert of("steps:0:uniform(38,24),60:normal(256,28)", seed=3) == Steps(
+        ((0, expected[0]), (60, expected[1]))
+    )
+    assert of("uniform(38,24)", 1) != of("uniform(38,24)", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "must be a number"),
+        ("-3", "must be a number"),
+        ("fast", "must be a number"),
+        ("gamma(1,2)", "must be a number"),
+        ("triangle:1..2/3s", "must be a number"),
+        ("sine:12..108", r"must be sine:RATE\.\.RATE/SECONDSs, e\.g\. sine:12\.\.108/60s"),
+        ("sine:12..108/0s", "must be sine:"),
+        ("sine:108..12/60s", "108 is above 12"),
+        ("square:12-108/60s", "must be square:"),
+        ("steps:64", "must be steps:"),
+        ("steps:0:", "must be steps:"),
+        ("steps:1:64", "must begin at 0"),
+        ("steps:0:64,0:16", "go on in order"),
+        ("steps:0:9,5:3,4:1", "go on in order"),
+        ("steps:0:gamma(1,2)", "must be steps:"),
+        ("trace:/nowhere.csv", "cannot be read"),
+    ],
+)
+def test_what_is_no_rate(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"rate {text!r}.*{says}" if "(" not in text else says):
+        of(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("0,64\nsixty,16\n", "line 2 is 'sixty,16'; it must be SECOND,RATE"),
+        ("0;64\n", "line 1 is '0;64'"),
+        ("0,64,3\n", "line 1"),
+        ("0,-64\n", "line 1"),
+        ("0,nan\n", "line 1"),
+        ("# nothing\n", "no line SECOND,RATE"),
+        ("5,64\n", "must begin at 0"),
+        ("0,64\n9,3\n9,4\n", "go on in order"),
+    ],
+)
+def test_what_is_no_trace(lines: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(lines)
+    with pytest.raises(ConfigError, match=says):
+        of(f"trace:{path}")
+
+
+RATE = st.floats(0.25, 500) | st.just(0.0)
+
+
+@st.composite
+def stepped(draw: st.DrawFn) -> Steps:
+    spans = draw(st.lists(st.tuples(st.floats(0.5, 50), RATE), min_size=1, max_size=5))
+    starts = [math.fsum(length for length, _ in spans[:i]) for i in range(len(spans) + 1)]
+    period = draw(st.sampled_from([math.inf, starts[-1]]))
+    return Steps(tuple((start, rate) for start, (_, rate) in zip(starts[:-1], spans, strict=True)), period)
+
+
+waving = st.builds(
+    lambda low, more, period: Sine(low, low + more, period), RATE, st.floats(0, 500), st.floats(1, 100)
+)
+curves = st.one_of(stepped(), waving)
+shifted = st.one_of(curves, st.builds(Later, curves, st.floats(0, 200)))
+
+
+@given(curve=shifted, count=st.integers(1, 2000))
+def test_a_sample_arrives_when_so_many_have(curve: Curve, count: int) -> None:
+    second = curve.when(count)
+    if second == math.inf:
+        assert curve.arrived(1e6) < count + 1e-6
+    else:
+        assert curve.arrived(second) == pytest.approx(count, abs=1e-3)
+
+
+@given(curve=shifted, seconds=st.lists(st.floats(0, 500), min_size=2, max_size=2).map(sorted))
+def test_nothing_that_arrived_goes_again(curve: Curve, seconds: list[float]) -> None:
+    early, late = map(curve.arrived, seconds)
+    assert -1e-6 <= early <= late + 1e-6
+
+
+def test_what_has_arrived_is_the_area_under_the_rate() -> None:
+    steps = of("steps:0:64,60:16")
+    assert [steps.arrived(second) for second in (0, 1, 60, 61)] == [0, 64, 3840, 3856]
+    square = of("square:500..20/30s")
+    assert [square.arrived(second) for second in (15, 16, 30, 31, 75)] == [7500, 7520, 7800, 8300, 23100]
+    wave = of("sine:12..108/60s")
+    assert [wave.arrived(60 * n) for n in (0, 1, 2)] == pytest.approx([0, 3600, 7200])
+    tops = [wave.arrived(at + 0.01) - wave.arrived(at - 0.01) for at in (15, 45)]
+    assert tops == pytest.approx([0.02 * 108, 0.02 * 12], rel=1e-3)
+    later = Later(wave, 45)
+    assert later.arrived(15) == pytest.approx(wave.arrived(60) - wave.arrived(45))
