@@ -36,6 +36,7 @@ from tests.integration.foreign_client import (
     pack,
 )
 from tests.integration.scene import WHERE, P, f32, golomb, hello, refused, u32, unchanged, update
+from tests.integration.test_reconnect import link
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -54,7 +55,7 @@ def on_grid(indices: bytes, count: int = 3, values: bytes = b"\xc0" * 3) -> byte
 UPDATES: dict[str, dict[str, bytes]] = {
     "wrong-dtype": {
         "unknown value mode": update(value_mode=6),
-        "unknown index mode": update(index_mode=4),
+        "unknown index mode": update(index_mode=9),
         "a grid with values that have signs": update(index_mode=GRID, indices=GRID_STREAM),
         "a grid with sign bits": update(
             index_mode=GRID, value_mode=SIGN, indices=GRID_STREAM, values=b"\0\x3f" * 3 + b"\0"
@@ -143,7 +144,7 @@ UPDATES: dict[str, dict[str, bytes]] = {
 }
 
 SESSIONS: dict[str, dict[str, bytes]] = {
-    "unknown-record": {"tag 12": pack([12, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
+    "unknown-record": {"tag 13": pack([13, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
     "unexpected-record": {
         "a second Hello": hello(),
         "a Welcome": pack(
@@ -321,17 +322,20 @@ async def test_frame_is_refused_by_its_announced_length(
         assert (await scene.device.closed())[0] == 1009
 
 
-@pytest.mark.parametrize("token", [None, "", "wrong", "secre", "secrets", "sécret", "\xff"])
+@pytest.mark.parametrize("token", [None, "", "wrong", "ef1.wrong.", "efd1.wrong", "sécret", "\xff"])
 async def test_wrong_token(token: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with hosting(tmp_path, token="secret") as server:
+    async with hosting(tmp_path, closed=True) as server:
         async with connected(server.port) as device:
             status, body = await device.upgrade(token)
             assert status == 401
             assert b'"code": "unauthorized"' in body
+        identity = server.enrol("pi")
         async with connected(server.port) as device:
-            assert (await device.upgrade("secret"))[0] == 101
-            device.send(hello(layout=LAYOUT.digest))
-            assert (await device.answer())[0] == WELCOME
+            assert (await device.upgrade(identity.credential))[0] == 101
+            device.send(hello(device="pi", layout=LAYOUT.digest))
+            await refused(device, "unauthorized")
+        async with link(server.port, identity=identity) as honest:
+            await honest.join()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
