@@ -23,7 +23,8 @@ def test_every_rule_can_be_set(name: str) -> None:
         ),
         (
             "coordination.mode=asink",
-            "--set: coordination.mode = 'asink': must be 'async', 'rounds' or 'elastic'; did you mean 'async'?",
+            "--set: coordination.mode = 'asink': must be 'async', 'rounds' or 'elastic'; "
+            "did you mean 'async'?",
         ),
         (
             "run.trackers=jsonl,excel",
