@@ -78,30 +78,8 @@ def test_what_is_encoded_comes_back(frame: Snapshot | Delta) -> None:
 
 
 PI = DeviceRow(
-    *(
-        3,
-        "pi-3",
-        "training",
-        "pi4",
-        "onnx",
-        8.0,
-        10,
-        0,
-        0,
-        0,
-        0,
-        1e9,
-        2,
-        0.5,
-        7,
-        0,
-        900,
-        90,
-        70,
-        7,
-        31.5,
-        212.0,
-    ),
+    *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 0, 0, 1e9),
+    *(2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
     *(48.0, None, False, None),
 )
 OVERVIEW = Overview(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0)
