@@ -90,7 +90,9 @@ async def hosting(
         claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         hosted = HostedRun(
-            claim.run, token, claim.engine, None, history, accounts, admin_token, viewer_token=viewer_token
+            *(claim.run, token, claim.engine, None, history, accounts, admin_token),
+            viewer_token=viewer_token,
+            input=tuple(config.model.input) or None,
         )
         if offered:
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))

@@ -31,15 +31,16 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
         )
     # Stored data need nothing of this.
     from edgeflock.client.data.backlog import Backlog
-    from edgeflock.client.data.checks import Checks
+    from edgeflock.client.data.checks import Agreed, Checks
     from edgeflock.client.data.quarantine import Quarantine
     from edgeflock.client.data.records import Skipped
     from edgeflock.client.data.sources import open_source, waits
     from edgeflock.client.data.stream_batches import StreamBatches
 
     tally = Skipped(Quarantine(_quarantine(settings)))
-    source = open_source(settings.data, tally, seed, settings.range)
-    checks = Checks(most=settings.range)
+    agreed = Agreed()
+    source = open_source(settings.data, tally, seed, settings.range, agreed)
+    checks = Checks(most=settings.range, agreed=agreed)
     if waits(settings.data) and not settings.buffer:
         async with Backlog(source, tally, settings.batch_min, checks) as backlog:
             yield backlog
