@@ -90,7 +90,7 @@ class FlatModule:
 
     @torch.no_grad()
     def example(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
-        """(x, y) of made-up samples, whose x have this shape and are of 0 to 1; y is of the loss's usual kind.
+        """(x, y) of made-up samples, whose x have this shape and are 0 to 1; y is of the loss's usual kind.
 
         Raises ConfigError if the module takes no such x.
         """
