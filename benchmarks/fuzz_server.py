@@ -375,7 +375,7 @@ async def served(config: Config, directory: Path) -> Any:
     with ExitStack() as opened:
         theta = np.random.default_rng(7).standard_normal(LAYOUT.size).astype(np.float32)
         claim = opened.enter_context(claimed(directory, "run.directory", LAYOUT, theta, config, None))
-        app = create_app(config, HostedRun(claim.run, "", claim.engine, None, [], []))
+        app = create_app(config, HostedRun(claim.run, None, claim.engine, None, [], []))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:

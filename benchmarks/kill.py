@@ -116,7 +116,7 @@ def _serve(pipe: Connection, directory: str, port: int, *more: str) -> None:
         began = time.perf_counter()
         with claimed(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
             engine, journal = claim.engine, claim.journal
-            hosted = HostedRun("kill", "", engine, None, journal.evaluations(), journal.accounts())
+            hosted = HostedRun("kill", None, engine, None, journal.evaluations(), journal.accounts())
             elapsed = time.perf_counter() - began
             version, theta = engine.theta()
             opened = Opened(version, digest_of(theta), elapsed * 1e3)
@@ -185,7 +185,7 @@ class Fleet:
             # A server lives for a fraction of a second: back off as the transport says, but not for long.
             await asyncio.sleep(min(delay, 0.02))
 
-        return Link(f"http://127.0.0.1:{self.port}", "", Hello(PROTOCOL, name, b"", {}), random, hurry)
+        return Link(f"http://127.0.0.1:{self.port}", None, Hello(PROTOCOL, name, b"", {}), random, hurry)
 
 
 async def device(fleet: Fleet, name: str, seed: int) -> None:

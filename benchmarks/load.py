@@ -102,7 +102,7 @@ def _serve_edgeflock(
         )  # fmt: skip
         theta = np.zeros(layout.size, np.float32)
         with claimed(Path(directory), "directory", layout, theta, config) as claim:
-            hosted = HostedRun("benchmark", "", claim.engine, None, [], [])
+            hosted = HostedRun("benchmark", None, claim.engine, None, [], [])
             async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
                 ready.send(port)
                 await asyncio.Event().wait()

@@ -20,6 +20,11 @@ from edgeflock.shared.protocol.shown import shown
 
 log = logging.getLogger(__name__)
 
+NOT_KNOWN = (
+    "the server does not let this device in: it has not joined, or was revoked; "
+    "edgeflock client join URL TOKEN, with a token of who runs the server"
+)
+
 SILENT_SECONDS = 60.0
 """The longest wait for the next bytes of a first model."""
 
@@ -45,7 +50,7 @@ class Downloads:
         """The run's "step" or "evaluation" as an ONNX graph; one that has not changed is not sent again.
 
         The server makes it when it is first asked, which may take minutes. Raises ConfigError if it has none,
-        ServerAtFault if it is longer than LONGEST_GRAPH, Unauthorized if the token is not known.
+        ServerAtFault if it is longer than LONGEST_GRAPH, Unauthorized if the credential is not known.
         """
         return await self._retries.until_answered(partial(self._get_graph, http, kind))
 
@@ -53,7 +58,7 @@ class Downloads:
         """Bring what is missing of a first model; False if the server has it no longer, or has another.
 
         After a line that dropped it goes on where that broke off. Raises Malformed if something else comes
-        than was announced, ConfigError if `kept` cannot keep it, Unauthorized if the token is not known.
+        than was announced, ConfigError if `kept` cannot keep it, Unauthorized if the credential is not known.
         """
         found = True
         while found and kept.missing:
@@ -73,7 +78,7 @@ class Downloads:
             if response.status == 304:
                 return graph
             if response.status == Unauthorized.status:
-                raise Unauthorized("the server does not know this token (client.token)")
+                raise Unauthorized(NOT_KNOWN)
             if not response.ok and not may_pass(response.status):
                 raise ConfigError(f"{url} gives no graph: {await _detail(response)}")
             response.raise_for_status()
@@ -88,7 +93,7 @@ class Downloads:
         try:
             async with http.get(url, headers={**self._headers, **kept.asking}, timeout=timeout) as response:
                 if response.status == Unauthorized.status:
-                    raise Unauthorized("the server does not know this token (client.token)")
+                    raise Unauthorized(NOT_KNOWN)
                 if response.status == 404:
                     return False
                 response.raise_for_status()

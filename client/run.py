@@ -8,8 +8,10 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +22,9 @@ from edgeflock.client.data import Batches
 from edgeflock.client.data.open import batches_of, directory, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
+from edgeflock.client.identity import Identity, default_place, keep, kept
+from edgeflock.client.joining import url_of
+from edgeflock.client.machine import default_name
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
@@ -61,6 +66,13 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
     `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged or
     SessionRefused.
     """
+    identity, place = identity_of(settings)
+    known: dict[str, str] = {"name": settings.name or default_name()}
+    if identity is not None:
+        known = {"name": identity.name, "server": identity.server}
+        if identity.graph:
+            known["graph_digest"] = identity.graph.hex()
+    settings = settings.model_copy(update=known)
     # Which model it is, only the Welcome says: most are of the zoo.
     named = shards_of(settings)
     hello = Hello(
@@ -98,7 +110,16 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
 
         async with (
             AsyncExitStack() as opened,
-            Link(settings.server, settings.token, hello, Random(), memory=memory, samples=samples) as link,
+            Link(
+                settings.server,
+                identity,
+                hello,
+                Random(),
+                memory=memory,
+                samples=samples,
+                insecure=settings.insecure or (identity is not None and identity.insecure),
+                renewed=partial(_renewed, place=place),
+            ) as link,
         ):
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
             held = [await opened.enter_async_context(batches_of(one)) for one in each]
@@ -122,6 +143,39 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
+
+
+def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
+    """(what this device joined with, if it did, where that is kept). Raises ConfigError.
+
+    What is kept for all of this user counts for its own server; a file that is named must be of the server
+    and the name that the settings name, too.
+    """
+    place = Path(settings.identity) if settings.identity else default_place()
+    if not settings.identity and not place.exists():
+        return None, place
+    identity = kept(place)
+    named = "server" in settings.model_fields_set
+    if named and url_of(settings.server) != url_of(identity.server):
+        if not settings.identity:
+            return None, place
+        raise ConfigError(
+            f"client.identity = {str(place)!r} is for {identity.server}, and client.server is "
+            f"{settings.server}: leave one of them out"
+        )
+    if settings.name not in ("", identity.name):
+        raise ConfigError(
+            f"client.name = {settings.name!r}, but this device joined as {identity.name!r} "
+            f"(client.identity = {str(place)!r}): leave client.name out, or join anew under that name"
+        )
+    if settings.graph_digest and identity.graph and settings.graph_digest != identity.graph.hex():
+        raise ConfigError("client.graph_digest is not the one of the token that this device joined with")
+    return identity, place
+
+
+def _renewed(identity: Identity, place: Path) -> None:
+    keep(identity, place)
+    log.info("has another key and credential: %s", place)
 
 
 def shards_of(settings: "ClientSettings") -> dict[str, str]:

@@ -8,6 +8,7 @@ an answer can say, and comes from where it was asked; else the device's part end
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,15 +17,17 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 import aiohttp
-from yarl import URL
 
-from edgeflock.client.downloads import Downloads
+from edgeflock.client.downloads import NOT_KNOWN, Downloads
 from edgeflock.client.first_model import Kept
+from edgeflock.client.identity import Identity
+from edgeflock.client.joining import renew, url_of
 from edgeflock.client.retrying import ANSWER_SECONDS, Retries
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.shared.errors import (
     REFUSALS,
     ConfigError,
+    EdgeflockError,
     FrameTooLarge,
     Refused,
     RunOver,
@@ -32,6 +35,16 @@ from edgeflock.shared.errors import (
     ServerAtFault,
     SessionRefused,
     Unauthorized,
+)
+from edgeflock.shared.identity import (
+    CHALLENGE,
+    CHALLENGE_BYTES,
+    NO_PIN,
+    ROTATE,
+    from_text,
+    session_words,
+    sign,
+    tls_for,
 )
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
@@ -54,6 +67,8 @@ from edgeflock.shared.protocol.shown import shown
 
 R = TypeVar("R")
 
+log = logging.getLogger(__name__)
+
 HEARTBEAT = 50.0
 """Seconds of silence after which the device pings: 8 bytes with the answer, where a session that was lost
 takes about a thousand to begin anew, and proxies and routers forget what is silent for a minute. It is less
@@ -71,26 +86,30 @@ class Link:
     def __init__(
         self,
         server: str,
-        token: str,
+        identity: Identity | None,
         hello: Hello,
         random: Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
         memory: int = _PLENTY,
         samples: int = 0,
+        insecure: bool = False,
+        renewed: Callable[[Identity], None] = lambda identity: None,
     ) -> None:
-        """`server` is the server's http(s) URL. Raises ConfigError if it is none.
+        """`server` is the server's http(s) URL. Raises ConfigError if it is none, or if it is plain HTTP
+        beyond this machine and not `insecure`. Without an identity only a run that is open lets this device
+        in; `renewed` is told of another one that the server wants it to have.
 
         A model that does not fit into `memory` bytes is refused, and Samples of more than `samples` bytes.
         """
-        try:
-            url = URL(server)
-        except ValueError:
-            url = URL()
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470")
+        url = url_of(server)
         self._url = url / "v1/session"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        pin = b"" if identity is None else identity.pin
+        self._tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure)
+        self._identity, self._renewed = identity, renewed
+        self._challenge, self._is_to_renew = b"", False
+        self._headers: dict[str, str] = {}
+        self._show()
         self._hello = hello
         self._retries = Retries(str(url), random, sleep, self._hang_up)
         self._downloads = Downloads(url, self._headers, hello.device, self._retries)
@@ -112,8 +131,12 @@ class Link:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
         redirected = aiohttp.TraceConfig()
         redirected.on_request_redirect.append(_not_elsewhere)
+        redirected.on_request_end.append(self._read_headers)
         self._http = aiohttp.ClientSession(
-            timeout=timeout, trace_configs=[redirected], cookie_jar=aiohttp.DummyCookieJar()
+            connector=aiohttp.TCPConnector(ssl=self._tls),
+            timeout=timeout,
+            trace_configs=[redirected],
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self
 
@@ -260,16 +283,51 @@ class Link:
             )
         except aiohttp.WSServerHandshakeError as error:
             if error.status == Unauthorized.status:
-                raise Unauthorized("the server does not know this token (client.token)") from error
+                raise Unauthorized(NOT_KNOWN) from error
             raise
         self._socket = socket
         self.connections += 1
-        await socket.send_bytes(wire.encode(self._hello))
+        await socket.send_bytes(wire.encode(replace(self._hello, proof=self._proof())))
         welcome = await self._receive(socket)
         if not isinstance(welcome, Welcome):
             raise ServerAtFault(f"the server answered a Hello with a {type(welcome).__name__}")
         self._hello = replace(self._hello, secret=welcome.secret)
+        await self._renew()
         return welcome
+
+    def _show(self) -> None:
+        """Every request shows the credential, downloads too."""
+        if self._identity is not None:
+            self._headers["Authorization"] = f"Bearer {self._identity.credential}"
+
+    async def _read_headers(
+        self, session: aiohttp.ClientSession, context: SimpleNamespace, ended: aiohttp.TraceRequestEndParams
+    ) -> None:
+        """What the answer that begins a session asks for."""
+        with suppress(ValueError):
+            self._challenge = from_text(ended.response.headers.get(CHALLENGE, ""))
+        self._is_to_renew = ROTATE in ended.response.headers
+
+    def _proof(self) -> bytes:
+        """Of this device's key, if the server asks for one."""
+        identity = self._identity
+        if identity is None or len(self._challenge) != CHALLENGE_BYTES:
+            return b""
+        pin = identity.pin or NO_PIN
+        return sign(identity.key, session_words(self._challenge, identity.realm, pin, identity.name))
+
+    async def _renew(self) -> None:
+        """Get another key and credential, if the server wants that; if it fails, the next session tries."""
+        if self._identity is None or not self._is_to_renew:
+            return
+        try:
+            identity = await renew(self._opened, self._identity)
+        except EdgeflockError as error:
+            log.warning("no new credential: %s", shown(str(error)))
+            return
+        self._renewed(identity)
+        self._identity = identity
+        self._show()
 
     async def _receive(self, socket: aiohttp.ClientWebSocketResponse) -> Record:
         """The next record that is an answer; samples before it go to the listener. Raises what the server

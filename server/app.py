@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -12,22 +14,25 @@ from aiohttp import web
 from edgeflock.server.background import Background
 from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.operations import actions, api, first_model, metrics
-from edgeflock.server.operations.access import authenticate
+from edgeflock.server.identity import Entry
+from edgeflock.server.operations import actions, api, first_model, joining, metrics
+from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
 from edgeflock.server.operations.keys import (
+    AUDIT,
     DOORS,
     EVALUATOR,
     FEED,
     GRAPHS,
     HOST,
     OFFERED,
-    ROLES,
+    PIN,
+    REGISTER,
     WATCHERS,
     WRITER,
 )
-from edgeflock.server.operations.roles import Roles
+from edgeflock.server.operations.revocations import turn_out
 from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Hub, Registry, Relay, Traffic
@@ -48,9 +53,13 @@ def create_app(
     `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
     """
     app = web.Application(middlewares=[authenticate])
-    app.add_routes([*api.routes, *actions.routes, *metrics.routes, *first_model.routes])
+    app.add_routes([*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes])
     app.router.add_get("/v1/session", _session)
-    app[ROLES] = Roles(hosted.token, hosted.admin_token, hosted.viewer_token)
+    app[PIN] = hosted.pin
+    if hosted.register is not None:
+        app[REGISTER] = hosted.register
+    if hosted.audit is not None:
+        app[AUDIT] = hosted.audit
     app[DOORS] = Doors(Terms.of(config.limits))
 
     if hosted.offered is not None:
@@ -82,10 +91,16 @@ def create_app(
             hosted.suspecting,
         )
         feed = Feed(host, evaluator)
-        background = Background(writer, evaluator, hub)
+        watchers = Watchers(hub, feed, config.limits.watchers)
+        guards = (
+            {}
+            if hosted.register is None
+            else {"whoever turns out the revoked": partial(turn_out, hosted.register, registry, watchers)}
+        )
+        background = Background(writer, evaluator, hub, guards)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
         app[BACKGROUND] = background
-        app[WATCHERS] = Watchers(hub, feed, config.limits.watchers)
+        app[WATCHERS] = watchers
         app[GRAPHS] = GraphStore(config.model)
         background.start(failed)
         # What is loaded by now lives as long as the server: the collector need not walk it again and again.
@@ -129,15 +144,20 @@ def _evaluated(hub: Hub, evaluation: Evaluation | None) -> None:
 
 
 @asynccontextmanager
-async def listening(app: web.Application, host: str, port: int) -> AsyncIterator[int]:
-    """Serve on host:port (0: any free one) while the context lasts. Yields the port."""
+async def listening(
+    app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Serve on host:port (0: any free one) while the context lasts, with `tls` if given. Yields the port."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
         protocol = app[HOST].traffic.protocol(app[DOORS].protocol(runner.server))
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(protocol, host, port, backlog=1024)
+        seconds = None if tls is None else app[HOST].config.limits.request_seconds
+        server = await loop.create_server(
+            protocol, host, port, backlog=1024, ssl=tls, ssl_handshake_timeout=seconds
+        )
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
@@ -152,7 +172,7 @@ async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None])
     app = create_app(config, hosted, stop.set)
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    async with listening(app, config.run.host, config.run.port) as port:
+    async with listening(app, config.run.host, config.run.port, hosted.tls) as port:
         ready(port)
         await stop.wait()
     if (error := app[WRITER].error) is not None:
@@ -171,7 +191,10 @@ async def _session(request: web.Request) -> web.StreamResponse:
     door = request.app[DOORS].of(request.transport)
     if door is None:
         raise ConnectionResetError("the connection is lost")
-    return await Session(request.app[HOST], request.app[WRITER], request, door).serve()
+    caller, entry = caller_of(request), None
+    if caller.role == "device":
+        entry = Entry(request.app[REGISTER], caller, request.app[PIN])
+    return await Session(request.app[HOST], request.app[WRITER], request, door, entry).serve()
 
 
 async def _end_sessions(app: web.Application) -> None:

@@ -1,8 +1,9 @@
 """The server's tasks beside its sessions: the first that fails ends them all, and the server with them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from typing import Any
 
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.roster import Hub
@@ -11,12 +12,19 @@ from edgeflock.shared.errors import Unavailable
 
 
 class Background:
-    """Writer, evaluator and hub at work, from `start` to `stop`."""
+    """Writer, evaluator and hub at work, from `start` to `stop`, and whatever else is to run beside them."""
 
-    def __init__(self, writer: Writer, evaluator: Evaluator, hub: Hub) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        evaluator: Evaluator,
+        hub: Hub,
+        more: Mapping[str, Callable[[], Coroutine[Any, Any, None]]],
+    ) -> None:
         self._writer = writer
         self._evaluator = evaluator
         self._hub = hub
+        self._more = more
         self._stopping = asyncio.Event()
         self._failed = ""
         self._work: asyncio.Task[None] | None = None
@@ -49,6 +57,7 @@ class Background:
             beside = {
                 "the evaluator": group.create_task(evaluator.run()),
                 "the hub": group.create_task(hub.run(lambda: evaluator.state, lambda: evaluator.diverged)),
+                **{name: group.create_task(run()) for name, run in self._more.items()},
             }
             for name, task in beside.items():
                 task.add_done_callback(self._blame(name))

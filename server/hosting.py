@@ -1,9 +1,9 @@
-"""The run in its directory: model, data, tokens, and the engine as it was left."""
+"""The run in its directory: model, data, identities, and the engine as it was left."""
 
 import os
-import secrets
+import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine, check_limits
+from edgeflock.server.identity import (
+    ADMIN_TOKEN,
+    Audit,
+    Certificate,
+    Register,
+    own_certificate,
+    pin_of_file,
+    server_tls,
+)
 from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -28,18 +38,20 @@ class HostedRun:
     """What create_app needs of a run."""
 
     run: str
-    token: str
+    register: Register | None
+    """None: everybody may take part and look, and nobody act."""
     engine: Engine
     evaluate: Evaluate | None
     history: list[Evaluation]
     accounts: list[Account]
-    admin_token: str = ""
-    """Empty: nobody may act."""
     suspecting: Suspecting = lambda after, until: None
     offered: Path | None = None
     """The file that devices load the first model from, if they cannot make it."""
-    viewer_token: str = ""
-    """Empty: only admins may look, unless everybody may."""
+    tls: ssl.SSLContext | None = None
+    """To listen with; None: plain HTTP."""
+    pin: bytes = b""
+    """Of the public key that devices are shown; empty: they compare none."""
+    audit: Audit | None = None
     input: tuple[int, ...] | None = None
     """The shape of a sample's x, if it is known."""
 
@@ -74,33 +86,26 @@ def open_run(config: Config) -> Iterator[HostedRun]:
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
-        token = "" if config.run.open else config.run.token or _kept(directory, "token")
-        admin_token = config.run.admin_token or _kept(directory, "admin-token")
-        viewer_token = "" if config.run.open else config.run.viewer_token or _kept(directory, "viewer-token")
-        if admin_token == token:
-            raise ConfigError(
-                "run.admin_token is run.token, so that every device could act; choose another one"
-            )
-        if viewer_token and viewer_token in (token, admin_token):
-            raise ConfigError(
-                "run.viewer_token is run.token or run.admin_token, so that it would not tell who it is; "
-                "choose another one"
-            )
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         suspecting = partial(largest_step, claim.journal, flat.layout)
-        yield HostedRun(
-            claim.run,
-            token,
-            claim.engine,
-            evaluate,
-            history,
-            accounts,
-            admin_token,
-            suspecting,
-            offered,
-            viewer_token,
-            shape,
-        )
+        tls, pin = _line(config, directory)
+        with closing(Register(directory)) as register:
+            register.listens(register.url, pin)
+            _operators(register, directory)
+            yield HostedRun(
+                claim.run,
+                register,
+                claim.engine,
+                evaluate,
+                history,
+                accounts,
+                suspecting,
+                offered,
+                tls,
+                pin,
+                Audit(directory),
+                shape,
+            )
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
@@ -148,16 +153,43 @@ def _input(
     return shape
 
 
-def _kept(directory: Path, name: str) -> str:
-    """A secret in the run's directory, made up on first use and readable by its owner only."""
-    path = directory / name
+def _line(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
+    """(TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
+    run = config.run
+    plain = run.insecure or is_loopback(run.host)
+    if run.open and not plain:
+        raise ConfigError(
+            f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "
+            "127.0.0.1, or allow it with run.insecure = true"
+        )
+    if run.key and not run.certificate:
+        raise ConfigError("run.key is set, and run.certificate is not: they go together")
+    if run.key:
+        return server_tls(Certificate(Path(run.certificate), Path(run.key)))
+    if run.certificate:
+        if not plain:
+            raise ConfigError(
+                "run.certificate without run.key is that of a proxy in front, to which the server speaks "
+                "plain HTTP: set run.host = 127.0.0.1 or run.insecure = true, or name its key"
+            )
+        return None, pin_of_file(Path(run.certificate))
+    return (None, b"") if plain else server_tls(own_certificate(directory, run.host))
+
+
+def _operators(register: Register, directory: Path) -> None:
+    """A token for the run's own operator, in a file that only its owner can read; made anew if it is lost,
+    or if the server has another key.
+    """
+    path = directory / ADMIN_TOKEN
     kept = path.read_text().strip() if path.exists() else ""
-    if not kept:
-        # Whole or not at all: an empty secret would let everybody in.
-        kept, fresh = secrets.token_urlsafe(24), directory / f"{name}.{os.getpid()}"
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(kept + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    return kept
+    try:
+        if register.who(kept).role == "admin" and Token.parse(kept).pin == register.pin:
+            return
+    except (Unauthorized, ConfigError):
+        pass
+    fresh = directory / f"{ADMIN_TOKEN}.{os.getpid()}"
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(register.create("admin", reusable=True).text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

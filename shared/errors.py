@@ -43,6 +43,7 @@
             ├── NoRoom                 too much is under way to the server at once
             └── Unavailable            the server stops or cannot write its journal
 
+    WrongKey                           of the ssl module's: another server than the token names
     RunOver                            the server said Stop: the run has all it needs
     RunReplaced                        after a reconnect the server hosts another run
 
@@ -53,6 +54,7 @@ RunOver and RunReplaced are signals, not errors: they end a device's part in a r
 So whoever catches EdgeflockError to tell a person what went wrong never meets them.
 """
 
+import ssl
 from typing import ClassVar
 
 
@@ -252,6 +254,10 @@ class NoRoom(SessionRefused):
 class Unavailable(SessionRefused):
     code = "unavailable"
     status = 503
+
+
+class WrongKey(ssl.SSLCertVerificationError):
+    """A server whose public key is not the one that its token names; nothing was sent to it."""
 
 
 class RunOver(Exception):

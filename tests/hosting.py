@@ -1,7 +1,7 @@
 """A server for a test: an engine on a small layout, without a model, on 127.0.0.1, in the running loop."""
 
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.client.identity import Identity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.hosting import HostedRun
+from edgeflock.server.identity import Audit, Register, own_certificate, server_tls
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
@@ -21,6 +23,7 @@ from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.roster.traffic import Traffic
 from edgeflock.server.sessions.writer import Writer
+from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start, generate
 from edgeflock.shared.settings.config import Config, parse
@@ -56,6 +59,20 @@ class Hosted:
     hub: Hub
     traffic: Traffic
     relay: Relay
+    register: Register
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.register.pin else 'http'}://127.0.0.1:{self.port}"
+
+    def enrol(self, name: str) -> Identity:
+        """A device that has joined."""
+        token, key = self.register.create("device").text, new_key()
+        words = join_words(token, self.register.pin or NO_PIN, public_of(key), name)
+        joined = self.register.join(
+            token, name, public_of(key), sign(key, words), self.register.pin, b"", 1000
+        )
+        return Identity(self.url, name, joined.credential, key, joined.realm, self.register.pin)
 
 
 def initial_theta(size: int) -> NDArray[np.float32]:
@@ -68,37 +85,52 @@ async def hosting(
     directory: Path,
     *settings: str,
     layout: Layout = LAYOUT,
-    token: str = "",
+    closed: bool = False,
     admin_token: str = "",
     viewer_token: str = "",
     run: str = RUN,
     start: Start | None = None,
     offered: bool = False,
+    with_tls: bool = False,
 ) -> AsyncIterator[Hosted]:
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set
     beside EXACTLY.
 
-    With `offered` devices may load the model that it begins with: initial_theta, or as `start` says. An
-    empty token lets everybody in, an empty admin_token nobody act.
+    With `offered` devices may load the model that it begins with: initial_theta, or as `start` says. If it is
+    `closed`, only who has joined is let in (Hosted.enrol); an empty admin_token lets nobody act.
     """
     # Nothing is to happen by the clock while a test looks.
-    config = parse(overrides=["run.evaluate_every=3600", "model.data=", *EXACTLY, *settings])
+    admission = f"run.open={str(not closed).lower()}"
+    config = parse(overrides=["run.evaluate_every=3600", "model.data=", admission, *EXACTLY, *settings])
     directory.mkdir(exist_ok=True)
     _begin(directory, run, config.model.module, layout, start)
     with ExitStack() as opened:
         theta = initial_theta(layout.size)
         claim = opened.enter_context(claimed(directory, "run.directory", layout, theta, config))
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
+        register = opened.enter_context(closing(Register(directory)))
+        for text, role in ((admin_token, "admin"), (viewer_token, "viewer")):
+            if text:
+                register.keep(text, role, reusable=True)  # type: ignore[arg-type]
+        tls, pin = server_tls(own_certificate(directory, "127.0.0.1")) if with_tls else (None, b"")
+        register.listens("", pin)
         hosted = HostedRun(
-            *(claim.run, token, claim.engine, None, history, accounts, admin_token),
-            viewer_token=viewer_token,
+            claim.run,
+            register,
+            claim.engine,
+            None,
+            history,
+            accounts,
+            tls=tls,
+            pin=pin,
+            audit=Audit(directory),
             input=tuple(config.model.input) or None,
         )
         if offered:
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))
             hosted = replace(hosted, offered=directory / OFFERED)
         app = create_app(config, hosted)
-        async with listening(app, "127.0.0.1", 0) as port:
+        async with listening(app, "127.0.0.1", 0, tls) as port:
             view = app[HOST]
             yield Hosted(
                 port,
@@ -110,6 +142,7 @@ async def hosting(
                 view.hub,
                 view.traffic,
                 view.relay,
+                register,
             )
 
 

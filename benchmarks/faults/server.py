@@ -27,7 +27,7 @@ async def serve(directory: Path, host: str, port: int, settings: tuple[str, ...]
     config = parse(overrides=[*SETTINGS, *settings])
     with claimed(directory, "directory", LAYOUT, initial_theta(), config) as claim:
         journal = claim.journal
-        hosted = HostedRun("faults", "", claim.engine, None, journal.evaluations(), journal.accounts())
+        hosted = HostedRun("faults", None, claim.engine, None, journal.evaluations(), journal.accounts())
         async with listening(create_app(config, hosted), host, port):
             print("listening", flush=True)
             await asyncio.Event().wait()

@@ -7,6 +7,7 @@ import typer
 
 from edgeflock.devices.commands.client import client
 from edgeflock.devices.commands.config import config
+from edgeflock.devices.commands.device import device
 from edgeflock.devices.commands.export import export
 from edgeflock.devices.commands.fleet import fleet
 from edgeflock.devices.commands.journal import journal
@@ -16,6 +17,7 @@ from edgeflock.devices.commands.reproduce import reproduce
 from edgeflock.devices.commands.rollback import rollback
 from edgeflock.devices.commands.server import server
 from edgeflock.devices.commands.status import status
+from edgeflock.devices.commands.token import token
 from edgeflock.devices.commands.top import top
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
 
@@ -68,6 +70,9 @@ def options(
 ) -> None: ...
 
 
-for command in (server, client, status, rollback, top, plot, quickstart, fleet, reproduce, export, config):
+app.command()(server)
+app.add_typer(client, name="client")
+for command in (status, rollback, top, plot, quickstart, fleet, reproduce, export, config):
     app.command()(command)  # in the order in which --help lists them
-app.add_typer(journal, name="journal")
+for name, commands in {"token": token, "device": device, "journal": journal}.items():
+    app.add_typer(commands, name=name)

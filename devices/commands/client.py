@@ -1,30 +1,55 @@
-"""`edgeflock client`: train on this machine's data."""
+"""`edgeflock client`: join a run, and train on this machine's data."""
 
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from edgeflock.devices.commands.options import (
     ConfigFile,
     Set,
-    Token,
     TokenFile,
     Verbose,
     client_flags,
     settings_of,
-    token_of,
+    token_in,
 )
+from edgeflock.shared.errors import ConfigError
 
 
-def client(
+class _Training(TyperGroup):
+    """`edgeflock client ...` trains, unless it says `join`."""
+
+    def parse_args(self, context: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if not args or args[0] not in self.commands:
+            args = ["train", *args]
+        return super().parse_args(context, args)
+
+
+client = typer.Typer(cls=_Training, help="Train for a server on this machine's data; `join` it first.")
+
+Server = Annotated[
+    str | None, typer.Option(help="The server's URL [client.server]; default: that which it joined.")
+]
+IdentityFile = Annotated[
+    Path | None,
+    typer.Option("--identity", metavar="PATH", help="What this device joined with [client.identity]."),
+]
+
+
+@client.command()
+def train(
     config: ConfigFile = None,
-    server: Annotated[str | None, typer.Option(help="The server's URL [client.server].")] = None,
-    token: Token = None,
-    token_file: TokenFile = None,
-    name: Annotated[str | None, typer.Option(help="This device [client.name]; default: host name.")] = None,
+    server: Server = None,
+    identity: IdentityFile = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="This device [client.name]; default: as it joined, or host name and machine id."),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
     backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
     model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
@@ -34,13 +59,15 @@ def client(
     set_: Set = None,
     verbose: Verbose = False,
 ) -> None:
-    """Train for a server on this machine's data, until its run is over."""
+    """Train for a server on this machine's data, until its run is over.
+
+    `edgeflock client join URL TOKEN`, with what the server printed, lets this machine take part first.
+    """
     import asyncio
 
-    secret = token_of(token, token_file)
     flags = client_flags(
         server=server,
-        token=secret,
+        identity=None if identity is None else str(identity),
         name=name,
         data=data,
         backend=backend,
@@ -66,3 +93,40 @@ def client(
             print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
 
     asyncio.run(until_stopped())
+
+
+@client.command()
+def join(
+    url: Annotated[str, typer.Argument(help="The server's URL.")],
+    token: Annotated[str | None, typer.Argument(help="The token, as the server printed it.")] = None,
+    token_file: TokenFile = None,
+    name: Annotated[str | None, typer.Option(help="This device; default: host name and machine id.")] = None,
+    identity: IdentityFile = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow plain HTTP beyond this machine: everybody can read it.")
+    ] = False,
+) -> None:
+    """Join a run: make this device's key, and keep what the server gives for it.
+
+    The server must show the key that the token names, or it is told nothing.
+    """
+    import asyncio
+
+    from edgeflock.client.identity import default_place, keep, kept
+    from edgeflock.client.joining import join as joined
+    from edgeflock.client.machine import default_name
+
+    if (token is None) == (token_file is None):
+        raise ConfigError("give the token, or --token-file PATH (-: standard input)")
+    place = identity or default_place()
+    if place.exists():
+        raise ConfigError(
+            f"{place}: this device has joined {kept(place).server} already: remove that file if it is to "
+            "leave it, or keep another one with --identity PATH"
+        )
+    text = token_in(token_file) if token_file is not None else token or ""
+    made = asyncio.run(joined(url, text, name or default_name(), insecure=insecure))
+    keep(made, place)
+    print(f"{made.name} has joined {made.server}; kept in {place}", file=sys.stderr)
+    chosen = "" if identity is None else f" --identity {place}"
+    print(f"Train with: edgeflock client{chosen} --data URI", file=sys.stderr)

@@ -1,17 +1,20 @@
 """What commands share: options, the settings that they come to, and what to install for what is missing."""
 
 import logging
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from edgeflock.shared.errors import ConfigError
 
-if TYPE_CHECKING:  # it brings pydantic, which `edgeflock client --help` on a device need not load
+if TYPE_CHECKING:  # pydantic and SQLite, which `edgeflock client --help` on a device need not load
+    from edgeflock.server.identity import Register
     from edgeflock.shared.settings.choices import Tables
     from edgeflock.shared.settings.config import Config
 
@@ -25,9 +28,15 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting, e.g. run.port=9000."),
 ]
 TOKEN_SHOWS = "Others on this machine see it in `ps`: rather --token-file or EDGEFLOCK_TOKEN."
-Token = Annotated[str | None, typer.Option(help=f"The run's secret [client.token]. {TOKEN_SHOWS}")]
+Token = Annotated[
+    str | None, typer.Option(help=f"A viewer's or an admin's token [client.token]. {TOKEN_SHOWS}")
+]
 TokenFile = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="A file that holds the run's secret; -: standard input.")
+    Path | None, typer.Option(metavar="PATH", help="A file that holds the token; -: standard input.")
+]
+Directory = Annotated[Path, typer.Argument(help="The run's [run.directory].")]
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="What its devices are labelled with.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -43,8 +52,6 @@ def settings_of(
 
     `tables` are what the server knows by name, for whoever needs its settings checked.
     """
-    import os
-
     from edgeflock.shared.settings import config
 
     logging.basicConfig(
@@ -70,11 +77,16 @@ def connection_of(
     """(URL, token) of a server. Raises ConfigError."""
     flags = client_flags(server=url, token=token_of(token, token_file))
     client = settings_of(None, [*(overrides or []), *flags]).client
+    from edgeflock.shared.identity import pin_in, tls_for
+
+    parts = urlsplit(client.server if "://" in client.server else f"http://{client.server}")
+    if client.token:  # a secret is not to be read on the way
+        tls_for(parts.scheme, parts.hostname or "", pin_in(client.token), insecure=client.insecure)
     return client.server, client.token
 
 
 def token_of(token: str | None, file: Path | None) -> str | None:
-    """The secret that --token or --token-file gave; None if neither did. Raises ConfigError."""
+    """The token that --token or --token-file gave; None if neither did. Raises ConfigError."""
     if file is None:
         return token
     if token is not None:
@@ -94,7 +106,7 @@ def token_in(file: Path) -> str:
         if file.stat().st_mode & 0o044:
             log.warning("--token-file %s: others on this machine can read it: chmod 600 %s", file, file)
     if not kept or not kept.isprintable():
-        raise ConfigError(f"--token-file {file}: holds no token; write the run's into it")
+        raise ConfigError(f"--token-file {file}: holds no token; write one into it")
     return kept
 
 
@@ -110,3 +122,45 @@ def needing(extra: str, what: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ConfigError(f"{what} {error.name}: pip install 'edgeflock[{extra}]'") from error
+
+
+@contextmanager
+def register_of(directory: Path) -> Iterator[tuple["Register", Callable[[str], None]]]:
+    """(the identities of a run, what notes in its audit log what was done). Raises ConfigError.
+
+    Whoever may write the run's folder may do this; the server need not run, and notices at once if it does.
+    """
+    import sqlite3
+
+    from edgeflock.server.identity import IDENTITIES, Audit, Register
+
+    if not (directory / IDENTITIES).is_file():
+        raise ConfigError(f"{directory}: no run is there; name the server's run.directory, once it has run")
+    try:
+        with closing(Register(directory)) as register:
+            who = f"command line, user {os.getuid()}" if hasattr(os, "getuid") else "command line"
+            yield register, lambda did: Audit(directory).note(who, did)
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigError(f"{directory}: its identities cannot be read or written: {error}") from error
+
+
+def labels_of(given: list[str] | None) -> dict[str, str]:
+    """KEY=VALUE, as a table. Raises ConfigError."""
+    labels = {}
+    for text in given or []:
+        key, equals, value = text.partition("=")
+        if not (key and equals) or not text.isprintable() or len(text) > 100:
+            raise ConfigError(f"a label is KEY=VALUE, of 100 characters at most, not {text!r:.120}")
+        labels[key] = value
+    return labels
+
+
+def seconds_of(text: str) -> float | None:
+    """90s, 90m, 24h, 7d; None of never. Raises ConfigError."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text == "never":
+        return None
+    number, unit = text[:-1], text[-1:]
+    if unit not in units or not (number.isascii() and number.isdecimal()) or not 0 < int(number) < 10**6:
+        raise ConfigError(f"--expires {text!r} must be a time such as 90m, 24h or 7d, or never")
+    return float(int(number) * units[unit])

@@ -16,7 +16,7 @@ def top(
     token: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"The viewers' secret, or the admin's [client.token]; again for each server. {TOKEN_SHOWS}"
+            help=f"A viewer's or an admin's token [client.token]; again for each server. {TOKEN_SHOWS}"
         ),
     ] = None,
     token_file: Annotated[
@@ -45,6 +45,8 @@ def top(
         raise ConfigError("--token and --token-file: give one of them")
     url, secret = connection_of(None, None, None, set_)
     tokens = token or [token_in(path) for path in token_file or []] or [secret]
+    for number, one in enumerate([] if replay else urls or [url]):
+        connection_of(one, tokens[number % len(tokens)], None, set_)  # whether a token may go there
     plan = Plan(urls or [url], tokens, interval, record, replay or [], speed, at)
     if web:
         if len(plan.tokens) > 1 or record is not None:

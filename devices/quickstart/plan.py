@@ -61,6 +61,7 @@ def settings_of(plan: Plan) -> list[str]:
         f"run.updates={plan.updates or updates}",
         f"run.seed={plan.seed}",
         "run.open=false",
+        "run.host=127.0.0.1",
         f"model.module={plan.model or model}",
         f"model.data={plan.data}",
         *(f"{key}={value}" for key, value in given.items() if value is not None),

@@ -10,14 +10,10 @@ from pathlib import Path
 from edgeflock.shared.errors import EdgeflockError
 
 
-async def start(
-    command: str, settings: Sequence[str], *flags: str, log: Path, token: str = ""
-) -> asyncio.subprocess.Process:
+async def start(command: str, settings: Sequence[str], *flags: str, log: Path) -> asyncio.subprocess.Process:
     """Start an edgeflock command with `settings` as --set. It writes to `log`; a server's stdout is piped."""
     # One thread each: processes that all use every core only get in each other's way.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    if token:
-        environment["EDGEFLOCK_CLIENT__TOKEN"] = token
     with log.open("wb") as stderr:
         return await asyncio.create_subprocess_exec(
             sys.executable,

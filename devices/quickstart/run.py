@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -13,11 +14,14 @@ from typing import Any
 import aiohttp
 from rich.console import Console
 
+from edgeflock.client.identity import keep
+from edgeflock.client.joining import join
 from edgeflock.devices.quickstart.plan import Plan, backend_of, fresh_folder, settings_of
 from edgeflock.devices.quickstart.processes import end, start, tail_of, url_of
 from edgeflock.devices.quickstart.shown import Result, accuracy_of, progress_bar, show_result
 from edgeflock.devices.results.outcomes import LAST
 from edgeflock.devices.watching.status import fetch
+from edgeflock.server.identity import Register, Role
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.settings.config import Config, parse
 
@@ -49,27 +53,26 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
         server = await start("server", settings, "--json", log=directory / "server.log")
         processes.append(server)
         url = await url_of(server, directory)
-        token = config.run.token or (directory / "token").read_text().strip()
+        viewer = _token(directory, "viewer")
         separator = "&" if "?" in plan.data else "?"
         for number in range(1, plan.clients + 1):
+            place = directory / f"device-{number}.json"
+            keep(await join(url, _token(directory, "device"), f"device-{number}"), place)
             own = [
-                f"client.server={url}",
-                f"client.name=device-{number}",
+                f"client.identity={place}",
                 f"client.data={plan.data}{separator}part={number}/{plan.clients}",
                 f"client.model={config.model.module}",
                 f"client.seed={plan.seed}",
                 f"client.backend={backend_of(plan, number)}",
             ]
             log = directory / f"device-{number}.log"
-            processes.append(await start("client", own, log=log, token=token))
+            processes.append(await start("client", own, log=log))
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
-            kept = (directory / "viewer-token").read_text().strip() if token else ""
-            viewer = config.run.viewer_token or kept
             status = await _watch(http, url, viewer, config, processes, directory, narration)
             seconds = time.monotonic() - began
-            evaluations = json.loads(await fetch(http, url, "/v1/evaluations", token))
+            evaluations = json.loads(await fetch(http, url, "/v1/evaluations", viewer))
             model = directory / "model.safetensors"
-            model.write_bytes(await fetch(http, url, "/v1/model.safetensors", token))
+            model.write_bytes(await fetch(http, url, "/v1/model.safetensors", viewer))
     finally:
         await end(processes)
     known = [one["accuracy"] for one in evaluations if one["accuracy"] is not None]
@@ -87,6 +90,12 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
         seconds=round(seconds, 1),
         model_path=str(model),
     )
+
+
+def _token(directory: Path, role: Role) -> str:
+    """One for a process of this quickstart."""
+    with closing(Register(directory)) as register:
+        return register.create(role).text
 
 
 async def _watch(

@@ -6,6 +6,7 @@ from typing import Any
 
 import aiohttp
 
+from edgeflock.devices.watching.status import NOT_KNOWN, tls_of
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 
 
@@ -23,11 +24,13 @@ async def _post(server: str, token: str, body: dict[str, Any]) -> dict[str, Any]
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as http,
-            http.post(f"{server.rstrip('/')}/v1/rollback", headers=headers, json=body) as response,
+            http.post(
+                f"{server.rstrip('/')}/v1/rollback", headers=headers, json=body, ssl=tls_of(server, token)
+            ) as response,
         ):
             text = await response.text()
             if response.status == Unauthorized.status:
-                raise Unauthorized("the server does not know this token (client.token)")
+                raise Unauthorized(NOT_KNOWN)
             try:
                 answer = json.loads(text)
             except ValueError:

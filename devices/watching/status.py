@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from rich.console import Console
@@ -13,17 +15,28 @@ from rich.text import Text
 from edgeflock.devices.numbers import loss, size
 from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
+from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient, State
+
+NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
+
+
+def tls_of(server: str, token: str) -> ssl.SSLContext | bool:
+    """TLS with the key that the token names, if it names one."""
+    url = urlsplit(server)
+    return tls_for(url.scheme, url.hostname or "", pin_in(token), insecure=True)
 
 
 async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str) -> bytes:
     """The body of GET server/path. Raises EdgeflockError if there is none."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        async with http.get(f"{server.rstrip('/')}{path}", headers=headers) as response:
+        async with http.get(
+            f"{server.rstrip('/')}{path}", headers=headers, ssl=tls_of(server, token)
+        ) as response:
             if response.status == Unauthorized.status:
-                raise Unauthorized("the server does not know this token (client.token)")
+                raise Unauthorized(NOT_KNOWN)
             if response.status != 200:
                 raise EdgeflockError(f"{server}{path} answered {response.status} {response.reason}")
             return await response.read()
@@ -53,7 +66,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     """Print what /v1/status says, for people; to a device's token it says little."""
     if "devices" not in status:
         console.print(f"Run {status['run']}, {status['state']}, version {status['version']:,}")
-        console.print("More is for the viewer token: the file viewer-token in the server's run.directory")
+        console.print("More is for viewers: edgeflock token create --role viewer, on the server's machine")
         return
     evaluation = status["evaluation"] or {}
     target = f" of {status['updates_target']:,}" if status["updates_target"] else ""

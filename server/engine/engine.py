@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
 from edgeflock.server.descent import Gathered, Parameters
 from edgeflock.server.engine.admission import admit
+from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import LastReceipt, Log
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
@@ -86,9 +87,7 @@ class Engine:
         self._diverged: str | None = None
         self._given_up: list[tuple[Push, Answer]] = []
         """Held updates that will not apply, until the next `stage`."""
-        self._gate = gate
-        self._behind_gate: dict[int, Push] = {}
-        """device -> its update that is answered later, be it in the model by now or not looked at yet."""
+        self._gate = Gatekeeper(gate, self._ended)
         self._abandoned = False
         self._publish()
 
@@ -108,17 +107,21 @@ class Engine:
         """
         settled, self._given_up = self._given_up, []
         for push in pushes:
-            if self._may_go_on(push.device):
+            if self._gate.may_go_on(push.device):
                 self._settle(push, now, settled)
             else:
-                self._wait_for_others(push, settled)
+                self._gate.hold_back(push, settled)
         due = None if hold else self._coordinator.tick(now)
         if due is not None:
             self._apply(due, settled)
-        if self._gate is not None:
-            settled = self._let_through(settled, now, hold=hold)
+        settled = self._gate.let_through(
+            settled,
+            lambda: self.parameters.version,
+            lambda push, more: self._settle(push, now, more),
+            hold=hold,
+        )
         together = 0 if due is None else len(due.updates)
-        return Staged(settled, together, answered_later=bool(self._behind_gate))
+        return Staged(settled, together, answered_later=self._gate.holds)
 
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
         """The second half: wait for the disk, then put the model into the receipts that asked for it."""
@@ -139,16 +142,12 @@ class Engine:
     def arrived(self, device: int) -> None:
         """A device is there: others may have to wait for it. Told again, it changes nothing."""
         self._coordinator.arrived(device)
-        if self._gate is not None:
-            self._gate.arrived(device, self.parameters.version)
-            if device in self._behind_gate:
-                self._gate.waits(device)
+        self._gate.arrived(device, self.parameters.version)
 
     def left(self, device: int) -> None:
         """It is there no longer; the next `stage` says what comes of that."""
         self._coordinator.left(device)
-        if self._gate is not None:
-            self._gate.left(device)
+        self._gate.left(device)
 
     @property
     def held(self) -> Mapping[int, Push]:
@@ -165,53 +164,16 @@ class Engine:
         """When `stage` has something to do although nothing came, by its clock; None: never."""
         return self._coordinator.due
 
+    def _ended(self) -> bool:
+        """Whether no more updates are taken."""
+        return 0 < self._bounds.updates <= self.parameters.version or self._diverged is not None
+
     def _settle(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
         """`_offer`, and a refusal is an answer as well."""
         try:
             self._offer(push, now, settled)
         except Refused as refusal:
             settled.append((push, refusal))
-
-    # Gates
-
-    def _may_go_on(self, device: int) -> bool:
-        if self._gate is None or 0 < self._bounds.updates <= self.parameters.version or self._diverged:
-            return True
-        return self._gate.opens(device)
-
-    def _wait_for_others(self, push: Push, settled: list[tuple[Push, Answer]]) -> None:
-        """`push` is answered once the gate opens. Of one that was sent again only the last is."""
-        assert self._gate is not None, "without a gate all may go on"
-        self._gate.waits(push.device)
-        earlier = self._behind_gate.get(push.device)
-        self._behind_gate[push.device] = push
-        if earlier is not None and earlier is not push:
-            settled.append((earlier, Superseded("the device sent its update again")))
-
-    def _let_through(
-        self, settled: list[tuple[Push, Answer]], now: float, *, hold: bool
-    ) -> list[tuple[Push, Answer]]:
-        """What of `settled` may be answered, and of what waited; with `hold` nothing of that.
-
-        An update that waits is offered again: that of one in the model is known by its number.
-        """
-        assert self._gate is not None, "without a gate there is nothing to open"
-        through: list[tuple[Push, Answer]] = []
-        while True:
-            for push, answer in settled:
-                if isinstance(answer, Refused):
-                    through.append((push, answer))
-                elif self._may_go_on(push.device):
-                    self._gate.answered(push.device, self.parameters.version)
-                    through.append((push, answer))
-                else:
-                    self._wait_for_others(push, through)
-            opened = [device for device in self._behind_gate if not hold and self._may_go_on(device)]
-            if not opened:
-                return through
-            settled = []
-            for device in opened:
-                self._settle(self._behind_gate.pop(device), now, settled)
 
     def _offer(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
         """The path of one update, up to the coordinator. Raises Refused; then it has left no trace."""
@@ -267,8 +229,7 @@ class Engine:
                 version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
-            if self._gate is not None:
-                self._gate.made(push.device, version)
+            self._gate.made(push.device, version)
             self._publication.add(touched)
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))

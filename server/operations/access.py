@@ -4,18 +4,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from yarl import URL
 
-from edgeflock.server.operations.keys import DOORS, HOST, ROLES
-from edgeflock.server.operations.roles import Who
+from edgeflock.server.identity import NOBODY, Caller
+from edgeflock.server.operations.keys import AUDIT, DOORS, HOST, REGISTER
 from edgeflock.shared.errors import Unauthorized, Unavailable
 
 OPEN = frozenset(("/livez", "/readyz"))
 """For everybody: whoever starts and stops servers asks them."""
 
-_OF_DEVICES = ("/v1/session", "/v1/start", "/v1/graphs/", "/v1/status", "/v1/evaluations", "/v1/model")
+JOIN, SESSION = "/v1/join", "/v1/session"
+
+_OF_DEVICES = (SESSION, "/v1/start", "/v1/graphs/", "/v1/status", "/v1/evaluations", "/v1/model")
 """What devices may ask for: the run, its model, and nothing of each other."""
 
 _READING = ("GET", "HEAD")
+
+_SCHEME = "bearer "
 
 
 def problem(status: int, code: str, detail: str) -> web.Response:
@@ -23,8 +28,31 @@ def problem(status: int, code: str, detail: str) -> web.Response:
     return web.json_response({"code": code, "detail": detail}, status=status)
 
 
-def role_of(request: web.Request) -> Who | None:
-    return request.app[ROLES].of(request.headers.get("Authorization", ""))
+def caller_of(request: web.Request) -> Caller:
+    """Whoever asks. Raises Unauthorized where the run is not open and knows nobody of this secret."""
+    return who(request.app, secret_of(request))
+
+
+def secret_of(request: web.Request) -> str:
+    """What its Authorization header shows; the scheme's case says nothing (RFC 9110, section 11.1)."""
+    header = request.headers.get("Authorization", "")
+    return header[len(_SCHEME) :].strip(" ") if header[: len(_SCHEME)].lower() == _SCHEME else ""
+
+
+def is_open(app: web.Application) -> bool:
+    """Whether everybody may take part and look."""
+    return REGISTER not in app or app[HOST].config.run.open
+
+
+def who(app: web.Application, secret: str) -> Caller:
+    """Whose secret it is. Raises Unauthorized where the run is not open."""
+    register = app.get(REGISTER)
+    try:
+        return NOBODY if register is None else register.who(secret)
+    except Unauthorized:
+        if not is_open(app):
+            raise
+        return NOBODY
 
 
 @web.middleware
@@ -32,17 +60,26 @@ async def authenticate(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     """A device may take part and ask about the run, a viewer may see all of it, an admin may do anything."""
-    role = role_of(request)
     door = request.app[DOORS].of(request.transport)
     if door is None:
         return _lost()
-    door.begin(known=role is not None)
+    caller, refusal = None, None
     try:
-        refusal = _refusal(request, role) or await _body_is_late(request)
+        caller = caller_of(request)
+        refusal = _forbidden(request, caller)
+    except Unauthorized as error:
+        if request.path not in OPEN:
+            refusal = problem(error.status, error.code, str(error))
+    door.begin(known=caller is not None)
+    try:
+        refusal = refusal or await _body_is_late(request)
         if refusal is not None:
             refusal.force_close()  # what else it may send is not worth reading
             return refusal
-        return await handler(request)
+        response = await handler(request)
+        if caller is not None and response.status < 400:
+            _note(request, caller, door.address)
+        return response
     except Unavailable as error:
         return problem(error.status, error.code, str(error))
     except ConnectionError:
@@ -56,27 +93,49 @@ def _lost() -> web.Response:
     return problem(Unavailable.status, Unavailable.code, "the connection is lost")
 
 
-def _refusal(request: web.Request, role: Who | None) -> web.Response | None:
-    if request.path in OPEN or role == "admin":
+def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
+    if request.path in OPEN:
         return None
-    if role is None:
-        return problem(
-            Unauthorized.status, Unauthorized.code, "send the run's token: Authorization: Bearer TOKEN"
+    role, path = caller.role, request.path
+    if _is_of_another_site(request):
+        why = "a page of another site may open no WebSocket here: its Origin is not the server's Host"
+    elif path == JOIN:
+        why = "" if role in ("joining", "device") else "a token of the role device lets a device join"
+    elif path == SESSION:
+        let_in = role == "device" or (role != "joining" and is_open(request.app))
+        why = "" if let_in else "a session is of a device that has joined: edgeflock client join URL TOKEN"
+    elif role == "admin":
+        why = ""
+    elif role == "joining":
+        why = "this token lets a device join, and nothing else: edgeflock client join URL TOKEN"
+    elif request.method not in _READING:
+        why = "this needs a token of the role admin (edgeflock token create --role admin)"
+    elif role == "device" and not path.startswith(_OF_DEVICES):
+        why = (
+            "this needs a token of the role viewer (edgeflock token create --role viewer): devices are not "
+            "told of each other"
         )
-    if request.method not in _READING:
-        return problem(
-            403,
-            "forbidden",
-            "this needs the admin token (run.admin_token, or the file admin-token in run.directory)",
-        )
-    if role == "device" and not request.path.startswith(_OF_DEVICES):
-        return problem(
-            403,
-            "forbidden",
-            "this needs the viewer token (run.viewer_token, or the file viewer-token in run.directory): "
-            "devices are not told of each other",
-        )
-    return None
+    else:
+        why = ""
+    return problem(403, "forbidden", why) if why else None
+
+
+def _is_of_another_site(request: web.Request) -> bool:
+    """Whether a browser says that a page from elsewhere opens a WebSocket. No other client says anything."""
+    origin = request.headers.get("Origin")
+    if origin is None or request.headers.get("Upgrade", "").lower() != "websocket":
+        return False
+    try:
+        return URL(origin).authority.lower() != request.host.lower()
+    except ValueError:
+        return True
+
+
+def _note(request: web.Request, caller: Caller, address: str) -> None:
+    """What was done is kept, with who did it. Whoever joins is noted with its name (joining.py)."""
+    audit = request.app.get(AUDIT)
+    if audit is not None and request.method not in _READING and request.path != JOIN:
+        audit.note(caller.name, f"POST {request.path}", address=address)
 
 
 async def _body_is_late(request: web.Request) -> web.Response | None:

@@ -12,13 +12,13 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from edgeflock.server.operations import ranges
-from edgeflock.server.operations.access import problem, role_of
+from edgeflock.server.operations.access import caller_of, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import dense_bytes, document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host
-from edgeflock.shared.errors import NotExportable
+from edgeflock.shared.errors import NotExportable, Unauthorized
 from edgeflock.shared.protocol.frames import Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
 
@@ -32,7 +32,7 @@ routes = web.RouteTableDef()
 async def get_status(request: web.Request) -> web.Response:
     """The run, its traffic and its devices as JSON; to a device, the run alone."""
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
-    if role_of(request) == "device":
+    if caller_of(request).role == "device":
         return web.json_response(run_status(host, evaluator))
     return web.json_response(status(host, evaluator, time.monotonic()))
 
@@ -68,8 +68,17 @@ async def get_feed(request: web.Request) -> web.StreamResponse:
             "too-many-watchers",
             f"{watchers.limit} monitors follow this run already (limits.watchers); close one",
         )
-    role: Role = "admin" if role_of(request) == "admin" else "viewer"
-    return await watchers.serve(request, role, interval)
+    role: Role = "admin" if caller_of(request).role == "admin" else "viewer"
+    return await watchers.serve(request, role, interval, lambda: _may_look(request))
+
+
+def _may_look(request: web.Request) -> bool:
+    """Whether the secret of a monitor still opens something."""
+    try:
+        who(request.app, secret_of(request))
+    except Unauthorized:
+        return False
+    return True
 
 
 @routes.get("/v1/devices/{name:[^/]+}")

@@ -1,12 +1,14 @@
 """Whoever watches the run: one WebSocket each, `GET /v1/feed`, and never more than its socket takes."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from aiohttp import WSCloseCode, web
 
-from edgeflock.server.operations.feed import Feed, Seen
+from edgeflock.server.operations.feed import Feed
 from edgeflock.server.roster import Hub
+from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol.feed import encode
 from edgeflock.shared.protocol.frames import Role
 
@@ -26,25 +28,29 @@ class Watchers:
         self.limit = limit
         self._hub = hub
         self._feed = feed
-        self._sockets: dict[web.WebSocketResponse, asyncio.Transport] = {}
+        self._sockets: dict[web.WebSocketResponse, tuple[asyncio.Transport, Callable[[], bool]]] = {}
 
     @property
     def full(self) -> bool:
         return len(self._sockets) >= self.limit
 
-    async def serve(self, request: web.Request, role: Role, interval: float) -> web.WebSocketResponse:
-        """Send a snapshot, then what has changed every `interval` seconds, until either side ends it."""
+    async def serve(
+        self, request: web.Request, role: Role, interval: float, may_look: Callable[[], bool]
+    ) -> web.WebSocketResponse:
+        """Send a snapshot, then what has changed every `interval` seconds, until either side ends it, or
+        `may_look` says that this one may no longer.
+        """
         socket = web.WebSocketResponse(
             heartbeat=HEARTBEAT, compress=False, max_msg_size=_LONGEST, timeout=_CLOSE_SECONDS
         )
         transport = request.transport
         assert transport is not None, "a request that is being handled has one"
-        self._sockets[socket] = transport  # before anything waits: nobody slips in between
+        self._sockets[socket] = transport, may_look  # before anything waits: nobody slips in between
         self._hub.watched = len(self._sockets)
         sending: asyncio.Task[None] | None = None
         try:
             await socket.prepare(request)
-            sending = asyncio.create_task(self._send(socket, transport, role, interval))
+            sending = asyncio.create_task(self._send(socket, role, interval))
             async for _ in socket:
                 await self._close(socket, transport, WSCloseCode.UNSUPPORTED_DATA)
         finally:
@@ -61,17 +67,21 @@ class Watchers:
     async def close(self) -> None:
         """The server stops."""
         sockets = list(self._sockets.items())
-        await asyncio.gather(*(self._close(*one, WSCloseCode.GOING_AWAY) for one in sockets))
+        await asyncio.gather(*(self._close(one, line, WSCloseCode.GOING_AWAY) for one, (line, _) in sockets))
 
-    async def _send(
-        self, socket: web.WebSocketResponse, transport: asyncio.Transport, role: Role, interval: float
-    ) -> None:
-        seen: Seen | None = None
-        while True:
+    async def turn_out(self) -> None:
+        """End what is watched by those who may no longer look."""
+        gone = [(one, line) for one, (line, may_look) in self._sockets.items() if not may_look()]
+        await asyncio.gather(*(self._close(*one, 4000 + Unauthorized.status) for one in gone))
+
+    async def _send(self, socket: web.WebSocketResponse, role: Role, interval: float) -> None:
+        (transport, may_look), seen = self._sockets[socket], None
+        while may_look():  # a token may expire
             frame, seen = await self._feed.next(role, seen)
             await socket.send_bytes(encode(frame))
             del frame  # it may be large
             await _in_time(transport, interval)
+        await self._close(socket, transport, 4000 + Unauthorized.status)
 
     async def _close(self, socket: web.WebSocketResponse, transport: asyncio.Transport, code: int) -> None:
         try:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from edgeflock.server.roster.traffic import Meter
-from edgeflock.shared.errors import Dropped
+from edgeflock.shared.errors import SessionRefused
 
 SECRET_BYTES = 16
 
@@ -22,6 +22,8 @@ class Line(Protocol):
     """An open session."""
 
     meter: Meter
+    credential: bytes
+    """Digest of what the device showed; empty if nothing was asked for."""
 
     async def is_alive(self) -> bool:
         """Whether anything comes of the device, asked if need be."""
@@ -29,7 +31,7 @@ class Line(Protocol):
     async def supersede(self) -> None:
         """End for a newer session; return when nothing is in flight."""
 
-    async def drop(self, because: Dropped) -> None:
+    async def drop(self, because: SessionRefused) -> None:
         """End because an operator wants it."""
 
     async def leave(self) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -22,7 +22,6 @@ from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import (
     AlreadyComputed,
     BaseInFuture,
-    Dropped,
     LayoutMismatch,
     Malformed,
     NameInUse,
@@ -75,10 +74,28 @@ _LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry)
 """What a device may send, until it is let in and after that."""
 
 
+class Entry(Protocol):
+    """What a device that has joined must prove (identity/entry.py)."""
+
+    @property
+    def credential(self) -> bytes:
+        """Digest of what it showed."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the answer to its request asks of it."""
+
+    def check(self, name: str, proof: bytes) -> None:
+        """Raises Unauthorized if it is not who it says."""
+
+
 class Session:
     """One connection of one device."""
 
-    def __init__(self, host: Host, writer: Writer, request: web.Request, door: Door) -> None:
+    def __init__(
+        self, host: Host, writer: Writer, request: web.Request, door: Door, entry: Entry | None = None
+    ) -> None:
+        """Without an `entry` anybody is believed."""
         self._host = host
         self._writer = writer
         self._request = request
@@ -96,6 +113,11 @@ class Session:
         self.meter = Meter()
         if self._transport is not None:
             self.meter = self._transport.get_extra_info("meter", self.meter)
+        self._entry = entry
+        self.credential = b""
+        if entry is not None:
+            self._socket.headers.update(entry.headers)
+            self.credential = entry.credential
         self._ended = asyncio.Event()
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
@@ -147,7 +169,7 @@ class Session:
         await self._close(4000 + Superseded.status, None, Superseded.code)
         await self._ended.wait()
 
-    async def drop(self, because: Dropped) -> None:
+    async def drop(self, because: SessionRefused) -> None:
         """End this session because an operator wants it."""
         await self._close(4000 + because.status, because)
 
@@ -193,6 +215,8 @@ class Session:
                 f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
                 "is it the same model?"
             )
+        if self._entry is not None:
+            self._entry.check(hello.device, hello.proof)
         shards = _shards_of(hello)
         device = host.registry.admit(hello.device)
         identity, connection = device.identity, device.connection

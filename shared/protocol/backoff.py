@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterator
 from random import Random
 
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, WrongKey
 
 _PASSING = (408, 425, 429)
 """Statuses below 500 that mean "later": Request Timeout, Too Early, Too Many Requests."""
@@ -44,6 +44,8 @@ def permanent(url: str, error: Exception, status: int | None = None) -> ConfigEr
         return _answered(url, status)
     # Libraries wrap the ssl module's errors in their own, which derive from these but lack the details.
     for cause in _causes(error):
+        if isinstance(cause, WrongKey):
+            return ConfigError(f"{url}: {cause.args[0]}")
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
             return _distrusted(url, cause)
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", "") == "WRONG_VERSION_NUMBER":

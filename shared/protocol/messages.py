@@ -38,6 +38,8 @@ class Hello:
     shards: str = ""
     """The names of the data shards that it holds, with commas between: they are the tasks of a run that has
     such."""
+    proof: bytes = b""
+    """Its signature of the session's challenge (identity/proofs.py), if it has joined."""
 
 
 @dataclass(frozen=True, slots=True)

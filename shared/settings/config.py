@@ -1,6 +1,5 @@
 """The settings of a run: every key is declared here with its default. settings.py reads them."""
 
-import socket
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self
 
@@ -42,17 +41,16 @@ def _is_one(select: object) -> bool:
 class RunSettings(Section):
     """The server and the run it hosts."""
 
-    directory: str = Field("edgeflock-run", description="where the journal and the token are kept")
+    directory: str = Field("edgeflock-run", description="where the journal and the identities are kept")
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8470
-    token: str = Field("", description="secret of the devices; empty: the server makes one up")
-    viewer_token: str = Field(
-        "", description="secret of those who may see all devices; empty: the server makes one up"
+    certificate: str = Field(
+        "",
+        description="for TLS, in PEM; empty: the server makes one; without a key: that of a proxy",
     )
-    admin_token: str = Field(
-        "", description="secret of those who may act on the run; empty: the server makes one up"
-    )
-    open: bool = Field(False, description="let devices and viewers in without a token")
+    key: str = Field("", description="file in PEM with the certificate's private key")
+    insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
+    open: bool = Field(False, description="let devices and viewers in without a token, on this machine")
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
     batch: Annotated[int, Field(ge=1)] = Field(10, description="samples per step")
     local_steps: Annotated[int, Field(ge=1)] = Field(1, description="steps a device takes per update")
@@ -333,8 +331,12 @@ class ClientSettings(Section):
     """One device."""
 
     server: str = "http://127.0.0.1:8470"
-    token: str = ""
-    name: str = Field(default_factory=socket.gethostname)
+    token: str = Field("", description="of a viewer or an admin, for status, top, plot and rollback")
+    identity: str = Field(
+        "", description="file that `edgeflock client join` keeps; empty: one for all of this user"
+    )
+    insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
+    name: str = Field("", description="empty: as it joined; else the host's name and a short machine id")
     data: str = "digits:"
     backend: Literal["auto", "onnx", "torch"] = Field(
         "auto", description="auto: torch if it is installed and may build the model, else onnx"
@@ -388,7 +390,7 @@ class Config(Section):
     downlink: DownlinkSettings = DownlinkSettings()
     injection: InjectionSettings = InjectionSettings()
     limits: LimitSettings = LimitSettings()
-    client: ClientSettings = Field(default_factory=lambda: ClientSettings())
+    client: ClientSettings = ClientSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -446,9 +448,6 @@ def describe() -> str:
     for name, section in defaults:
         lines += [f"[{name}]  # {type(section).__doc__}"]
         for key, info in type(section).model_fields.items():
-            if (name, key) == ("client", "name"):
-                lines.append('# name = "pi-1"  # default: the host name')
-                continue
             value = getattr(section, key)
             text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
             lines.append(f"{key} = {text}" + (f"  # {info.description}" if info.description else ""))

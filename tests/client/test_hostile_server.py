@@ -14,9 +14,11 @@ import pytest
 from aiohttp import web
 
 from edgeflock.client import downloads, transport
+from edgeflock.client.identity import Identity
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import ConfigError, Refused, RunOver, ServerAtFault
+from edgeflock.shared.identity import new_key
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, Filling, Start
 from edgeflock.shared.protocol import wire
@@ -116,7 +118,7 @@ async def saying(*answers: Record | bytes | str, **settings: Any) -> AsyncIterat
     app = web.Application()
     app.router.add_get("/v1/session", talk)
     async with listening(app) as url:
-        async with Link(url, "", Hello(PROTOCOL, "pi", b"", {}), Random(0), **settings) as link:
+        async with Link(url, None, Hello(PROTOCOL, "pi", b"", {}), Random(0), **settings) as link:
             yield link
 
 
@@ -227,6 +229,10 @@ def test_text_is_shown_as_it_is_but_for_what_terminals_obey() -> None:
 # Over HTTP
 
 
+def identity(url: str) -> Identity:
+    return Identity(url, "pi", "secret", new_key(), bytes(16))
+
+
 @asynccontextmanager
 async def serving(answer: Any) -> AsyncIterator[Link]:
     app = web.Application()
@@ -234,7 +240,12 @@ async def serving(answer: Any) -> AsyncIterator[Link]:
     app.router.add_get("/v1/session", answer)
     async with (
         listening(app) as url,
-        Link(url, "secret", Hello(PROTOCOL, "pi", b"", {}), Random(0)) as link,
+        Link(
+            url,
+            Identity(url, "pi", "secret", new_key(), bytes(16)),
+            Hello(PROTOCOL, "pi", b"", {}),
+            Random(0),
+        ) as link,
     ):
         yield link
 

@@ -1,12 +1,13 @@
 """A client written from docs/protocol.md alone.
 
-It uses nothing of Edgeflock and no library but msgpack: plain sockets, lists and loops, so that it shares no
-mistake with the code under test.
+It uses nothing of Edgeflock and no library but msgpack, and cryptography for Ed25519: plain sockets, lists
+and loops, so that it shares no mistake with the code under test.
 """
 
 import asyncio
 import base64
 import hashlib
+import json
 import math
 import os
 import re
@@ -17,6 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgpack
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 BINARY, TEXT, CLOSE, PING, PONG = 2, 1, 8, 9, 10
 HELLO, WELCOME, PULL, MODEL, UPDATE, RECEIPT, REFUSAL, STOP, SAMPLES, TASK, OVER, TELEMETRY = range(1, 13)
@@ -30,6 +32,8 @@ class Device:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.challenge = b""
+        """Of the session, for the device's key."""
 
     async def upgrade(self, token: str | None = None) -> tuple[int, bytes]:
         """(HTTP status, body) of the answer; the body is empty if it is 101."""
@@ -44,6 +48,8 @@ class Device:
         if status == 101:
             proof = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
             assert base64.b64encode(proof) in head
+            asked = re.search(rb"(?i)edgeflock-challenge: (\S+)", head)
+            self.challenge = unlettered(asked[1].decode()) if asked else b""
             return status, b""
         length = re.search(rb"(?i)content-length: (\d+)", head)
         return status, await self.reader.readexactly(int(length[1]) if length else 0)
@@ -102,6 +108,68 @@ async def joined(
         welcome = await device.ask([HELLO, 2, name, digest, {"cores": 4}, *again])
         assert welcome[0] == WELCOME, welcome
         yield device, welcome
+
+
+# Joining
+
+
+def lettered(octets: bytes) -> str:
+    return base64.urlsafe_b64encode(octets).decode().rstrip("=")
+
+
+def unlettered(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def public_key(key: bytes) -> bytes:
+    return Ed25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()
+
+
+def signature(key: bytes, words: bytes) -> bytes:
+    return Ed25519PrivateKey.from_private_bytes(key).sign(words)
+
+
+def words_of_joining(secret: str, key: bytes, name: str, pin: bytes = bytes(32)) -> bytes:
+    """`secret` is the token, or the credential of a device that gets another key."""
+    return (
+        b"edgeflock join 1\n"
+        + hashlib.sha256(secret.encode()).digest()
+        + pin
+        + public_key(key)
+        + name.encode()
+    )
+
+
+def words_of_session(challenge: bytes, realm: bytes, name: str, pin: bytes = bytes(32)) -> bytes:
+    return b"edgeflock session 1\n" + challenge + realm + pin + name.encode()
+
+
+async def join(port: int, secret: str, name: str, key: bytes, before: bytes = b"") -> tuple[str, bytes]:
+    """(credential, realm) that the server gives. `before` is the key that it knows by now, if any."""
+    words = words_of_joining(secret, key, name)
+    body = {"name": name, "key": lettered(public_key(key)), "proof": lettered(signature(key, words))}
+    if before:
+        body["before"] = lettered(signature(before, words))
+    octets = json.dumps(body).encode()
+    async with connected(port) as device:
+        lines = ["POST /v1/join HTTP/1.1", "Host: server.example", f"Authorization: Bearer {secret}"]
+        lines += ["Content-Type: application/json", f"Content-Length: {len(octets)}", "Connection: close"]
+        device.writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + octets)
+        head, _, answer = (await device.reader.read()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 "), answer
+    told = json.loads(answer)
+    return told["credential"], unlettered(told["realm"])
+
+
+@asynccontextmanager
+async def proved(
+    port: int, name: str, key: bytes, credential: str, realm: bytes
+) -> AsyncIterator[tuple[Device, list[Any]]]:
+    """(device, what the server answers its Hello) of a session that proves its key."""
+    async with connected(port) as device:
+        assert (await device.upgrade(credential))[0] == 101
+        proof = signature(key, words_of_session(device.challenge, realm, name))
+        yield device, await device.ask([HELLO, 2, name, b"", {}, False, b"", "", proof])
 
 
 def frame(payload: bytes, opcode: int = BINARY, mask: bytes = b"\x37\xfa\x21\x3d") -> bytes:

@@ -194,14 +194,15 @@ async def test_a_restarted_server_remembers_its_devices(tmp_path: Path) -> None:
         assert known.connection.line is None
 
 
-async def test_nothing_without_the_token(tmp_path: Path) -> None:
-    async with hosting(tmp_path, token="secret") as hosted, aiohttp.ClientSession() as http:
+async def test_nothing_for_strangers(tmp_path: Path) -> None:
+    async with hosting(tmp_path, closed=True) as hosted, aiohttp.ClientSession() as http:
         for path in ("/v1/status", "/v1/evaluations", "/v1/model", "/v1/model.safetensors", "/v1/session"):
             for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
                 async with http.get(f"http://127.0.0.1:{hosted.port}{path}", headers=headers) as response:
                     assert response.status == 401
                     assert (await response.json())["code"] == "unauthorized"
         async with http.get(
-            f"http://127.0.0.1:{hosted.port}/v1/status", headers={"Authorization": "Bearer secret"}
+            f"http://127.0.0.1:{hosted.port}/v1/status",
+            headers={"Authorization": f"Bearer {hosted.enrol('pi').credential}"},
         ) as response:
             assert response.status == 200

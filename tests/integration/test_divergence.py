@@ -37,7 +37,6 @@ MODES = {
 def config_of(directory: Path, *settings: str) -> Config:
     terms = (
         f"run.directory={directory}",
-        f"run.admin_token={ADMIN}",
         "run.open=true",
         "run.evaluate_every=3600",
         "model.data=digits",
@@ -75,6 +74,8 @@ def dense(sequence: int, base: int, gradient: NDArray[np.float32]) -> Update:
 @asynccontextmanager
 async def served(config: Config, hosted: HostedRun) -> AsyncIterator[int]:
     async with listening(create_app(config, hosted), "127.0.0.1", 0) as port:
+        assert hosted.register is not None
+        hosted.register.keep(ADMIN, "admin", reusable=True)
         yield port
 
 
@@ -212,9 +213,7 @@ async def test_the_command(tmp_path: Path) -> None:
     config = config_of(tmp_path, *MODES["async"])
     with open_run(config) as hosted:
         async with served(config, hosted) as port:
-            url, secret = f"http://127.0.0.1:{port}", tmp_path / "secret"
-            secret.write_text(ADMIN)
-            secret.chmod(0o600)
+            url, secret = f"http://127.0.0.1:{port}", tmp_path / "admin-token"
             line = ("rollback", "0", url, "--token-file", str(secret))
             done = await asyncio.to_thread(edgeflock, *line)
             assert (done.returncode, done.stderr) == (0, "")

@@ -85,7 +85,7 @@ async def test_a_request_that_comes_byte_by_byte_ends(tmp_path: Path) -> None:
 
 
 async def test_an_actions_body_that_never_comes_ends(tmp_path: Path) -> None:
-    async with hosting(tmp_path, SOON, token="run", admin_token=ADMIN) as server:
+    async with hosting(tmp_path, SOON, closed=True, admin_token=ADMIN) as server:
         async with connected(server.port) as slow:
             slow.writer.write(
                 b"POST /v1/learning_rate HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n"

@@ -69,7 +69,7 @@ async def train(port: int, name: str, lowest: float) -> Progress:
         return Trainer(Valley(lowest), batches, welcome)
 
     hello = Hello(PROTOCOL, name, b"", {})
-    async with Link(f"http://127.0.0.1:{port}", "", hello, Random(0)) as line:
+    async with Link(f"http://127.0.0.1:{port}", None, hello, Random(0)) as line:
         return await Worker(line, make, batches, at_once).run()
 
 

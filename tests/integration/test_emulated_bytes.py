@@ -113,7 +113,7 @@ async def serving(directory: Path, file: FleetFile, settings: Sequence[str]) -> 
 
 
 def dial(port: int, name: str) -> Link:
-    return Link(f"http://127.0.0.1:{port}", "", Hello(PROTOCOL, name, b"", {}), Random(0))
+    return Link(f"http://127.0.0.1:{port}", None, Hello(PROTOCOL, name, b"", {}), Random(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from random import Random
 import aiohttp
 import pytest
 
+from edgeflock.client.identity import Identity
 from edgeflock.client.transport import Link
 from edgeflock.server.ledger import claimed, verify
 from edgeflock.shared.errors import ConfigError
@@ -28,9 +29,9 @@ async def give_up(seconds: float) -> None:
     raise GaveUp
 
 
-def impatient(port: int, name: str, token: str = "") -> Link:
+def impatient(port: int, name: str, identity: Identity | None = None) -> Link:
     hello = Hello(PROTOCOL, name, LAYOUT.digest, {})
-    return Link(f"http://127.0.0.1:{port}", token, hello, Random(0), give_up)
+    return Link(f"http://127.0.0.1:{port}", identity, hello, Random(0), give_up)
 
 
 async def test_nothing_leaves_that_is_not_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,11 +34,14 @@ async def until_told(frames: Frames, device: str, **wanted: object) -> Delta:
 
 
 async def test_a_snapshot_and_then_what_changes(tmp_path: Path) -> None:
-    async with hosting(tmp_path, token="run", admin_token=ADMIN, viewer_token="look") as hosted:
-        async with link(hosted.port, "early", "run") as early, operating(hosted.port, "look") as viewer:
+    async with hosting(tmp_path, closed=True, admin_token=ADMIN, viewer_token="look") as hosted:
+        async with (
+            link(hosted.port, "early", hosted.enrol("early")) as early,
+            operating(hosted.port, "look") as viewer,
+        ):
             await early.join()
             await early.push(replace(update(1, 0), facts={"rate": 12.5, "depth": 3, "undervoltage": 1}))
-            async with viewer.feed() as frames, link(hosted.port, "late", "run") as late:
+            async with viewer.feed() as frames, link(hosted.port, "late", hosted.enrol("late")) as late:
                 snapshot = await frames.next()
                 assert isinstance(snapshot, Snapshot)
                 assert (snapshot.role, snapshot.run.parameters) == ("viewer", LAYOUT.size)
@@ -90,7 +93,7 @@ async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:
             assert isinstance(first, Snapshot)
             assert first.role == "admin"
             assert first.run.config["coordination"]["learning_rate"] == 0.05
-            assert not {"token", "viewer_token", "admin_token"} & first.run.config["run"].keys()
+            assert not {"certificate", "key"} & first.run.config["run"].keys()
             await admin.post("/v1/learning_rate", {"value": 0.5})
             second = await frames.next()
             while isinstance(second, Delta):  # it was under way
@@ -263,7 +266,7 @@ async def test_refusals_are_told(tmp_path: Path) -> None:
 
 
 async def test_the_feed_needs_the_token(tmp_path: Path) -> None:
-    async with hosting(tmp_path, token="run") as hosted, operating(hosted.port, "wrong") as stranger:
+    async with hosting(tmp_path, closed=True) as hosted, operating(hosted.port, "wrong") as stranger:
         with pytest.raises(WSServerHandshakeError, match="401"):
             async with stranger.feed():
                 pass

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.first_model import Kept, first_model
+from edgeflock.client.identity import Identity
 from edgeflock.client.run import run_client
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
@@ -44,8 +46,8 @@ async def begun(device: Link, directory: Path) -> Replica:
     return replica
 
 
-def joining(port: int, name: str = "pi", token: str = "") -> Link:
-    device = link(port, name, token)
+def joining(port: int, name: str = "pi", identity: Identity | None = None) -> Link:
+    device = link(port, name, identity)
     device.speak_as(LARGE.digest)
     return device
 
@@ -103,16 +105,18 @@ async def test_its_bytes_are_counted_as_those_of_the_device(tmp_path: Path) -> N
 
 
 async def test_without_a_token_there_is_nothing(tmp_path: Path) -> None:
-    async with hosting(tmp_path, layout=LARGE, offered=True, token="secret") as hosted:
+    async with hosting(tmp_path, layout=LARGE, offered=True, closed=True) as hosted:
         url = f"http://127.0.0.1:{hosted.port}/v1/start"
         async with aiohttp.ClientSession() as http, http.get(url) as response:
             assert response.status == 401
         offered = hosted.engine.offered
         assert offered is not None
-        async with joining(hosted.port, token="wrong") as device:
-            with pytest.raises(Unauthorized, match=r"client\.token"):
+        async with joining(
+            hosted.port, identity=replace(hosted.enrol("pi"), credential="efd1.wrong")
+        ) as device:
+            with pytest.raises(Unauthorized, match="edgeflock client join"):
                 await device.load(Kept(tmp_path / "kept", offered, "pi"))
-        async with joining(hosted.port, token="secret") as device:
+        async with joining(hosted.port, "jetson", hosted.enrol("jetson")) as device:
             assert (await begun(device, tmp_path / "kept")).version == 0
 
 

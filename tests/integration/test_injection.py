@@ -53,7 +53,7 @@ class Sharer(Link):
 
     def __init__(self, port: int, name: str, *, shares: bool = True) -> None:
         hello = Hello(PROTOCOL, name, LAYOUT.digest, {}, shares)
-        super().__init__(f"http://127.0.0.1:{port}", "", hello, Random(0), at_once)
+        super().__init__(f"http://127.0.0.1:{port}", None, hello, Random(0), at_once)
         self.got: list[Samples] = []
         self.listen(self.got.append)
 

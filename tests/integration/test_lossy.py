@@ -101,7 +101,7 @@ async def joined(
 ) -> AsyncIterator[Device]:
     """A device that has joined; `replica` and `secret` are of an earlier session."""
     hello = Hello(PROTOCOL, name, b"", {}, secret=secret)
-    link = Link(f"http://127.0.0.1:{port}", "", hello, Random(0), hurry)
+    link = Link(f"http://127.0.0.1:{port}", None, hello, Random(0), hurry)
     async with link:
         welcome = await link.join()
         device = Device(link, replica or Replica(layout, welcome.start), layout, welcome.sequence)

@@ -35,8 +35,11 @@ def read(text: str) -> Samples:
 
 async def test_what_happened_in_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 3600.0)  # nobody is idle yet
-    async with hosting(tmp_path, "run.updates=9", token="run", viewer_token="look") as hosted:
-        async with operating(hosted.port, "look") as viewer, link(hosted.port, 'p"i\n', "run") as device:
+    async with hosting(tmp_path, "run.updates=9", closed=True, viewer_token="look") as hosted:
+        async with (
+            operating(hosted.port, "look") as viewer,
+            link(hosted.port, 'p"i\n', hosted.enrol('p"i\n')) as device,
+        ):
             await device.join()
             await device.push(replace(update(1, 0), facts={**HEALTH, **STREAM}))
             await device.push(update(2, 0))
@@ -117,7 +120,7 @@ async def test_the_dashboard_shows_nothing_that_is_not_there(tmp_path: Path) -> 
 async def test_a_server_that_cannot_write_its_journal_lives_but_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = hosting(tmp_path, token="run", viewer_token="look")
+    run = hosting(tmp_path, closed=True, viewer_token="look")
     async with run as hosted, operating(hosted.port, "") as anybody:
         assert await anybody.get("/livez") == (200, "ok\n")
         assert await anybody.get("/readyz") == (200, "ok\n")
@@ -126,7 +129,7 @@ async def test_a_server_that_cannot_write_its_journal_lives_but_is_not_ready(
             raise sqlite3.OperationalError("database or disk is full")
 
         monkeypatch.setattr(hosted.journal, "commit", full)
-        async with impatient(hosted.port, "pi", "run") as device:
+        async with impatient(hosted.port, "pi", hosted.enrol("pi")) as device:
             with pytest.raises(GaveUp):
                 await device.join()
         status, text = await anybody.get("/readyz")

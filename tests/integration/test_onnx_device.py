@@ -13,11 +13,13 @@ from aiohttp import web
 
 from edgeflock.client import run
 from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.identity import Identity, keep
 from edgeflock.client.run import run_client
 from edgeflock.client.transport import Link
 from edgeflock.server.training_graph.served import ServedGraph
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable, Unauthorized
+from edgeflock.shared.identity import new_key
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import ClientSettings, ModelSettings
 from tests.client.backends.graphs import INPUTS, LAYOUT, OUTPUTS, expected, model
@@ -73,12 +75,11 @@ async def test_a_device_trains_a_model_that_it_has_no_code_of(
 ) -> None:
     """theirs:Net does not exist: torch could not train it, and may not by itself."""
     monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
-    async with hosting(tmp_path, *RUN, layout=LAYOUT, token="secret") as hosted:
+    async with hosting(tmp_path, *RUN, layout=LAYOUT, closed=True) as hosted:
+        keep(hosted.enrol("pi"), tmp_path / "identity.json")
         settings = ClientSettings.model_validate(
             {
-                "server": f"http://127.0.0.1:{hosted.port}",
-                "token": "secret",
-                "name": "pi",
+                "identity": str(tmp_path / "identity.json"),
                 "data": data(tmp_path),
                 "backend": backend,
             }
@@ -145,8 +146,9 @@ async def answering(handler: Handler) -> AsyncIterator[Link]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     hello = Hello(PROTOCOL, "pi", b"", {})
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    identity = Identity(url, "pi", "secret", new_key(), bytes(16))
     try:
-        async with Link(url, "secret", hello, Random(0), at_once) as device:
+        async with Link(url, identity, hello, Random(0), at_once) as device:
             yield device
     finally:
         await runner.cleanup()
@@ -241,7 +243,7 @@ FINAL: dict[str, tuple[Callable[[], web.Response], type[Exception], str]] = {
         ConfigError,
         "gives no graph: 422",
     ),
-    "the wrong token": (lambda: saying(401, "unauthorized", "who?"), Unauthorized, "client.token"),
+    "a stranger": (lambda: saying(401, "unauthorized", "who?"), Unauthorized, "client join"),
 }
 
 

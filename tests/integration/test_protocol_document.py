@@ -18,6 +18,7 @@ from edgeflock.client import transport
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Exact
 from edgeflock.server.sessions import session
+from edgeflock.shared import identity
 from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.layout import Layout
@@ -52,6 +53,7 @@ from tests.integration.foreign_client import (
     Device,
     Grid,
     active,
+    connected,
     crc,
     decode_indices,
     decode_values,
@@ -65,13 +67,19 @@ from tests.integration.foreign_client import (
     grid_decode,
     grid_encode,
     inactive,
+    join,
     joined,
     load,
     model_of,
     pack,
+    proved,
+    public_key,
     random_words,
     shares,
+    signature,
     unpacked,
+    words_of_joining,
+    words_of_session,
 )
 from tests.integration.held import LOSSY, believed
 
@@ -200,6 +208,10 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, bytes(range(16))],
         messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, False, bytes(range(16))),
     ),
+    "hello-proof": (
+        [HELLO, 2, "pi-7", DIGEST, {"cores": 4}, False, b"", "", EXAMPLES["session-proof"]],
+        messages.Hello(2, "pi-7", DIGEST, {"cores": 4}, False, b"", "", EXAMPLES["session-proof"]),
+    ),
     "samples": (
         [SAMPLES, 2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)],
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
@@ -266,7 +278,7 @@ def test_every_example_is_checked_here() -> None:
     assert set(EXAMPLES) == {
         *RECORDS, *NUMBERS, "frame", "raw", "golomb", "runs", "grid", "grid-after",
         "layout", "digest", "layout-statistics", "statistics", "first-words", "first-values", "weights",
-        "eighths",
+        "eighths", "join-key", "join-words", "join-proof", "session-words", "session-proof",
     }  # fmt: skip
 
 
@@ -820,3 +832,37 @@ async def test_devices_are_told_that_the_server_stops(tmp_path: Path) -> None:
         closed = asyncio.create_task(device.closed())
     assert (await closed)[0] == 1001
     writer.close()
+
+
+# Joining
+
+
+def test_what_a_device_signs_is_as_the_document_says() -> None:
+    key, token = bytes(range(32)), "ef1.AAECAwQFBgcICQoLDA0ODxAREhMUFRYX."
+    assert public_key(key) == EXAMPLES["join-key"] == identity.public_of(key)
+    joining, session = EXAMPLES["join-words"], EXAMPLES["session-words"]
+    challenge, realm = bytes(range(32, 64)), bytes(range(16))
+    assert joining == words_of_joining(token, key, "pi-7")
+    assert joining == identity.join_words(token, identity.NO_PIN, identity.public_of(key), "pi-7")
+    assert session == words_of_session(challenge, realm, "pi-7")
+    assert session == identity.session_words(challenge, realm, identity.NO_PIN, "pi-7")
+    for words, proof in ((joining, EXAMPLES["join-proof"]), (session, EXAMPLES["session-proof"])):
+        assert signature(key, words) == proof == identity.sign(key, words)
+
+
+async def test_the_foreign_client_joins_and_proves_its_key(tmp_path: Path) -> None:
+    key, other = bytes(range(32)), bytes(range(1, 33))
+    async with hosting(tmp_path, closed=True) as server:
+        token = server.register.create("device").text
+        credential, realm = await join(server.port, token, "pi-7", key)
+        async with proved(server.port, "pi-7", key, credential, realm) as (_, answer):
+            assert answer[0] == WELCOME
+        for name, proving in (("pi-8", key), ("pi-7", other)):
+            async with proved(server.port, name, proving, credential, realm) as (device, answer):
+                assert answer[:2] == [REFUSAL, "unauthorized"]
+                assert await device.closed() == (4401, "unauthorized")
+        renewed, _ = await join(server.port, credential, "pi-7", other, before=key)
+        async with proved(server.port, "pi-7", other, renewed, realm) as (_, answer):
+            assert answer[0] == WELCOME
+        async with connected(server.port) as device:
+            assert (await device.upgrade(credential))[0] == 401

@@ -1,6 +1,7 @@
 """A device's line to its server: cut it, restart the server, and count what arrived."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 from aiohttp import WSMsgType
 
 from edgeflock.client import transport
+from edgeflock.client.identity import Identity
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.server.sessions import session
@@ -31,9 +33,9 @@ async def at_once(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-def link(port: int, name: str = "pi", token: str = "", secret: bytes = b"") -> Link:
+def link(port: int, name: str = "pi", identity: Identity | None = None, secret: bytes = b"") -> Link:
     hello = Hello(PROTOCOL, name, LAYOUT.digest, {}, secret=secret)
-    return Link(f"http://127.0.0.1:{port}", token, hello, Random(0), at_once)
+    return Link(f"http://127.0.0.1:{port}", identity, hello, Random(0), at_once)
 
 
 def update(sequence: int, base: int, *, pull: bool = False) -> Update:
@@ -181,11 +183,12 @@ async def test_the_newer_session_of_a_device_wins(tmp_path: Path) -> None:
 
 
 async def test_what_no_retry_can_mend_is_raised_at_once(tmp_path: Path) -> None:
-    async with hosting(tmp_path, token="right") as hosted:
-        async with link(hosted.port, token="wrong") as device:
+    async with hosting(tmp_path, closed=True) as hosted:
+        identity = hosted.enrol("pi")
+        async with link(hosted.port, identity=replace(identity, credential="efd1.wrong")) as device:
             with pytest.raises(Unauthorized):
                 await device.join()
-        async with link(hosted.port, token="right") as device:
+        async with link(hosted.port, identity=identity) as device:
             device.speak_as(bytes(16))
             with pytest.raises(LayoutMismatch):
                 await device.join()

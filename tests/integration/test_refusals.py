@@ -36,6 +36,7 @@ from tests.integration.foreign_client import (
     pack,
 )
 from tests.integration.scene import WHERE, P, f32, golomb, hello, refused, u32, unchanged, update
+from tests.integration.test_reconnect import link
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -321,17 +322,20 @@ async def test_frame_is_refused_by_its_announced_length(
         assert (await scene.device.closed())[0] == 1009
 
 
-@pytest.mark.parametrize("token", [None, "", "wrong", "secre", "secrets", "sécret", "\xff"])
+@pytest.mark.parametrize("token", [None, "", "wrong", "ef1.wrong.", "efd1.wrong", "sécret", "\xff"])
 async def test_wrong_token(token: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with hosting(tmp_path, token="secret") as server:
+    async with hosting(tmp_path, closed=True) as server:
         async with connected(server.port) as device:
             status, body = await device.upgrade(token)
             assert status == 401
             assert b'"code": "unauthorized"' in body
+        identity = server.enrol("pi")
         async with connected(server.port) as device:
-            assert (await device.upgrade("secret"))[0] == 101
-            device.send(hello(layout=LAYOUT.digest))
-            assert (await device.answer())[0] == WELCOME
+            assert (await device.upgrade(identity.credential))[0] == 101
+            device.send(hello(device="pi", layout=LAYOUT.digest))
+            await refused(device, "unauthorized")
+        async with link(server.port, identity=identity) as honest:
+            await honest.join()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

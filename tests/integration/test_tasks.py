@@ -35,7 +35,7 @@ async def at_once(seconds: float) -> None:
 
 def link(port: int, name: str, shards: str) -> Link:
     hello = Hello(PROTOCOL, name, LAYOUT.digest, {}, shards=shards)
-    return Link(f"http://127.0.0.1:{port}", "", hello, Random(0), at_once)
+    return Link(f"http://127.0.0.1:{port}", None, hello, Random(0), at_once)
 
 
 def update(base: int, sequence: int, task: int | None) -> Update:

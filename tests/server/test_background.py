@@ -27,7 +27,7 @@ async def serve_until(directory: Path, act: Callable[[int], None]) -> None:
     """Serve, and `act` on the port once it listens."""
     config = settings(directory)
     with claimed(directory, "run.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
-        await server_app.serve(config, HostedRun(claim.run, "", claim.engine, None, [], []), act)
+        await server_app.serve(config, HostedRun(claim.run, None, claim.engine, None, [], []), act)
 
 
 @pytest.mark.parametrize("victim", [(Evaluator, "the evaluator"), (Hub, "the hub")])

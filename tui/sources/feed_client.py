@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized
+from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import permanent
 from edgeflock.shared.protocol.frames import DeviceRow, Point
@@ -34,6 +35,7 @@ class FeedClient:
         if self._base.scheme not in ("http", "https") or not self._base.host:
             raise ConfigError(f"server {url!r} must be a URL such as http://192.0.2.1:8470")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._tls = tls_for(self._base.scheme, self._base.host, pin_in(token), insecure=True)
         self.interval = interval
 
     @property
@@ -46,7 +48,7 @@ class FeedClient:
         """
         url = self._url("/v1/feed").with_query(interval=f"{self.interval:g}")
         try:
-            async with aiohttp.ClientSession(headers=self._headers) as http:
+            async with self._session() as http:
                 async with http.ws_connect(
                     url,
                     heartbeat=_HEARTBEAT,
@@ -98,7 +100,7 @@ class FeedClient:
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         try:
-            async with aiohttp.ClientSession(headers=self._headers, timeout=SECONDS) as http:
+            async with self._session(timeout=SECONDS) as http:
                 async with http.request(method, self._url(path), json=body) as response:
                     text = await response.text()
                     if not response.ok:
@@ -109,6 +111,10 @@ class FeedClient:
         except ValueError as error:
             raise Malformed(f"{path} did not answer with JSON: {error}") from error
 
+    def _session(self, **more: Any) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(ssl=self._tls)
+        return aiohttp.ClientSession(headers=self._headers, connector=connector, **more)
+
     def _url(self, path: str) -> URL:
         return URL(f"{str(self._base).rstrip('/')}{path}", encoded=True)
 
@@ -116,7 +122,7 @@ class FeedClient:
 def _refusal(status: int, path: str, text: str) -> EdgeflockError:
     """The server's own words, if it has any."""
     if status == Unauthorized.status:
-        return Unauthorized("the server does not know this token; give it with --token-file")
+        return Unauthorized("the server does not know this token, or it has expired: --token-file")
     try:
         answer = json.loads(text)
         words = answer["detail"] if isinstance(answer, dict) and "detail" in answer else ""

@@ -83,7 +83,7 @@ def test_a_server_address_must_be_a_url() -> None:
     done = edgeflock("client", "--server", "192.0.2.1:8470", "--data", "digits:")
     assert done.returncode == 2
     assert "client.server" in done.stderr
-    assert "http://" in done.stderr
+    assert "https://" in done.stderr
 
 
 def test_a_backend_must_be_a_known_one() -> None:

@@ -18,7 +18,7 @@ def kept(tmp_path: Path, text: str = "secret\n", mode: int = 0o600) -> Path:
 
 
 def test_a_token_comes_from_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert connection_of("http://a", None, kept(tmp_path), None) == ("http://a", "secret")
+    assert connection_of("https://a", None, kept(tmp_path), None) == ("https://a", "secret")
     assert not caplog.records
 
 

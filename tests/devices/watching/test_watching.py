@@ -39,8 +39,8 @@ async def run(*arguments: str, until_line: bool = False) -> str:
 
 async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
     async with (
-        hosting(tmp_path, token="secret", viewer_token="look") as hosted,
-        link(hosted.port, name="pi-1", token="secret") as device,
+        hosting(tmp_path, closed=True, viewer_token="look") as hosted,
+        link(hosted.port, name="pi-1", identity=hosted.enrol("pi-1")) as device,
     ):
         await device.join()
         await device.push(update(1, 0))

@@ -334,7 +334,7 @@ async def the_average_is_what_is_used(config: Config, opened: HostedRun, evaluat
     async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as http:
         url = f"http://127.0.0.1:{port}"
         hello = Hello(PROTOCOL, "pi", layout.digest, {})
-        async with Link(url, "", hello, Random(0), at_once) as device:
+        async with Link(url, None, hello, Random(0), at_once) as device:
             await device.join()
             replica.take(await device.pull(None))
             for sequence in range(1, 40):

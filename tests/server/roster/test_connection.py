@@ -6,7 +6,7 @@ import pytest
 
 from edgeflock.server.roster.connection import TRANSITIONS, Connection, Event, State
 from edgeflock.server.roster.traffic import Meter
-from edgeflock.shared.errors import Dropped
+from edgeflock.shared.errors import SessionRefused
 
 
 class Session:
@@ -14,10 +14,11 @@ class Session:
 
     def __init__(self, ingress: int = 0, egress: int = 0) -> None:
         self.meter = Meter(ingress, egress)
+        self.credential = b""
 
     async def supersede(self) -> None: ...
 
-    async def drop(self, because: Dropped) -> None: ...
+    async def drop(self, because: SessionRefused) -> None: ...
 
     async def leave(self) -> None: ...
 

@@ -67,11 +67,11 @@ def gone(pid: int) -> bool:
 
 
 async def test_it_serves_the_model_s_graphs(tmp_path: Path, data: str, started: Started) -> None:
-    """To who has the token; compressed to who likes; once; and answers others meanwhile."""
+    """To who has joined; compressed to who likes; once; and answers others meanwhile."""
     settings = f"model.module={NETS}dense", f"model.data={data}"
-    async with hosting(tmp_path, *settings, token="secret") as hosted:
+    async with hosting(tmp_path, *settings, closed=True) as hosted:
         url = f"http://127.0.0.1:{hosted.port}/v1"
-        allowed = {"Authorization": "Bearer secret"}
+        allowed = {"Authorization": f"Bearer {hosted.enrol('pi').credential}"}
         async with aiohttp.ClientSession(
             auto_decompress=False, skip_auto_headers=["Accept-Encoding"]
         ) as http:

@@ -1,6 +1,5 @@
 """Settings: which source wins, and what an error says."""
 
-import socket
 import tomllib
 from contextlib import suppress
 from typing import Literal
@@ -28,7 +27,7 @@ rule = "tau"
 def test_nothing_set_is_all_defaults() -> None:
     config = parse()
     assert config == Config()
-    assert config.client.name == socket.gethostname()
+    assert config.client.name == ""
 
 
 def test_the_file_sets_what_it_names_and_nothing_else() -> None:
@@ -59,12 +58,12 @@ def test_the_file_then_the_environment_then_set(
 def test_text_becomes_what_the_key_is() -> None:
     config = parse(
         environ={"EDGEFLOCK_RUN__OPEN": "true", "EDGEFLOCK_COMPRESSION__SELECT": "1e-3"},
-        overrides=["run.keep_updates=false", " run.port = 0 ", "run.token=a=b.c", "model.data="],
+        overrides=["run.keep_updates=false", " run.port = 0 ", "client.token=a=b.c", "model.data="],
     )
     assert config.run.open is True
     assert config.run.keep_updates is False
     assert config.run.port == 0
-    assert config.run.token == "a=b.c"
+    assert config.client.token == "a=b.c"
     assert config.model.data == ""
     assert config.compression.select == 0.001
 

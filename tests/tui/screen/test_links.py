@@ -23,7 +23,7 @@ async def test_before_there_is_a_server_the_screen_says_so() -> None:
 
 async def test_a_wrong_token_is_told() -> None:
     async with serving(token="right") as server, screen(Live(FeedClient(server.url, "wrong"))) as pilot:
-        await shows(pilot, "the server does not know this token; give it with --token")
+        await shows(pilot, "the server does not know this token, or it has expired")
 
 
 async def test_a_run_without_devices_says_what_to_do() -> None:

@@ -1,0 +1,79 @@
+"""What a device that has joined keeps: its key, its credential, and which server it belongs to."""
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import from_text, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of one device at one server."""
+
+    server: str
+    name: str
+    credential: str
+    key: bytes
+    """Private, of Ed25519."""
+    realm: bytes
+    """The server's register of devices, told when it joined."""
+    pin: bytes = b""
+    """Of the server's public key; empty: none is compared."""
+    graph: bytes = b""
+    """SHA-256 of the one graph to train; empty: any."""
+    insecure: bool = False
+    """Whether plain HTTP was asked for."""
+
+
+_BYTES = ("key", "realm", "pin", "graph")
+
+
+def default_place() -> Path:
+    """Where `edgeflock client join` keeps it if nothing else is said."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock" / "identity.json"
+
+
+def keep(identity: Identity, path: Path) -> None:
+    """Write it for its owner's eyes only, whole or not at all. Raises ConfigError."""
+    said = {name: getattr(identity, name) for name in Identity.__match_args__}
+    text = json.dumps({name: text_of(value) if name in _BYTES else value for name, value in said.items()})
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise ConfigError(f"client.identity = {str(path)!r} cannot be written: {error.strerror}") from error
+
+
+def kept(path: Path) -> Identity:
+    """The identity in a file. Raises ConfigError if it holds none, or if others may have read it."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"client.identity = {str(path)!r} cannot be read: {error}; "
+            "edgeflock client join URL TOKEN makes it"
+        ) from error
+    if mode & 0o077:
+        raise ConfigError(
+            f"client.identity = {str(path)!r} can be read by others (mode {mode:o}): chmod 600 {path}, "
+            "and if others are on this machine, have it replaced (edgeflock device rotate)"
+        )
+    try:
+        said: dict[str, Any] = json.loads(text)
+        said |= {name: from_text(said[name]) for name in _BYTES if name in said}
+        return Identity(**said)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(
+            f"client.identity = {str(path)!r} holds no identity: remove it and join anew"
+        ) from error

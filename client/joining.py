@@ -1,0 +1,100 @@
+"""How a device joins: it makes a key, shows a token, gets a credential. docs/protocol.md is the reference.
+
+The server is believed no more than it must be: over TLS it has shown the key that the token names before
+anything is sent, and of what it answers a credential and a realm are taken, nothing else.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from edgeflock.client.identity import Identity
+from edgeflock.shared.errors import REFUSALS, ConfigError, EdgeflockError, Refused, ServerAtFault
+from edgeflock.shared.identity import (
+    NO_PIN,
+    Token,
+    from_text,
+    join_words,
+    new_key,
+    public_of,
+    sign,
+    text_of,
+    tls_for,
+)
+from edgeflock.shared.protocol.backoff import permanent
+from edgeflock.shared.protocol.shown import shown
+
+_SECONDS = aiohttp.ClientTimeout(total=60, sock_connect=20)
+
+_LONGEST = 1 << 14
+"""Bytes of an answer."""
+
+
+async def join(server: str, token: str, name: str, *, insecure: bool = False) -> Identity:
+    """A new identity for `name`. Raises ConfigError, or Refused as the server does."""
+    said = Token.parse(token)
+    url = url_of(server)
+    tls = tls_for(url.scheme, url.host or "", said.pin, insecure=insecure)
+    identity = Identity(str(url), name, token, b"", b"", said.pin, said.graph, insecure)
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=tls), cookie_jar=aiohttp.DummyCookieJar()
+    ) as http:
+        return await renew(http, identity)
+
+
+async def renew(http: aiohttp.ClientSession, identity: Identity) -> Identity:
+    """The identity with another key and credential, which the server knows it by from its next session on.
+
+    Its present ones hold until then. One without a key joins with what it has for a credential.
+    """
+    key = new_key()
+    public = public_of(key)
+    words = join_words(identity.credential, identity.pin or NO_PIN, public, identity.name)
+    body = {"name": identity.name, "key": text_of(public), "proof": text_of(sign(key, words))}
+    if identity.key:
+        body["before"] = text_of(sign(identity.key, words))
+    answer = await _post(http, url_of(identity.server) / "v1/join", identity.credential, body)
+    try:
+        credential, realm = answer["credential"], from_text(answer["realm"])
+        if not (isinstance(credential, str) and 0 < len(credential) <= 200 and len(realm) == 16):
+            raise ValueError
+        credential.encode("ascii")
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ServerAtFault("the server let this device join without a credential") from None
+    return replace(identity, key=key, credential=credential, realm=realm)
+
+
+def url_of(server: str) -> URL:
+    """Raises ConfigError if it is no server's URL."""
+    try:
+        url = URL(server)
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"client.server {server!r} must be a URL such as https://192.0.2.1:8470")
+    return url
+
+
+async def _post(http: aiohttp.ClientSession, url: URL, bearer: str, body: dict[str, str]) -> Any:
+    headers = {"Authorization": f"Bearer {bearer}"}
+    try:
+        async with http.post(
+            url, headers=headers, json=body, timeout=_SECONDS, allow_redirects=False
+        ) as response:
+            text = await response.content.read(_LONGEST)
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        reason = shown(str(error)) or type(error).__name__
+        raise permanent(str(url), error) or EdgeflockError(f"no answer from {url}: {reason}") from error
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = {}
+    if status == 200:
+        return answer
+    if isinstance(answer, dict) and "detail" in answer:
+        raise REFUSALS.get(str(answer.get("code")), Refused)(shown(str(answer["detail"])))
+    raise permanent(str(url), EdgeflockError(), status) or EdgeflockError(f"{url} answered {status}")

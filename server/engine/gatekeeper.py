@@ -1,0 +1,87 @@
+"""Whose answer waits because it is ahead of others, as the run's gate says (coordination/gates.py).
+
+An update applies at once; its device is answered, and so goes on, only once the gate opens.
+"""
+
+from collections.abc import Callable
+
+from edgeflock.server.coordination import Gate, Push
+from edgeflock.server.engine.outcomes import Answer
+from edgeflock.shared.errors import Refused, Superseded
+
+Settled = list[tuple[Push, Answer]]
+
+
+class Gatekeeper:
+    """The gate of a run, and who stands before it. Without a gate nobody does."""
+
+    def __init__(self, gate: Gate | None, ended: Callable[[], bool]) -> None:
+        """`ended` says whether the run takes no more updates: then all may go on, to be told so."""
+        self._gate = gate
+        self._ended = ended
+        self._before: dict[int, Push] = {}
+        """device -> its update that is answered later, be it in the model by now or not looked at yet."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._before)
+
+    def arrived(self, device: int, version: int) -> None:
+        if self._gate is not None:
+            self._gate.arrived(device, version)
+            if device in self._before:
+                self._gate.waits(device)
+
+    def left(self, device: int) -> None:
+        if self._gate is not None:
+            self._gate.left(device)
+
+    def made(self, device: int, version: int) -> None:
+        """An update of the device made this version."""
+        if self._gate is not None:
+            self._gate.made(device, version)
+
+    def may_go_on(self, device: int) -> bool:
+        return self._gate is None or self._ended() or self._gate.opens(device)
+
+    def hold_back(self, push: Push, settled: Settled) -> None:
+        """`push` is answered once the gate opens. Of one that was sent again only the last is."""
+        assert self._gate is not None, "without a gate all may go on"
+        self._gate.waits(push.device)
+        earlier = self._before.get(push.device)
+        self._before[push.device] = push
+        if earlier is not None and earlier is not push:
+            settled.append((earlier, Superseded("the device sent its update again")))
+
+    def let_through(
+        self,
+        settled: Settled,
+        version: Callable[[], int],
+        offer: Callable[[Push, Settled], None],
+        *,
+        hold: bool,
+    ) -> Settled:
+        """What of `settled` may be answered, and of what waited; with `hold` nothing of that.
+
+        An update that waits is offered again: that of one in the model is known by its number. `version` is
+        the model's.
+        """
+        if self._gate is None:
+            return settled
+        through: Settled = []
+        while True:
+            for push, answer in settled:
+                if isinstance(answer, Refused):
+                    through.append((push, answer))
+                elif self.may_go_on(push.device):
+                    self._gate.answered(push.device, version())
+                    through.append((push, answer))
+                else:
+                    self.hold_back(push, through)
+            opened = [device for device in self._before if not hold and self.may_go_on(device)]
+            if not opened:
+                return through
+            settled = []
+            for device in opened:
+                offer(self._before.pop(device), settled)

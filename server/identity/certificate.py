@@ -1,0 +1,120 @@
+"""The server's TLS: a key and a certificate that it made itself at its first start, or its operator's.
+
+Devices compare the public key (shared/identity/pins.py), so that nobody's signature is needed. The
+certificate is its own authority, for tools that want one: `curl --cacert certificate.pem`.
+"""
+
+import ipaddress
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import pin_of
+
+CERTIFICATE, KEY = "certificate.pem", "certificate-key.pem"
+
+_DAYS, _LEFT = 3650, 90
+"""For how long it holds, and how many of these days may be left before the same key gets another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """In PEM."""
+
+    certificate: Path
+    key: Path
+
+
+def own_certificate(directory: Path, host: str) -> Certificate:
+    """That of `directory`, made if there is none. A certificate that is old is made anew, of the same key."""
+    own = Certificate(directory / CERTIFICATE, directory / KEY)
+    if own.key.exists():
+        key = load_pem_private_key(own.key.read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
+    else:
+        key = ec.generate_private_key(ec.SECP256R1())
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        _keep(own.key, pem, 0o600)
+    now = datetime.now(UTC)
+    if own.certificate.exists():
+        until = x509.load_pem_x509_certificate(own.certificate.read_bytes()).not_valid_after_utc
+        if until > now + timedelta(days=_LEFT):
+            return own
+    _keep(own.certificate, _signed(key, host, now), 0o644)
+    return own
+
+
+def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:
+    """(TLS to listen with, the public key's pin). Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(own.certificate, own.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"run.certificate = {str(own.certificate)!r} and run.key = {str(own.key)!r} cannot be used: "
+            f"{error}; both are files in PEM, and the key is without a password"
+        ) from error
+    return context, pin_of_file(own.certificate)
+
+
+def pin_of_file(certificate: Path) -> bytes:
+    """Of the first certificate in a PEM file. Raises ConfigError."""
+    try:
+        text = certificate.read_text("ascii")
+        end = "-----END CERTIFICATE-----"
+        first = text[text.index("-----BEGIN CERTIFICATE-----") : text.index(end) + len(end)]
+        return pin_of(ssl.PEM_cert_to_DER_cert(first))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"run.certificate = {str(certificate)!r} is no certificate in PEM: {error}"
+        ) from error
+
+
+def _signed(key: ec.EllipticCurvePrivateKey, host: str, now: datetime) -> bytes:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "edgeflock")])
+    names = dict.fromkeys(("localhost", "127.0.0.1", "::1", socket.gethostname()[:63], host))
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))  # a device's clock may be behind
+        .not_valid_after(now + timedelta(days=_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names if name]), critical=False)
+    )
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def _name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _keep(path: Path, pem: bytes, mode: int) -> None:
+    """Whole or not at all."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        file.write(pem)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

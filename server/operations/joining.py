@@ -1,0 +1,64 @@
+"""POST /v1/join: a device shows a token, or its credential, and gets a credential for its key.
+
+docs/protocol.md is the reference.
+"""
+
+import asyncio
+import json
+from contextlib import suppress
+
+from aiohttp import web
+
+from edgeflock.server.operations.access import caller_of, problem, secret_of
+from edgeflock.server.operations.keys import AUDIT, HOST, PIN, REGISTER
+from edgeflock.shared.errors import Refused
+from edgeflock.shared.identity import from_text, text_of
+
+routes = web.RouteTableDef()
+
+LONGEST_NAME = 200
+"""Characters."""
+
+
+@routes.post("/v1/join")
+async def join(request: web.Request) -> web.Response:
+    """{"name", "key", "proof", "before"}: the last one only of a device that is to have another key."""
+    try:
+        name, key, proof, before = _asked(await request.read())
+    except ValueError as error:
+        return problem(400, "bad-request", str(error))
+    caller = caller_of(request)
+    register, limit = request.app[REGISTER], request.app[HOST].config.limits.devices
+    try:  # in a thread, since it waits for the disk
+        joined = await asyncio.to_thread(
+            register.join, secret_of(request), name, key, proof, request.app[PIN], before, limit
+        )
+    except Refused as refusal:
+        return problem(refusal.status, refusal.code, str(refusal))
+    if (audit := request.app.get(AUDIT)) is not None:
+        did = "has another key" if caller.role == "device" else "joined"
+        audit.note(caller.name, f"{name!r} {did}", address=request.remote)
+    return web.json_response({"credential": joined.credential, "realm": text_of(joined.realm)})
+
+
+def _asked(octets: bytes) -> tuple[str, bytes, bytes, bytes]:
+    """Name, key and proofs. Raises ValueError that says what is wrong."""
+    try:
+        body = json.loads(octets)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise ValueError("the body must be a JSON object")
+    name = body.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise ValueError(f"name must be a text of 1 to {LONGEST_NAME} printable characters")
+    return name, _octets(body, "key", 32), _octets(body, "proof", 64), _octets(body, "before", 64, 0)
+
+
+def _octets(body: dict[str, object], key: str, *sizes: int) -> bytes:
+    text = body.get(key, "")
+    with suppress(ValueError):
+        octets = from_text(text) if isinstance(text, str) else None
+        if octets is not None and len(octets) in sizes:
+            return octets
+    raise ValueError(f"{key} must be {sizes[0]} bytes in base64url")

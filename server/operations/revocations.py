@@ -1,0 +1,34 @@
+"""What commands write to the register while the server runs holds at once: who may no longer stay goes."""
+
+import asyncio
+
+from edgeflock.server.identity import Register
+from edgeflock.server.operations.watchers import Watchers
+from edgeflock.server.roster import Registry
+from edgeflock.shared.errors import Unauthorized
+
+LOOK = 0.25
+"""Seconds between two looks, each of which is microseconds while nothing was written."""
+
+
+async def turn_out(register: Register, registry: Registry, watchers: Watchers) -> None:
+    """Look for as long as the server lives."""
+    seen = register.changes
+    while True:
+        await asyncio.sleep(LOOK)
+        register.refresh()
+        if seen != register.changes:
+            seen = register.changes
+            await asyncio.gather(
+                watchers.turn_out(), *(_look(register, name, registry) for name in list(registry.devices))
+            )
+
+
+async def _look(register: Register, name: str, registry: Registry) -> None:
+    line = registry.devices[name].connection.line
+    if line is None or not line.credential:
+        return
+    if not register.holds(name, line.credential):
+        await line.drop(Unauthorized(f"the credential of {name!r} was revoked; join anew with a new token"))
+    elif register.is_to_rotate(name, line.credential):
+        await line.leave()  # it comes back, and is told so

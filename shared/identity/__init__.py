@@ -1,0 +1,41 @@
+"""Who somebody is, as both ends say it: tokens, keys and their proofs, pinned certificates.
+
+tokens.py is the text that lets a machine join or an operator look; proofs.py what a device signs with its own
+key; pins.py the public key of a server, and TLS that takes no other. No event loop, no network, no files.
+Imports errors. proofs.py and pins.py load `cryptography` when they are first used.
+"""
+
+from edgeflock.shared.identity.pins import NO_PIN, is_loopback, pin_in, pin_of, tls_for
+from edgeflock.shared.identity.proofs import (
+    CHALLENGE,
+    CHALLENGE_BYTES,
+    ROTATE,
+    join_words,
+    new_key,
+    proves,
+    public_of,
+    session_words,
+    sign,
+)
+from edgeflock.shared.identity.tokens import Token, digest_of, from_text, text_of
+
+__all__ = [
+    "CHALLENGE",
+    "CHALLENGE_BYTES",
+    "NO_PIN",
+    "ROTATE",
+    "Token",
+    "digest_of",
+    "from_text",
+    "is_loopback",
+    "join_words",
+    "new_key",
+    "pin_in",
+    "pin_of",
+    "proves",
+    "public_of",
+    "session_words",
+    "sign",
+    "text_of",
+    "tls_for",
+]

@@ -1,0 +1,63 @@
+"""What a device signs with its own key (Ed25519, RFC 8032), so that nobody else speaks under its name.
+
+What is signed names all that it is meant for, each in its place and of a fixed length but for the name, which
+is last: the same words cannot be meant for another question, server, challenge or device.
+"""
+
+import hashlib
+
+CHALLENGE, ROTATE = "Edgeflock-Challenge", "Edgeflock-Rotate"
+"""Headers of the answer that begins a session: what to sign, and whether another key is wanted."""
+
+CHALLENGE_BYTES = 32
+REALM_BYTES = 16
+KEY_BYTES = 32
+
+_SESSION, _JOIN = b"edgeflock session 1\n", b"edgeflock join 1\n"
+
+
+def session_words(challenge: bytes, realm: bytes, pin: bytes, name: str) -> bytes:
+    """For a session: the server's challenge, the register of devices that it belongs to, and the public key
+    that the device was shown (NO_PIN if it compares none).
+    """
+    assert (len(challenge), len(realm), len(pin)) == (CHALLENGE_BYTES, REALM_BYTES, 32)
+    return _SESSION + challenge + realm + pin + name.encode()
+
+
+def join_words(token: str, pin: bytes, public: bytes, name: str) -> bytes:
+    """For joining with `token` as the device of the key `public`."""
+    assert (len(pin), len(public)) == (32, KEY_BYTES)
+    return _JOIN + hashlib.sha256(token.encode()).digest() + pin + public + name.encode()
+
+
+def new_key() -> bytes:
+    """A private key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.generate().private_bytes_raw()
+
+
+def public_of(key: bytes) -> bytes:
+    """The public key of a private one."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()
+
+
+def sign(key: bytes, words: bytes) -> bytes:
+    """64 bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(key).sign(words)
+
+
+def proves(public: bytes, words: bytes, signature: bytes) -> bool:
+    """Whether `signature` of these words is of the key's owner."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, words)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

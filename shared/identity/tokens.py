@@ -1,0 +1,99 @@
+"""A token: a secret that opens something, and what to hold its server against, in one line of text.
+
+    ef1.SECRET.PIN          ef1.SECRET.PIN.GRAPH
+
+Each part is base64url without padding: SECRET 24 bytes, PIN the server's public key (pins.py, 32 bytes) or
+nothing, GRAPH the digest of the one graph to train (32 bytes). Servers know a token by the SHA-256 of its
+text.
+"""
+
+import base64
+import binascii
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+from edgeflock.shared.errors import ConfigError
+
+PREFIX = "ef1"
+
+SECRET_BYTES = 24
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What the text says."""
+
+    secret: bytes
+    pin: bytes = b""
+    """Of the server's public key; empty: the system's certificate authorities, or no TLS."""
+    graph: bytes = b""
+    """SHA-256 of the one graph to train; empty: any."""
+
+    @classmethod
+    def new(cls, pin: bytes = b"", graph: bytes = b"") -> "Token":
+        return cls(secrets.token_bytes(SECRET_BYTES), pin, graph)
+
+    @classmethod
+    def parse(cls, text: str) -> "Token":
+        """Raises ConfigError that says what is wrong with the text, and nothing of its secret."""
+        prefix, *parts = text.split(".")
+        if prefix != PREFIX:
+            if prefix[:2] == "ef" and prefix[2:].isdecimal():
+                raise ConfigError(f"a token of version {prefix[2:]:.9}, and this is of version {PREFIX[2:]}")
+            raise ConfigError(f"no token: one begins with {PREFIX}. and was printed by the server")
+        if len(parts) not in (2, 3):
+            raise ConfigError(f"no whole token: {len(parts)} parts follow {PREFIX}, and 2 or 3 should")
+        token = cls(*(_part(name, part) for name, part in zip(_PARTS, parts, strict=False)))
+        if len(parts) == 3 and not token.graph:
+            raise ConfigError("no whole token: its graph is empty")
+        return token
+
+    @property
+    def text(self) -> str:
+        parts = (self.secret, self.pin, self.graph) if self.graph else (self.secret, self.pin)
+        return ".".join((PREFIX, *map(text_of, parts)))
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the text: what a server knows it by."""
+        return digest_of(self.text)
+
+
+_PARTS = {"secret": (SECRET_BYTES,), "pin": (0, _DIGEST_BYTES), "graph": (0, _DIGEST_BYTES)}
+"""How many bytes each may have."""
+
+
+def digest_of(text: str) -> bytes:
+    """SHA-256 of what a header may hold, which is any byte."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+
+
+def text_of(octets: bytes) -> str:
+    """base64url without padding."""
+    return base64.urlsafe_b64encode(octets).rstrip(b"=").decode()
+
+
+def from_text(text: str) -> bytes:
+    """The one octets whose `text_of` is this text. Raises ValueError."""
+    try:
+        octets = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("not base64url") from error
+    if text_of(octets) != text:
+        raise ValueError("not base64url in its one form")
+    return octets
+
+
+def _part(name: str, text: str) -> bytes:
+    try:
+        octets = from_text(text)
+    except ValueError:
+        raise ConfigError(f"no whole token: its {name} is not base64url; copy it anew") from None
+    if len(octets) not in _PARTS[name]:
+        wanted = " or ".join(map(str, _PARTS[name]))
+        raise ConfigError(
+            f"no whole token: its {name} has {len(octets)} bytes and should have {wanted}; copy it anew"
+        )
+    return octets

@@ -1,0 +1,260 @@
+"""The register: who is let in with what, and what of it is on the disk."""
+
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.identity import IDENTITIES, Joined, Register, Role
+from edgeflock.shared.errors import ConfigError, NameInUse, TooManyDevices, Unauthorized
+from edgeflock.shared.identity import (
+    NO_PIN,
+    Token,
+    digest_of,
+    join_words,
+    new_key,
+    public_of,
+    session_words,
+    sign,
+)
+
+PIN = b"p" * 32
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Key:
+    """A device's side of it."""
+
+    name: str
+    key: bytes
+
+    def join(
+        self, register: Register, bearer: str, *, limit: int = 9, old: bytes = b"", pin: bytes = PIN
+    ) -> Joined:
+        words = join_words(bearer, pin, public_of(self.key), self.name)
+        before = sign(old, words) if old else b""
+        return register.join(
+            bearer, self.name, public_of(self.key), sign(self.key, words), PIN, before, limit
+        )
+
+    def speak(self, register: Register, credential: str, *, name: str = "", pin: bytes = PIN) -> None:
+        name = name or self.name
+        proof = sign(self.key, session_words(b"c" * 32, register.realm, pin, name))
+        register.check(register.who(credential), name, b"c" * 32, PIN, proof)
+
+
+def device(name: str = "pi") -> Key:
+    return Key(name, new_key())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def register(tmp_path: Path, clock: Clock) -> Register:
+    return Register(tmp_path, clock)
+
+
+def test_a_device_joins_and_speaks(register: Register, tmp_path: Path) -> None:
+    pi = device()
+    joined = pi.join(register, register.create("device", labels={"site": "roof"}).text)
+    pi.speak(register, joined.credential)
+    assert register.devices["pi"].labels == {"site": "roof"}
+    pi.speak(Register(tmp_path), joined.credential)  # as after a restart
+
+
+def test_no_secret_is_on_the_disk(register: Register, tmp_path: Path) -> None:
+    token = register.create("device")
+    pi = device()
+    joined = pi.join(register, token.text)
+    register.close()
+    octets = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    for secret in (token.text, joined.credential):
+        assert digest_of(secret) in octets
+        assert secret.split(".")[1].encode() not in octets
+    assert token.secret not in octets
+    assert pi.key not in octets
+    assert stat.S_IMODE((tmp_path / IDENTITIES).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+def test_operators_are_known_by_their_token(role: Role, register: Register, clock: Clock) -> None:
+    token = register.create(role, seconds=60)
+    assert register.who(token.text).role == role
+    with pytest.raises(Unauthorized, match=f"the role {role} lets no device join"):
+        device().join(register, token.text)
+    clock.now += 60
+    with pytest.raises(Unauthorized, match="has expired"):
+        register.who(token.text)
+    register.create("device")  # those that have expired are forgotten
+    with pytest.raises(Unauthorized, match="does not know"):
+        register.who(token.text)
+
+
+def test_who_comes_with_a_devices_token_may_join_only(register: Register) -> None:
+    assert register.who(register.create("device").text).role == "joining"
+
+
+@pytest.mark.parametrize("bearer", ["", "ef1.x.", Token(bytes(24)).text, "efd1.AAAA", "\udcff"])
+def test_strangers_are_nobody(bearer: str, register: Register) -> None:
+    with pytest.raises(Unauthorized):
+        register.who(bearer)
+
+
+def test_a_token_for_one_device_is_for_one(register: Register) -> None:
+    token, pi = register.create("device").text, device()
+    pi.join(register, token)
+    with pytest.raises(Unauthorized, match="was for one device"):
+        device("jetson").join(register, token)
+    again = pi.join(register, token)  # whose answer was lost on the way may ask again
+    pi.speak(register, again.credential)
+    assert set(register.devices) == {"pi"}
+
+
+def test_a_reusable_token_is_for_many(register: Register) -> None:
+    token = register.create("device", reusable=True).text
+    for name in "abc":
+        device(name).join(register, token)
+    with pytest.raises(TooManyDevices, match=r"limits\.devices"):
+        device("d").join(register, token, limit=3)
+    assert set(register.devices) == set("abc")
+
+
+def test_an_expired_token_lets_nobody_join(register: Register, clock: Clock) -> None:
+    token = register.create("device", seconds=10).text
+    clock.now += 10
+    with pytest.raises(Unauthorized, match="expired"):
+        device().join(register, token)
+
+
+def test_two_devices_of_one_name_are_told_so(register: Register) -> None:
+    token = register.create("device", reusable=True).text
+    joined = (first := device()).join(register, token)
+    with pytest.raises(NameInUse, match="another name"):
+        device().join(register, token)
+    first.speak(register, joined.credential)
+
+
+def test_nobody_speaks_under_anothers_name_or_key(register: Register) -> None:
+    token = register.create("device", reusable=True).text
+    pi, jetson = device("pi"), device("jetson")
+    credential, other = pi.join(register, token).credential, jetson.join(register, token).credential
+    with pytest.raises(Unauthorized, match="not of 'jetson'"):
+        pi.speak(register, credential, name="jetson")
+    thief = Key("pi", jetson.key)  # who has stolen the credential has not stolen the key
+    with pytest.raises(Unauthorized, match="does not fit"):
+        thief.speak(register, credential)
+    with pytest.raises(Unauthorized):
+        pi.speak(register, other)
+    with pytest.raises(Unauthorized):
+        thief.join(register, credential, old=jetson.key)
+
+
+def test_a_proof_made_for_another_server_is_none(register: Register) -> None:
+    """As whoever stands between, with a key of his own, would get it."""
+    token, pi = register.create("device").text, device()
+    with pytest.raises(Unauthorized, match="does not fit"):
+        pi.join(register, token, pin=b"q" * 32)
+    credential = pi.join(register, token).credential
+    for pin in (b"q" * 32, NO_PIN):
+        with pytest.raises(Unauthorized, match="does not fit"):
+            pi.speak(register, credential, pin=pin)
+    proof = sign(pi.key, session_words(b"d" * 32, register.realm, PIN, "pi"))
+    with pytest.raises(Unauthorized, match="does not fit"):
+        register.check(register.who(credential), "pi", b"c" * 32, PIN, proof)
+
+
+def test_revoking_holds_at_once_and_for_good(register: Register, tmp_path: Path) -> None:
+    token = register.create("device", reusable=True).text
+    pi = device()
+    credential = pi.join(register, token).credential
+    caller = register.who(credential)
+    command = Register(tmp_path)  # another process
+    command.revoke("pi")
+    before = register.changes
+    register.refresh()
+    register.refresh()
+    assert register.changes == before + 1
+    for one in (register, Register(tmp_path)):
+        with pytest.raises(Unauthorized, match="was revoked"):
+            one.who(credential)
+        with pytest.raises(Unauthorized, match="was revoked"):
+            one.check(caller, "pi", b"c" * 32, PIN, b"")
+    with pytest.raises(Unauthorized, match="with a new key"):
+        pi.join(register, token)
+    device().join(register, token)  # the name may be had again, with another key
+    with pytest.raises(Unauthorized):
+        register.who(credential)
+
+
+def test_a_token_that_was_taken_back_this_moment_lets_nobody_join(register: Register, tmp_path: Path) -> None:
+    token = register.create("device")
+    command = Register(tmp_path)
+    command.forget(command.tokens[token.digest].id)
+    with pytest.raises(Unauthorized, match="does not know"):
+        device().join(register, token.text)
+    with pytest.raises(ConfigError, match="no token"):
+        command.forget("nothing")
+
+
+def test_a_token_that_another_process_has_just_made_is_known(register: Register, tmp_path: Path) -> None:
+    device().join(register, Register(tmp_path).create("device").text)
+
+
+def test_a_rotated_credential_has_its_day_until_the_next_one_is_used(register: Register) -> None:
+    old = device()
+    before = old.join(register, register.create("device").text).credential
+    register.rotate("pi")
+    rotating = register.devices["pi"]
+    assert rotating.rotate
+    new = device()
+    lost = Key("pi", new.key).join(register, before, old=old.key).credential
+    old.speak(register, before)  # the answer may be lost on its way
+    after = Key("pi", new.key).join(register, before, old=old.key).credential
+    with pytest.raises(Unauthorized):
+        register.who(lost)
+    new.speak(register, after)
+    assert register.devices["pi"].rotate != rotating.rotate
+    with pytest.raises(Unauthorized):
+        register.who(before)
+    with pytest.raises(Unauthorized):
+        old.speak(register, after)
+    new.speak(register, after)
+
+
+def test_labels_are_set_and_taken_away(register: Register) -> None:
+    device().join(register, register.create("device", labels={"a": "1"}).text)
+    register.label("pi", {"b": "2"})
+    register.label("pi", {"a": ""})
+    assert register.devices["pi"].labels == {"b": "2"}
+
+
+@pytest.mark.parametrize(
+    "do", [Register.revoke, Register.rotate, lambda register, name: register.label(name, {})]
+)
+def test_devices_that_never_joined_are_told(do: Callable[[Register, str], None], register: Register) -> None:
+    with pytest.raises(ConfigError, match="no device 'ghost' has joined"):
+        do(register, "ghost")
+
+
+def test_a_joining_that_fails_changes_nothing(register: Register, tmp_path: Path) -> None:
+    token = register.create("device").text
+    pi = device()
+    with pytest.raises(Unauthorized):
+        register.join(token, "pi", public_of(pi.key), b"", PIN, b"", 9)
+    with closing(sqlite3.connect(tmp_path / IDENTITIES)) as db:
+        assert db.execute("SELECT count(*) FROM devices").fetchone() == (0,)
+    pi.join(register, token)
