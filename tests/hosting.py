@@ -13,7 +13,7 @@ from edgeflock.client.identity import Identity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.identity import Audit, Register, own_certificate, server_tls
+from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
@@ -92,12 +92,14 @@ async def hosting(
     start: Start | None = None,
     offered: bool = False,
     with_tls: bool = False,
+    shown: Path | None = None,
 ) -> AsyncIterator[Hosted]:
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set
     beside EXACTLY.
 
     With `offered` devices may load the model that it begins with: initial_theta, or as `start` says. If it is
-    `closed`, only who has joined is let in (Hosted.enrol); an empty admin_token lets nobody act.
+    `closed`, only who has joined is let in (Hosted.enrol); an empty admin_token lets nobody act. `shown` is
+    the certificate of a proxy in front.
     """
     # Nothing is to happen by the clock while a test looks.
     admission = f"run.open={str(not closed).lower()}"
@@ -113,6 +115,7 @@ async def hosting(
             if text:
                 register.keep(text, role, reusable=True)  # type: ignore[arg-type]
         tls, pin = server_tls(own_certificate(directory, "127.0.0.1")) if with_tls else (None, b"")
+        pin = pin_of_file(shown) if shown else pin
         register.listens("", pin)
         hosted = HostedRun(
             claim.run,

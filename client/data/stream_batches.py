@@ -73,7 +73,7 @@ class StreamBatches:
         self._low = low
         self._high = high
         self._now = now or steady_clock()
-        self._opened = self._now()
+        self._opened = 0.0
         self._stood: float | None = None
         """Seconds from then until training first asked, once it has."""
         self._fitting = Fitting(buffer, tally, checks or Checks())
@@ -90,6 +90,7 @@ class StreamBatches:
         self._last: Batch | None = None
 
     async def __aenter__(self) -> Self:
+        self._opened = self._now()
         self._feeding = asyncio.create_task(self._feed())
         self._feeding.add_done_callback(lambda _: self._arrived.set())
         return self

@@ -55,7 +55,7 @@ def on_grid(indices: bytes, count: int = 3, values: bytes = b"\xc0" * 3) -> byte
 UPDATES: dict[str, dict[str, bytes]] = {
     "wrong-dtype": {
         "unknown value mode": update(value_mode=6),
-        "unknown index mode": update(index_mode=4),
+        "unknown index mode": update(index_mode=9),
         "a grid with values that have signs": update(index_mode=GRID, indices=GRID_STREAM),
         "a grid with sign bits": update(
             index_mode=GRID, value_mode=SIGN, indices=GRID_STREAM, values=b"\0\x3f" * 3 + b"\0"
@@ -144,7 +144,7 @@ UPDATES: dict[str, dict[str, bytes]] = {
 }
 
 SESSIONS: dict[str, dict[str, bytes]] = {
-    "unknown-record": {"tag 12": pack([12, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
+    "unknown-record": {"tag 13": pack([13, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
     "unexpected-record": {
         "a second Hello": hello(),
         "a Welcome": pack(

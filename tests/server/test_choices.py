@@ -18,12 +18,13 @@ def test_every_rule_can_be_set(name: str) -> None:
     [
         (
             "coordination.rule=adacom",
-            "--set: coordination.rule = 'adacom': must be 'adacomp', 'tau' or 'none'; "
+            "--set: coordination.rule = 'adacom': must be 'adacomp', 'tau', 'none' or 'elastic'; "
             "did you mean 'adacomp'?",
         ),
         (
             "coordination.mode=asink",
-            "--set: coordination.mode = 'asink': must be 'async' or 'rounds'; did you mean 'async'?",
+            "--set: coordination.mode = 'asink': must be 'async', 'rounds' or 'elastic'; "
+            "did you mean 'async'?",
         ),
         (
             "run.trackers=jsonl,excel",

@@ -10,7 +10,7 @@ from tests.devices.command_line import edgeflock
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["hogwild"], ["'hogwild'", "known are adacomp, scadles and scheduling"]),
+        (["hogwild"], ["'hogwild'", "known are adacomp, easgd, scadles and scheduling"]),
         (["adacomp"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--finished"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--quick", "--data", "npz:nowhere.npz"], ["npz:nowhere.npz", "there is no such file"]),

@@ -248,7 +248,7 @@ DAMAGE = {
         (),
         "the snapshot of version [05] holds 20 bytes, the model 100",
     ),
-    "rule": ("UPDATE regimes SET rule = 'elastic'", (), "the rule 'elastic' is unknown"),
+    "rule": ("UPDATE regimes SET rule = 'hogwild'", (), "the rule 'hogwild' is unknown"),
 }
 
 
