@@ -11,6 +11,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE
 from dataclasses import dataclass
+from typing import Any
 
 import msgpack
 
@@ -105,10 +106,10 @@ def _export(model: ModelSettings) -> dict[str, bytes | str]:
     torch.set_num_threads(1)
     if model.data:
         held_out = datasets.load(model.data, "test")
-        x, y = held_out.x[:8], held_out.y[:8]
+        batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]
     else:
-        x, y = FlatModule(model.module, model.loss).example(tuple(model.input))
-    graphs = export_model(model.module, model.loss, x, y)
+        batch = FlatModule(model.module, model.loss).example(tuple(model.input))
+    graphs = export_model(model.module, model.loss, *batch)
     return {"step": graphs.step, "evaluation": graphs.evaluation}
 
 
