@@ -84,7 +84,7 @@ class Checks:
         if len(chunk) == 0:
             return chunk
         shapes = chunk.x.shape[1:], chunk.y.shape[1:]
-        expected = self._shape if self.agreed.shape is None else self.agreed.shape, self._target_shape
+        expected = self.agreed.shape if self._shape is None else self._shape, self._target_shape
         if any(want is not None and want != got for want, got in zip(expected, shapes, strict=True)):
             must = f"x {list(expected[0] or ())}, y {list(expected[1] or ())}"
             detail = f"x {list(shapes[0])}, y {list(shapes[1])}; it must be {must}"

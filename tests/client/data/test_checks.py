@@ -47,14 +47,15 @@ def test_a_shape_may_be_demanded() -> None:
 
 
 def test_a_shape_may_be_agreed_with_the_server() -> None:
-    """Later, too: then it counts, and not what came first."""
+    """But what was settled before stays: a buffer holds one shape."""
     agreed = Agreed()
     checks, tally = Checks(agreed=agreed), Skipped()
-    assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 1
     agreed.shape = (3,)
     assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 0
     assert len(checks.admit(chunk([[1, 2, 3]] * 2, [0] * 2), tally)) == 2
     assert tally.counts == {"of another shape": 1}
+    agreed.shape = (2,)
+    assert len(checks.admit(chunk([[1, 2, 3]], [0]), tally)) == 1
 
 
 def test_classes_are_whole_and_below_their_number() -> None:
