@@ -77,7 +77,7 @@ def create_app(
         hub = Hub(lambda: engine.published.version, traffic.total)
         writer = Writer(engine, hub.round_ended)
         relay = Relay(config.injection, config.limits.samples)
-        host = Host(hosted.run, config, engine, registry, hub, traffic, relay)
+        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, hosted.input)
         told, close_trackers = _tracking(host, hub)
         evaluator = Evaluator(
             engine,

@@ -26,6 +26,7 @@ from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.protocol.frames import Evaluation
@@ -51,6 +52,8 @@ class HostedRun:
     pin: bytes = b""
     """Of the public key that devices are shown; empty: they compare none."""
     audit: Audit | None = None
+    input: tuple[int, ...] | None = None
+    """The shape of a sample's x, if it is known."""
 
 
 @contextmanager
@@ -71,7 +74,9 @@ def open_run(config: Config) -> Iterator[HostedRun]:
     check_limits(config, flat.layout)
     trackers.check(config.run.trackers)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
-    evaluate = _evaluation(config, flat.evaluate, theta)
+    held_out = datasets.load(config.model.data, "test") if config.model.data else None
+    evaluate = None if held_out is None else _evaluation(config, flat.evaluate, theta, held_out)
+    shape = _input(config, flat.example, held_out)
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
         first = claim.journal.snapshot(first=True).theta
@@ -99,6 +104,7 @@ def open_run(config: Config) -> Iterator[HostedRun]:
                 tls,
                 pin,
                 Audit(directory),
+                shape,
             )
 
 
@@ -114,12 +120,12 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
 
 
 def _evaluation(
-    config: Config, evaluate: Callable[..., tuple[float, float | None]], theta: NDArray[np.float32]
-) -> Evaluate | None:
-    """`evaluate` on the held-out data; None if there are none."""
-    if not config.model.data:
-        return None
-    held_out = datasets.load(config.model.data, "test")
+    config: Config,
+    evaluate: Callable[..., tuple[float, float | None]],
+    theta: NDArray[np.float32],
+    held_out: Dataset,
+) -> Evaluate:
+    """`evaluate` on the held-out data."""
     try:
         evaluate(theta, held_out.x[:2], held_out.y[:2])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -127,6 +133,24 @@ def _evaluation(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
     return partial(evaluate, x=held_out.x, y=held_out.y)
+
+
+def _input(
+    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | None
+) -> tuple[int, ...] | None:
+    """The shape of a sample's x, of which the model can make an `example`; None if it is not known."""
+    model = config.model
+    if held_out is None:
+        if model.input:
+            example(tuple(model.input))
+        return tuple(model.input) or None
+    shape = held_out.x.shape[1:]
+    if model.input and tuple(model.input) != shape:
+        raise ConfigError(
+            f"model.input = {model.input}: samples of model.data = {model.data!r} have the shape "
+            f"{list(shape)}; leave one of the two empty"
+        )
+    return shape
 
 
 def _line(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:

@@ -127,6 +127,7 @@ async def hosting(
             tls=tls,
             pin=pin,
             audit=Audit(directory),
+            input=tuple(config.model.input) or None,
         )
         if offered:
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))

@@ -79,8 +79,7 @@ class Backlog:
             await self._arrived.wait()
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        """From now on samples are set aside whose classes `backend` does not take."""
-        self._fitting.begin(backend)
+        self._fitting.begin(welcome, backend)
 
     def take(self, size: int) -> Batch:
         """(x, y) of the next `size` samples, or of what there is, without those that are unfit after all; the

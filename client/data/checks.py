@@ -4,6 +4,7 @@ A sample that is not is set aside, counted by what is wrong with it, and the oth
 """
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +48,18 @@ class Usual:
         return float(np.median(self._reaches)) if len(self._reaches) >= _ENOUGH else None
 
 
+@dataclass(slots=True)
+class Agreed:
+    """What the server says of samples, for all checks of a device's source."""
+
+    shape: tuple[int, ...] | None = None
+    """Of a sample's x; None: it does not say."""
+
+
 class Checks:
     """What samples must be to be trained on: finite, within range, and all of one shape and kind of target.
 
-    What is not said beforehand, the first good samples settle.
+    What neither is said beforehand nor agreed with the server, the first good samples settle.
     """
 
     def __init__(
@@ -59,12 +68,14 @@ class Checks:
         classes: int = 0,
         targets: str | None = None,
         most: float = 0.0,
+        agreed: Agreed | None = None,
     ) -> None:
         """`classes`: targets are 0 .. classes - 1; 0: any. `targets`: "classes" or "numbers". `most`: of any
         |number| of x or y; 0: FAR times what is usual.
         """
         if targets not in (None, "classes", "numbers"):
             raise ConfigError(f"targets={targets} must be classes or numbers")
+        self.agreed = agreed or Agreed()
         self._shape = shape
         self._target_shape: tuple[int, ...] | None = None
         self._classes = classes
@@ -82,7 +93,7 @@ class Checks:
         if len(chunk) == 0:
             return chunk
         shapes = chunk.x.shape[1:], chunk.y.shape[1:]
-        expected = self._shape, self._target_shape
+        expected = self.agreed.shape if self._shape is None else self._shape, self._target_shape
         if any(want is not None and want != got for want, got in zip(expected, shapes, strict=True)):
             must = f"x {list(expected[0] or ())}, y {list(expected[1] or ())}"
             detail = f"x {list(shapes[0])}, y {list(shapes[1])}; it must be {must}"

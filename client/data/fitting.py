@@ -12,6 +12,7 @@ from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
 from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
+from edgeflock.shared.protocol.messages import Welcome
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,10 @@ class Fitting:
         """Of it, and not settled yet."""
         self._trained = 0
 
-    def begin(self, backend: Backend) -> None:
-        """From now on samples are set aside whose classes `backend` does not take."""
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """From now on samples are set aside whose shape is not the run's, or whose classes `backend` does not
+        take."""
+        self._checks.agreed.shape = welcome.input
         self._classes = Classes(backend)
 
     def fit(self, batch: Batch) -> Chunk:

@@ -35,7 +35,7 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
         )
     # Stored data need nothing of this.
     from edgeflock.client.data.backlog import Backlog
-    from edgeflock.client.data.checks import Checks
+    from edgeflock.client.data.checks import Agreed, Checks
     from edgeflock.client.data.quarantine import Quarantine
     from edgeflock.client.data.records import Skipped
     from edgeflock.client.data.scaling import Scaling
@@ -43,8 +43,10 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
     from edgeflock.client.data.stream_batches import StreamBatches
 
     tally = Skipped(Quarantine(_quarantine(settings)))
-    source = open_source(settings.data, tally, seed, settings.range)
-    checks, scaling = Checks(most=settings.range), Scaling() if settings.scale else None
+    agreed = Agreed()
+    source = open_source(settings.data, tally, seed, settings.range, agreed)
+    checks = Checks(most=settings.range, agreed=agreed)
+    scaling = Scaling() if settings.scale else None
     if waits(settings.data) and not settings.buffer:
         async with Backlog(source, tally, settings.batch_min, checks, scaling) as backlog:
             yield backlog

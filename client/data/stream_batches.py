@@ -140,7 +140,7 @@ class StreamBatches:
         return False
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
-        self._fitting.begin(backend)
+        self._fitting.begin(welcome, backend)
 
     def take(self, size: int) -> Batch:
         """(x, y) of what arrived within a second of the oldest sample, within the bounds, shared evenly by

@@ -20,6 +20,9 @@ _SAMPLES = 1 << 24
 _BATCH = 1 << 16
 """of a batch."""
 
+_NUMBERS = 1 << 40
+"""Of a sample at most."""
+
 _LARGEST_SEQUENCE = 1 << 62
 
 _HELD = 24
@@ -63,6 +66,8 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)
     grids = welcome.indices == sparse.GRID, welcome.values == values.CODINGS["scale"].mode
     _check(grids[0] == grids[1], "indices and values", f"{welcome.indices} and {welcome.values}")
+    sizes = welcome.input or ()
+    _check(len(sizes) <= _RANK and 1 <= math.prod(sizes) <= _NUMBERS, "input", list(sizes[: _RANK + 1]))
     layout = _layout(welcome.layout)
     if layout.size * _HELD > memory:
         raise ServerAtFault(

@@ -196,7 +196,9 @@ class _FleetRun:
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
         self._engine = open_engine(journal, flat.layout, file)
-        self._server = EmulatedServer(file, self._engine, self._committed, keep_frames=earlier is not None)
+        self._server = EmulatedServer(
+            file, self._engine, self._committed, self._test.x.shape[1:], keep_frames=earlier is not None
+        )
         self._tallies: dict[str, ClassTotals] = {}
         self._devices = list(self._make_devices(prepared, backend))
 

@@ -103,7 +103,9 @@ class EmulatedLink:
         engine, config = self._server.engine, self._server.config
         version, sequence = engine.published.version, engine.last_sequence(self._device)
         greeting = welcome(
-            "fleet", config, engine.layout, version, sequence, engine.start, secret=bytes(SECRET_BYTES)
+            *("fleet", config, engine.layout, version, sequence, engine.start),
+            secret=bytes(SECRET_BYTES),
+            shape=self._server.input,
         )
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         assert isinstance(as_received, Welcome)

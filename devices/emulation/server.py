@@ -15,9 +15,16 @@ class EmulatedServer:
     """The engine behind made-up links. `committed` is to be called after every receipt."""
 
     def __init__(
-        self, config: Config, engine: Engine, committed: Callable[[], None], *, keep_frames: bool
+        self,
+        config: Config,
+        engine: Engine,
+        committed: Callable[[], None],
+        shape: tuple[int, ...],
+        *,
+        keep_frames: bool,
     ) -> None:
         self.config = config
+        self.input = shape
         self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()

@@ -20,10 +20,11 @@ def welcome(
     start: Start | None = None,
     weights: Weights | None = None,
     secret: bytes = b"",
+    shape: tuple[int, ...] | None = None,
 ) -> Welcome:
     """The Welcome for a device whose highest accepted sequence number is `sequence`.
 
-    `secret` is for it alone.
+    `secret` is for it alone; `shape` is that of a sample's x, if it is known.
     """
     compression = config.compression
     significance = None
@@ -60,4 +61,5 @@ def welcome(
         chunk=coordination.chunk if elastic else 0,
         momentum=config.run.local_momentum,
         tasks=config.coordination.tasks > 0,
+        input=shape,
     )

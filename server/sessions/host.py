@@ -19,6 +19,8 @@ class Host:
     hub: Hub
     traffic: Traffic
     relay: Relay
+    input: tuple[int, ...] | None
+    """The shape of a sample's x, if it is known."""
 
     @property
     def published(self) -> Published:

@@ -281,7 +281,8 @@ class Session:
             host.relay.join(device.id)
         secret = device.connection.secret
         terms = welcome(
-            host.run, host.config, engine.layout, version, sequence, engine.start, weights, secret
+            *(host.run, host.config, engine.layout, version, sequence, engine.start, weights, secret),
+            host.input,
         )
         await self._send(terms)
         host.hub.note("joined", device, f"at version {version:,}")

@@ -11,6 +11,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE
 from dataclasses import dataclass
+from typing import Any
 
 import msgpack
 
@@ -50,10 +51,10 @@ class GraphStore:
             await asyncio.gather(self._export, return_exceptions=True)
 
     async def _make(self) -> dict[str, ServedGraph]:
-        if not self._model.data:
+        if not (self._model.data or self._model.input):
             raise NotExportable(
-                "model.data = '': the shape of the model's input is not known, so there is no graph of it; "
-                "set model.data on the server"
+                "model.input = []: the shape of the model's input is not known, so there is no graph of it; "
+                "set it on the server to that of one sample, e.g. [16] or [1, 28, 28], or set model.data"
             )
         log.info("exporting %s for devices without torch", self._model.module)
         process = await asyncio.create_subprocess_exec(
@@ -99,11 +100,16 @@ def _export(model: ModelSettings) -> dict[str, bytes | str]:
         import torch
 
         from edgeflock.server.training_graph.export import export_model
+        from edgeflock.shared.model.torch_module import FlatModule
     except ImportError as error:
         raise NotExportable(f"the server lacks {error.name}: pip install 'edgeflock[server]'") from error
     torch.set_num_threads(1)
-    held_out = datasets.load(model.data, "test")
-    graphs = export_model(model.module, model.loss, held_out.x[:8], held_out.y[:8])
+    if model.data:
+        held_out = datasets.load(model.data, "test")
+        batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]
+    else:
+        batch = FlatModule(model.module, model.loss).example(tuple(model.input))
+    graphs = export_model(model.module, model.loss, *batch)
     return {"step": graphs.step, "evaluation": graphs.evaluation}
 
 

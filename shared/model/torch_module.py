@@ -21,6 +21,8 @@ from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.measuring import measured
 from edgeflock.shared.model.start import Start, generate
 
+_EXAMPLES = 8
+
 
 class FlatModule:
     """`module` with theta, of P parameters and B running statistics, and its gradient as views of one float32
@@ -85,6 +87,29 @@ class FlatModule:
         statistics = written.copy()
         written[:] = theta[trained:]
         return loss.item(), self._gradient.numpy(), statistics
+
+    @torch.no_grad()
+    def example(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
+        """(x, y) of made-up samples, whose x have this shape and are 0 to 1; y is of the loss's usual kind.
+
+        Raises ConfigError if the module takes no such x.
+        """
+        random = np.random.default_rng(0)
+        self.module.eval()
+        try:
+            x = random.random((_EXAMPLES, *shape), np.float32)
+            output = self.module(torch.from_numpy(x.copy()))  # a module may write into its input
+            if self.loss.classes:
+                y = random.integers(0, output.shape[1], (len(output), *output.shape[2:]))
+            else:
+                y = random.integers(0, 2, tuple(output.shape)).astype(np.float32)
+            self.loss_of(output, torch.from_numpy(y))
+        except (RuntimeError, IndexError, ValueError, TypeError, AttributeError, MemoryError) as error:
+            raise ConfigError(
+                f"model.input = {list(shape)} does not fit model.module {self.path!r}: {error}; "
+                "it is the shape of one sample, e.g. [16] or [1, 28, 28]"
+            ) from error
+        return x, y
 
     def flops(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> int:
         """Floating-point operations of one `gradient` on this batch, as torch counts them."""

@@ -101,6 +101,8 @@ class Welcome:
     """Parameters of a chunk, each of which is exchanged by itself; 0: all at once."""
     momentum: float = 0.0
     """Of the device's own steps in elastic averaging."""
+    input: tuple[int, ...] | None = None
+    """The shape of one sample's x; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

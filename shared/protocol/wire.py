@@ -233,11 +233,18 @@ def _fields_of_a_model(value: Any, name: str) -> Any:
     return value
 
 
+def _shape(value: Any, name: str) -> tuple[int, ...]:
+    if type(value) is not list:
+        raise Malformed(f"{name} must be a list of integers or nil, not {_shown(value)}")
+    return tuple(_integer(size, name) for size in value)
+
+
 _CHECKS: dict[Any, Check] = {
     int: _integer,
     float: _number,
     dict: _facts,
     list: exactly(list),
+    tuple: _shape,
     Start: Start.of,
     Weights: Weights.of,
 }

@@ -84,9 +84,23 @@ class ModelSettings(Section):
     weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
     loss: Annotated[str, one_of(LOSSES)] = "cross_entropy"
     data: str = Field("digits:", description="held-out data for evaluation; empty: none")
+    input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
+        [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or not known"
+    )
     pull: Annotated[str, one_of(VALUE_CODINGS, lambda coding: coding.of_models)] = Field(
         "f32", description="coding of whole models, if downlink.mode is exact; lossy: as few bytes as will do"
     )
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _from_one_line(cls, sizes: object) -> object:
+        """The environment and --set have them behind each other, with commas."""
+        if not isinstance(sizes, str):
+            return sizes
+        named = [size.strip() for size in sizes.strip("[ ]").split(",") if size.strip()]
+        if not all(size.isascii() and size.isdecimal() for size in named):
+            raise ValueError("must be the sizes of one sample, e.g. 16 or 1,28,28")
+        return [int(size) for size in named]
 
 
 class CoordinationSettings(Section):

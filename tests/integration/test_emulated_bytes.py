@@ -20,6 +20,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.roster.traffic import Traffic
+from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol import wire
@@ -105,6 +106,8 @@ async def serving(directory: Path, file: FleetFile, settings: Sequence[str]) -> 
     journal.close()
     same = [f"model.module={file.model.module}", f"run.updates={file.run.updates}"]
     same += [f"compression.{key}={value}" for key, value in file.compression]
+    shape = datasets.load(file.model.data, "test").x.shape[1:]
+    same.append(f"model.input={','.join(map(str, shape))}")
     async with hosting(directory, *same, *settings, layout=flat.layout) as hosted:
         yield hosted
 

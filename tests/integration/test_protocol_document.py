@@ -268,6 +268,10 @@ RECORDS["welcome-tasks"] = (
     [*RECORDS["welcome-secret"][0], True],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), tasks=True),
 )
+RECORDS["welcome-input"] = (
+    [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, [9]],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), input=(9,)),
+)
 
 
 def test_every_example_is_checked_here() -> None:

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from edgeflock.server.hosting import open_run
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.start import generate
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.config import parse
@@ -33,3 +36,30 @@ def test_a_run_of_weights_of_its_own_begins_with_these(tmp_path: Path) -> None:
     ) as hosted:
         assert hosted.engine.start is None
         assert hosted.engine.theta()[1].tobytes() == FlatModule(OWN, "cross_entropy").theta().tobytes()
+
+
+def test_the_input_is_that_of_the_data_or_of_the_settings(tmp_path: Path) -> None:
+    settings = [f"run.directory={tmp_path}", f"model.module={DIGITS}"]
+    for more in (["model.data=digits:"], ["model.data=", "model.input=1,8,8"], ["model.input=1, 8, 8"]):
+        with open_run(parse(overrides=[*settings, *more])) as hosted:
+            assert hosted.input == (1, 8, 8)
+    with open_run(parse(overrides=[*settings, "model.data="])) as hosted:
+        assert hosted.input is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            ["model.input=64"],
+            r"model.input = \[64\]: samples of model.data = 'digits:' have .*\[1, 8, 8\]; leave",
+        ),
+        (["model.input=7", "model.data="], r"model.input = \[7\] does not fit model.module .*one sample"),
+    ],
+)
+def test_an_input_that_does_not_fit(settings: list[str], says: str, tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match=says),
+        open_run(parse(overrides=[f"run.directory={tmp_path}", f"model.module={DIGITS}", *settings])),
+    ):
+        pass

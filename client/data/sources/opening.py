@@ -32,7 +32,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from edgeflock.client.data.checks import Checks
+from edgeflock.client.data.checks import Agreed, Checks
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources.folder import watched
 from edgeflock.client.data.sources.generator import generated
@@ -84,12 +84,16 @@ def waits(text: str) -> bool:
 
 
 def open_source(
-    text: str, tally: Skipped | None = None, seed: Sequence[int] = (0,), most: float = 0.0
+    text: str,
+    tally: Skipped | None = None,
+    seed: Sequence[int] = (0,),
+    most: float = 0.0,
+    agreed: Agreed | None = None,
 ) -> AsyncGenerator[Chunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
-    `seed` is for what a synthetic one draws, and should be the device's own; `most` is that of Checks.
-    Raises ConfigError for a URI that is none, and later for what no waiting mends.
+    `seed` is for what a synthetic one draws, and should be the device's own; `most` and `agreed` are
+    those of Checks. Raises ConfigError for a URI that is none, and later for what no waiting mends.
     """
     uri = Uri.parse(text)
     source = SOURCES.get(uri.scheme)
@@ -98,9 +102,11 @@ def open_source(
     if source is replayed:
         source = partial(replayed, seed=seed)
     common, rest = uri.split("shape", "targets", "classes", "window", "lags", "live", "backlog")
-    checks = Checks(_shape(uri, common.get("shape")), uri.whole("classes"), common.get("targets"), most)
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = Recent(window, lags, uri.whole("classes")) if window or lags else None
+    shape, targets = _shape(uri, common.get("shape")), common.get("targets")
+    # What is agreed is the shape of what comes out of here.
+    checks = Checks(shape, uri.whole("classes"), targets, most, None if recent else agreed)
     tally = tally or Skipped()
     return _checked(source(rest, tally), checks, recent, tally)
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.client.data import quarantine
-from edgeflock.client.data.checks import FAR, Checks
+from edgeflock.client.data.checks import FAR, Agreed, Checks
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.quarantine import FILE_BYTES, LINES, Quarantine, of_message
 from edgeflock.client.data.records import Chunk, Skipped
@@ -43,6 +43,18 @@ def test_the_first_good_sample_settles_the_shape() -> None:
 def test_a_shape_may_be_demanded() -> None:
     checks, tally = Checks(shape=(3,)), Skipped()
     assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 0
+    assert len(checks.admit(chunk([[1, 2, 3]], [0]), tally)) == 1
+
+
+def test_a_shape_may_be_agreed_with_the_server() -> None:
+    """But what was settled before stays: a buffer holds one shape."""
+    agreed = Agreed()
+    checks, tally = Checks(agreed=agreed), Skipped()
+    agreed.shape = (3,)
+    assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 0
+    assert len(checks.admit(chunk([[1, 2, 3]] * 2, [0] * 2), tally)) == 2
+    assert tally.counts == {"of another shape": 1}
+    agreed.shape = (2,)
     assert len(checks.admit(chunk([[1, 2, 3]], [0]), tally)) == 1
 
 

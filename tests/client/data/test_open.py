@@ -1,5 +1,6 @@
 """From client.data to what a worker trains on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from edgeflock.client.data.open import batches_of
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import ClientSettings
+from tests.client.training.fakes import WELCOME, FakeBackend
 
 
 @pytest.fixture
@@ -77,3 +79,26 @@ async def test_what_cannot_be_is_named(settings: ClientSettings, says: str) -> N
     with pytest.raises(ConfigError, match=says):
         async with batches_of(settings):
             pass
+
+
+@pytest.mark.parametrize("option", ["", "?backlog"])
+async def test_the_server_s_shape_counts_from_the_first_sample_on(tmp_path: Path, option: str) -> None:
+    """Also if a sample of another shape came first, which would settle it otherwise."""
+    (tmp_path / "odd.py").write_text(
+        "import asyncio\n"
+        "async def samples():\n"
+        "    for x in [1.0] * 3, *[[1.0, 2.0]] * 20:\n"
+        "        yield x, 0\n"
+        "        await asyncio.sleep(0.001)\n"
+    )
+    settings = ClientSettings(
+        data=f"python:{tmp_path}/odd.py:samples{option}",
+        batch_min=2,
+        quarantine=str(tmp_path / "bad.jsonl"),
+    )
+    async with batches_of(settings) as batches:
+        batches.begin(replace(WELCOME, input=(2,)), FakeBackend())
+        await batches.ready(1)
+        x, _ = batches.take(4)
+    assert x.shape[1:] == (2,)
+    assert "of another shape" in (tmp_path / "bad.jsonl").read_text()

@@ -124,7 +124,7 @@ async def test_it_serves_the_model_s_graphs(tmp_path: Path, data: str, started: 
 @pytest.mark.parametrize(
     ("module", "uri", "says"),
     [
-        (f"{NETS}dense", "", "model.data"),
+        (f"{NETS}dense", "", "model.input"),
         (f"{NETS}by_number", "{data}", "must not depend on the values"),
         (f"{NETS}dense", "npz:nowhere.npz", "nowhere.npz"),
     ],
@@ -142,6 +142,23 @@ async def test_it_says_why_there_is_none(
             assert answer["code"] == "not-exportable"
             assert says in answer["detail"]
     assert len(started.processes) == (1 if uri else 0)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "mse", "bce"])
+async def test_a_shape_is_enough(loss: str, data: str, tmp_path: Path) -> None:
+    """The graph is the one of data of that shape."""
+    store = GraphStore(ModelSettings(module=f"{NETS}dense", loss=loss, data="", input=[6]))
+    made = [(await store.get(kind)).octets for kind in ("step", "evaluation")]
+    held_out = np.load(tmp_path / "data.npz")
+    y = held_out["y_test"] if loss == "cross_entropy" else np.ones((9, 4), np.float32)
+    wanted = export_model(f"{NETS}dense", loss, held_out["x_test"], y)
+    assert made == [wanted.step, wanted.evaluation]
+
+
+async def test_a_shape_that_does_not_fit(started: Started) -> None:
+    store = GraphStore(ModelSettings(module=f"{NETS}dense", data="", input=[7]))
+    with pytest.raises(NotExportable, match=r"model.input = \[7\] does not fit model.module"):
+        await store.get("step")
 
 
 async def test_the_server_s_end_is_the_export_s(tmp_path: Path, data: str, started: Started) -> None:

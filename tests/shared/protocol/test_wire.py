@@ -88,6 +88,7 @@ records: st.SearchStrategy[Record] = st.one_of(
         frame_bytes=whole_numbers,
         alpha=single,
         beta=single,
+        input=st.lists(whole_numbers, max_size=8).map(tuple) | st.none(),
     ),
     st.builds(Pull, whole_numbers | st.none(), whole_numbers),
     models(),
@@ -333,6 +334,17 @@ def test_a_welcome_with_weights_that_are_none(weights: object) -> None:
         welcome = wire.decode(msgpack.packb(whole))
         assert isinstance(welcome, Welcome)
         assert welcome.weights == read
+
+
+@pytest.mark.parametrize("shape", ["28", {"a": 1}, [1, "2"], [-1], [True], [[3]], [2.0], 5])
+def test_a_welcome_with_an_input_that_is_none(shape: object) -> None:
+    array: list[object] = [2, 2, "run", "model", "mse", [], None, *[1] * 4, *[0.5] * 5, *[1] * 3, 0.5, 0.5]
+    array += [None, b"", False, None, False, 0.0, 0, 0.0]
+    with pytest.raises(Malformed, match="Welcome.input must be"):
+        wire.decode(msgpack.packb([*array, shape]))
+    welcome = wire.decode(msgpack.packb([*array, [3, 32, 32]]))
+    assert isinstance(welcome, Welcome)
+    assert welcome.input == (3, 32, 32)
 
 
 @pytest.mark.parametrize("tag", [-1, 0, 13, 1 << 40])

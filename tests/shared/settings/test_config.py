@@ -68,6 +68,15 @@ def test_text_becomes_what_the_key_is() -> None:
     assert config.compression.select == 0.001
 
 
+def test_a_shape_is_sizes() -> None:
+    assert parse("[model]\ninput = [1, 28, 28]").model.input == [1, 28, 28]
+    for text, sizes in {"16": [16], "1, 28,28": [1, 28, 28], "[3, 8]": [3, 8], "": []}.items():
+        assert parse(overrides=[f"model.input={text}"]).model.input == sizes
+    for text in ("28x28", "-1", "0", "1,1,1,1,1,1,1,1,1", "1.5"):
+        with pytest.raises(ConfigError, match=f"model.input = '{text}': "):
+            parse(overrides=[f"model.input={text}"])
+
+
 def test_other_variables_are_not_settings() -> None:
     environ = {"EDGEFLOCK_DATA": "x", "RUN__BATCH": "99", "EDGEFLOCKRUN__BATCH": "99", "PATH": "/"}
     assert parse(environ=environ) == Config()
