@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +20,9 @@ from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient, State
 
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
+
+Column = Callable[[dict[str, Any]], str | Text]
+"""A device's status -> what stands in its row."""
 
 
 def tls_of(server: str, token: str) -> ssl.SSLContext | bool:
@@ -104,23 +107,25 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         if status["cnc"] is not None:
             console.print(f"{status['cnc']:.1%} of the updates were compressed (CNC ratio)")
         columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
-    if status["tasks"] is not None:
-        columns |= _TASK_COLUMNS
-    columns |= {
+    console.print(_table(columns, devices))
+    more = {} if status["tasks"] is None else dict(_TASK_COLUMNS)
+    more |= {
         name: column
         for name, column in _STREAM_COLUMNS.items()
         if any(column(device) != "-" for device in devices)
     }
+    if more:  # beside the others they would not fit into 80 columns
+        console.print()
+        console.print(_table({"device": _COLUMNS["device"], **more}, devices))
+
+
+def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold")
     for name in columns:
         table.add_column(name, justify="left" if name in ("device", "state") else "right")
     for device in devices:
         table.add_row(*(column(device) for column in columns.values()))
-    console.print(table)
-
-
-Column = Callable[[dict[str, Any]], str | Text]
-"""A device's status -> what stands in its row."""
+    return table
 
 
 def _applied(coordination: dict[str, Any]) -> str:
