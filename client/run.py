@@ -19,6 +19,7 @@ import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
+from edgeflock.client.data.checks import Agreed
 from edgeflock.client.data.open import batches_of, directory, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
@@ -86,7 +87,10 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
         async def compute(function: Callable[..., Any], *arguments: Any) -> Any:
             return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
 
+        agreed = Agreed()
+
         async def build(welcome: Welcome) -> Trainer:
+            agreed.shape = welcome.input  # samples come while the backend is made
             kind = choose(settings, welcome.model)
             await link.introduce(_facts(kind))
             if kind == "torch":
@@ -122,7 +126,7 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
             ) as link,
         ):
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
-            held = [await opened.enter_async_context(batches_of(one)) for one in each]
+            held = [await opened.enter_async_context(batches_of(one, agreed)) for one in each]
             batches, shard_of = held[0], only
             if named:
                 batches = shards = Shards(held)

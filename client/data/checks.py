@@ -76,7 +76,8 @@ class Checks:
         if targets not in (None, "classes", "numbers"):
             raise ConfigError(f"targets={targets} must be classes or numbers")
         self.agreed = agreed or Agreed()
-        self._shape = shape
+        self._said = shape
+        self._settled: tuple[int, ...] | None = None
         self._target_shape: tuple[int, ...] | None = None
         self._classes = classes
         self._targets = targets or ("classes" if classes else None)
@@ -88,12 +89,18 @@ class Checks:
         """How far inputs usually reach from 0; None: too few have been seen."""
         return self._usual["x"].median
 
+    @property
+    def _shape(self) -> tuple[int, ...] | None:
+        """Of x. What the server says counts for more than what came first, which may have been broken."""
+        known = (self._said, self.agreed.shape, self._settled)
+        return next((shape for shape in known if shape is not None), None)
+
     def admit(self, chunk: Chunk, tally: Skipped) -> Chunk:
         """The good samples of `chunk`; the others are set aside."""
         if len(chunk) == 0:
             return chunk
         shapes = chunk.x.shape[1:], chunk.y.shape[1:]
-        expected = self.agreed.shape if self._shape is None else self._shape, self._target_shape
+        expected = self._shape, self._target_shape
         if any(want is not None and want != got for want, got in zip(expected, shapes, strict=True)):
             must = f"x {list(expected[0] or ())}, y {list(expected[1] or ())}"
             detail = f"x {list(shapes[0])}, y {list(shapes[1])}; it must be {must}"
@@ -113,7 +120,7 @@ class Checks:
             set_aside(chunk, good & ~whole, "of another target", detail, tally)
             good &= whole
         if good.any():
-            self._shape, self._target_shape, self._targets = *shapes, wanted
+            self._settled, self._target_shape, self._targets = *shapes, wanted
         admitted = chunk.where(good)
         targets = admitted.y.astype(np.int64) if wanted == "classes" else admitted.y.astype(np.float32)
         return Chunk(admitted.x, targets, admitted.keys)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import numpy as np
 
 from edgeflock.client.data.batcher import Batches, Shuffled
+from edgeflock.client.data.checks import Agreed
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
-    """What to train on. Raises ConfigError if there is nothing of the kind."""
+async def batches_of(settings: "ClientSettings", agreed: Agreed | None = None) -> AsyncIterator[Batches]:
+    """What to train on; `agreed` is what the server says of it. Raises ConfigError if there is nothing of the
+    kind.
+    """
     seed = own_seed(settings)
     if settings.data.partition(":")[0] in datasets.READERS:
         if settings.scale:
@@ -35,7 +38,7 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
         )
     # Stored data need nothing of this.
     from edgeflock.client.data.backlog import Backlog
-    from edgeflock.client.data.checks import Agreed, Checks
+    from edgeflock.client.data.checks import Checks
     from edgeflock.client.data.quarantine import Quarantine
     from edgeflock.client.data.records import Skipped
     from edgeflock.client.data.scaling import Scaling
@@ -43,7 +46,7 @@ async def batches_of(settings: "ClientSettings") -> AsyncIterator[Batches]:
     from edgeflock.client.data.stream_batches import StreamBatches
 
     tally = Skipped(Quarantine(_quarantine(settings)))
-    agreed = Agreed()
+    agreed = agreed or Agreed()
     source = open_source(settings.data, tally, seed, settings.range, agreed)
     checks = Checks(most=settings.range, agreed=agreed)
     scaling = Scaling() if settings.scale else None

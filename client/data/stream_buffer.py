@@ -38,7 +38,7 @@ class Buffer(Protocol):
     def add(self, chunk: Chunk, now: float) -> None: ...
 
     def take(self, count: int, now: float) -> Batch:
-        """The oldest `count`, or all if there are fewer. There must be one."""
+        """The oldest `count`, or all if there are fewer, as far as they are alike. There must be one."""
         ...
 
     def settle(self) -> None:
@@ -110,8 +110,8 @@ class Truncation:
 
     def take(self, count: int, now: float) -> Batch:
         self._truncate(now)
-        taken = []
-        while count > 0 and self._held:
+        taken: list[_Held] = []
+        while count > 0 and self._held and (not taken or alike(taken[0].chunk, self._held[0].chunk)):
             taken.append(self._first(count))
             count -= len(taken[-1].chunk)
         self._taken += taken
@@ -177,6 +177,11 @@ def fresh(chunk: Chunk, is_new: Callable[[str], bool]) -> tuple[Chunk, int]:
 
 def octets(chunk: Chunk) -> int:
     return chunk.x.nbytes + chunk.y.nbytes
+
+
+def alike(one: Chunk, other: Chunk) -> bool:
+    """Whether their samples can be in one batch: the first that came may have a shape of their own."""
+    return all(a.shape[1:] == b.shape[1:] for a, b in ((one.x, other.x), (one.y, other.y)))
 
 
 def slice_of(chunk: Chunk, first: int, last: int) -> Chunk:

@@ -47,15 +47,16 @@ def test_a_shape_may_be_demanded() -> None:
 
 
 def test_a_shape_may_be_agreed_with_the_server() -> None:
-    """But what was settled before stays: a buffer holds one shape."""
+    """Then what came first, and was of another one, settles nothing."""
     agreed = Agreed()
     checks, tally = Checks(agreed=agreed), Skipped()
+    assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 1
     agreed.shape = (3,)
     assert len(checks.admit(chunk([[1, 2]], [0]), tally)) == 0
     assert len(checks.admit(chunk([[1, 2, 3]] * 2, [0] * 2), tally)) == 2
     assert tally.counts == {"of another shape": 1}
-    agreed.shape = (2,)
-    assert len(checks.admit(chunk([[1, 2, 3]], [0]), tally)) == 1
+    said = Checks((2,), agreed=agreed)
+    assert len(said.admit(chunk([[1, 2, 3]], [0]), tally)) == 0
 
 
 def test_classes_are_whole_and_below_their_number() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import NothingFit, StreamOver
+from edgeflock.client.data.checks import Agreed, Checks
 from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
 from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
@@ -105,6 +107,35 @@ def test_nothing_is_dropped_while_a_client_starts() -> None:
     account = streaming(lambda: steady(20), use, Truncation())
     assert account.drops == 0
     assert account.came == account.trained + account.left >= 20 * 70
+
+
+def test_a_first_sample_of_another_shape_costs_itself() -> None:
+    """Nobody knew the shape when it came; the server says it before the first batch is taken."""
+    agreed, tally = Agreed(), Skipped()
+    door = Checks(agreed=agreed)
+
+    async def source() -> AsyncGenerator[Chunk, None]:
+        yield door.admit(Chunk(np.zeros((1, 5), np.float32), np.zeros(1, np.int64)), tally)
+        await asyncio.sleep(1)
+        async for one in steady(20):
+            yield door.admit(one, tally)
+
+    async def main() -> tuple[int, Account]:
+        clock = asyncio.get_running_loop().time
+        checks = Checks(agreed=agreed)
+        async with StreamBatches(source(), Truncation(), tally, now=clock, checks=checks) as batches:
+            await asyncio.sleep(0.5)
+            agreed.shape = chunk(0, 1).x.shape[1:]
+            trained = 0
+            while trained < 100:
+                await batches.ready()
+                with suppress(NothingFit):
+                    trained += len(batches.take(RUN_BATCH)[1])
+                batches.settle()
+            return trained, batches.account()
+
+    trained, account = run_virtually(main())
+    assert (account.trained, account.quarantined, account.drops) == (trained, 1, 0)
 
 
 @pytest.mark.parametrize("buffer", ["truncation", "persistence"])
