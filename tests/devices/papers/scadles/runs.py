@@ -42,11 +42,10 @@ def made(*reached: tuple[float, float], bytes_a_second: float = 10, **end: Any) 
         for second, accuracy in reached
     ]
     tally = {"updates": 100, "compressed": 25, "floats": 5000, "ingress": 9, "shared": 40, "shared_bytes": 80}
-    streams = {f"all-{number}": {"rate": 20.0 + number, "depth": 30, "deepest": 40} for number in range(16)}
-    return Outcome(
-        rows,
-        {"seed": 0, "ended": "complete", "size": 10, "classes": {"all": tally}, "streams": streams, **end},
-    )
+    stream = {"depth": 30, "deepest": 40, "came": 700, "drops": 7, "gap": 1.0}
+    streams = {f"all-{number}": {"rate": 20.0 + number, **stream} for number in range(16)}
+    ended = {"seed": 0, "ended": "complete", "size": 10, "updates": rows[-1]["updates"] if rows else 0}
+    return Outcome(rows, {**ended, "classes": {"all": tally}, "streams": streams, **end})
 
 
 def measured(experiments: Iterable[Experiment], runs: dict[str, Outcome]) -> list[Measured]:

@@ -37,7 +37,8 @@ def test_buffers_grow_by_equation_2_or_not_at_all(tmp_path: Path) -> None:
         assert stream["depth"] == pytest.approx((1.2 - 1) * stream["rate"] * rounds + stream["rate"], rel=0.2)
         assert stream["drops"] == 0
     for stream in short.setting.outcomes[0].end["streams"].values():
-        assert stream["deepest"] <= 1.1 * stream["rate"] + 1
+        # A tenth beyond a second, and what came before training first asked.
+        assert stream["deepest"] <= 1.3 * stream["rate"] + 1
         assert stream["drops"] > 0
     summary = summarise(by_part([kept, short]), "this")["buffers"]["S1' ResNet152"]
     sums = sum(stream["depth"] for stream in streams)
