@@ -37,8 +37,12 @@ def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
     return DeviceRow(
         *(n, f"pi-{n}", "training", "pi4", "onnx", 8.0, 10, n % 40, 0, 0, 0, time.time()),
         *(int(rng.random() * 5000), rng.random() * 2, tick, 0, tick * 655, tick * 9120, tick * 10, tick),
-        *(rng.random() * 100, 212.0),
-        *(40 + rng.random() * 40, None, False, None),
+        cpu=rng.random() * 100,
+        ram=212.0,
+        temperature=40 + rng.random() * 40,
+        battery=None,
+        undervoltage=False,
+        paused_because=None,
     )
 
 
