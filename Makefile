@@ -23,7 +23,7 @@ quickstart: setup  ## train a small CNN with a server and four clients on this m
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install -q -c constraints.txt -e '.[dev]'
-	mkdir -p .venv/typing && ln -sfn "$(CURDIR)" .venv/typing/edgeflock
+	.ci/typing
 	touch $@
 
 .PHONY: help setup test check format quickstart

@@ -10,6 +10,6 @@
     data                 stored data and live streams
     backends             what computes a gradient: torch or onnxruntime
 
-Each imports only what stands below it. From outside: run.run_client, flower.compress, zoo; fleets use
-training, data and backends. This door opens none: `edgeflock --version` on a device loads nothing of it.
+Each imports only what stands below it. From outside: run.run_client and Given, flower.compress, zoo; fleets
+use training, data and backends. This door opens none: `edgeflock --version` on a device loads nothing of it.
 """

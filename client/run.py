@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
@@ -38,6 +39,7 @@ from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, 
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.data.injection import Injected
+    from edgeflock.shared.model.torch_module import Make
     from edgeflock.shared.settings.config import ClientSettings
 
 log = logging.getLogger(__name__)
@@ -61,13 +63,33 @@ def _quietly(account: Account) -> None:
     """Nobody wants to know."""
 
 
-async def run_client(settings: "ClientSettings", at_end: Callable[[Account], None] = _quietly) -> Progress:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a program has at hand that settings cannot name."""
+
+    identity: Identity | None = None
+    """What it joined with, in the place of client.identity; it is kept nowhere."""
+    batches: Callable[[list[int]], Batches] | None = None
+    """Of a seed of the device's own: in the place of client.data."""
+    make: "Make | None" = None
+    """Builds the model, in the place of client.model."""
+    threads: bool = True
+    """Whether torch's threads, which are all of the process's, are to be client.threads."""
+
+
+async def run_client(
+    settings: "ClientSettings",
+    at_end: Callable[[Account], None] = _quietly,
+    given: Given = Given(),
+) -> Progress:
     """Train for `settings.server` until its run is over, or this is cancelled.
 
     `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged or
     SessionRefused.
     """
-    identity, place = identity_of(settings)
+    identity, place = given.identity, None
+    if identity is None:
+        identity, place = identity_of(settings)
     known: dict[str, str] = {"name": settings.name or default_name()}
     if identity is not None:
         known = {"name": identity.name, "server": identity.server}
@@ -77,7 +99,12 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
     # Which model it is, only the Welcome says: most are of the zoo.
     named = shards_of(settings)
     hello = Hello(
-        PROTOCOL, settings.name, b"", _facts(choose(settings, ZOO)), settings.share, shards=",".join(named)
+        PROTOCOL,
+        settings.name,
+        b"",
+        _facts(choose(settings, ZOO, given)),
+        settings.share,
+        shards=",".join(named),
     )
     memory = memory_of() // 2
     samples = _samples() if settings.share else 0
@@ -91,10 +118,10 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
 
         async def build(welcome: Welcome) -> Trainer:
             agreed.shape = welcome.input  # samples come while the backend is made
-            kind = choose(settings, welcome.model)
+            kind = choose(settings, welcome.model, given)
             await link.introduce(_facts(kind))
             if kind == "torch":
-                backend: Backend = await compute(_torch, settings, welcome)
+                backend: Backend = await compute(_torch, settings, welcome, given)
             else:
                 backend = await compute(_onnx, settings, welcome, await link.graph("step"), memory)
             if named and not welcome.tasks:
@@ -126,7 +153,10 @@ async def run_client(settings: "ClientSettings", at_end: Callable[[Account], Non
             ) as link,
         ):
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
-            held = [await opened.enter_async_context(batches_of(one, agreed)) for one in each]
+            if given.batches is not None:
+                held = [given.batches(own_seed(settings))]
+            else:
+                held = [await opened.enter_async_context(batches_of(one, agreed)) for one in each]
             batches, shard_of = held[0], only
             if named:
                 batches = shards = Shards(held)
@@ -177,9 +207,10 @@ def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
     return identity, place
 
 
-def _renewed(identity: Identity, place: Path) -> None:
-    keep(identity, place)
-    log.info("has another key and credential: %s", place)
+def _renewed(identity: Identity, place: Path | None) -> None:
+    if place is not None:
+        keep(identity, place)
+        log.info("has another key and credential: %s", place)
 
 
 def shards_of(settings: "ClientSettings") -> dict[str, str]:
@@ -220,12 +251,12 @@ def _samples() -> int:
     return LONGEST_RECORD
 
 
-def choose(settings: "ClientSettings", model: str) -> Kind:
+def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
 
     Raises ConfigError if nothing does.
     """
-    allowed = bool(settings.model) or model.startswith(ZOO)
+    allowed = bool(settings.model or given.make) or model.startswith(ZOO)
     # Looked for, not imported: torch takes seconds.
     here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
     wanted = settings.backend
@@ -253,12 +284,13 @@ def choose(settings: "ClientSettings", model: str) -> Kind:
     return wanted
 
 
-def _torch(settings: "ClientSettings", welcome: Welcome) -> Backend:
+def _torch(settings: "ClientSettings", welcome: Welcome, given: Given) -> Backend:
     with _loading("torch"):
         from edgeflock.client.backends.torch import TorchBackend
 
     model = settings.model or welcome.model
-    return TorchBackend(model, welcome.loss, seed=settings.seed, threads=settings.threads)
+    threads = settings.threads if given.threads else 0
+    return TorchBackend(model, welcome.loss, seed=settings.seed, threads=threads, make=given.make)
 
 
 def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> Backend:

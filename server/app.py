@@ -1,11 +1,10 @@
 """The aiohttp application: routes, authentication, and what lives as long as the server."""
 
 import asyncio
-import gc
-import signal
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -101,13 +100,11 @@ def create_app(
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
         app[BACKGROUND] = background
         app[WATCHERS] = watchers
-        app[GRAPHS] = GraphStore(config.model)
+        app[GRAPHS] = GraphStore(config.model, hosted.make)
         background.start(failed)
-        # What is loaded by now lives as long as the server: the collector need not walk it again and again.
-        gc.freeze()
         yield
-        gc.unfreeze()
         await background.stop()
+        await evaluator.close()
         await asyncio.to_thread(close_trackers)
 
     app.cleanup_ctx.append(run)
@@ -166,25 +163,48 @@ async def listening(
         await runner.cleanup()
 
 
-async def serve(config: Config, hosted: HostedRun, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` gets the port. Raises EdgeflockError if it cannot go on."""
-    stop = asyncio.Event()
-    app = create_app(config, hosted, stop.set)
-    for name in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    async with listening(app, config.run.host, config.run.port, hosted.tls) as port:
-        ready(port)
-        await stop.wait()
-    if (error := app[WRITER].error) is not None:
-        raise EdgeflockError(
-            f"stopped, because updates can no longer be journaled in {config.run.directory}: {error}; "
-            "what was acknowledged is safe, start again once the cause is mended"
-        ) from error
-    if (failure := app[BACKGROUND].failure) is not None:
-        who, why = failure
-        raise EdgeflockError(
-            f"stopped, because {who} failed: {why!r}; what was acknowledged is safe, start again"
-        ) from why
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server at work."""
+
+    app: web.Application
+    port: int
+    ended: asyncio.Event
+    """Set if it cannot go on: then `check` says why."""
+
+    def check(self) -> None:
+        """Raises EdgeflockError if it cannot go on."""
+        directory = self.app[HOST].config.run.directory
+        if (error := self.app[WRITER].error) is not None:
+            raise EdgeflockError(
+                f"stopped, because updates can no longer be journaled in {directory}: {error}; "
+                "what was acknowledged is safe, start again once the cause is mended"
+            ) from error
+        if (failure := self.app[BACKGROUND].failure) is not None:
+            who, why = failure
+            raise EdgeflockError(
+                f"stopped, because {who} failed: {why!r}; what was acknowledged is safe, start again"
+            ) from why
+
+
+@asynccontextmanager
+async def serving(config: Config, hosted: HostedRun) -> AsyncIterator[Serving]:
+    """Serve while the context lasts. Raises EdgeflockError at its end if it could not go on, or at its
+    beginning if it cannot listen.
+    """
+    ended = asyncio.Event()
+    app = create_app(config, hosted, ended.set)
+    async with AsyncExitStack() as listens:
+        try:
+            port = await listens.enter_async_context(
+                listening(app, config.run.host, config.run.port, hosted.tls)
+            )
+        except OSError as error:
+            where = f"{config.run.host}:{config.run.port}"
+            raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error
+        served = Serving(app, port, ended)
+        yield served
+    served.check()
 
 
 async def _session(request: web.Request) -> web.StreamResponse:

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,23 @@ from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from edgeflock.shared.model.torch_module import FlatModule, Make
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a program has at hand that settings cannot name."""
+
+    make: "Make | None" = None
+    """Builds the module that model.module names."""
+    held_out: Dataset | None = None
+    """In the place of model.data."""
+    judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
+    """(loss, accuracy) of a module, in the place of both."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostedRun:
@@ -54,10 +72,12 @@ class HostedRun:
     audit: Audit | None = None
     input: tuple[int, ...] | None = None
     """The shape of a sample's x, if it is known."""
+    make: "Make | None" = None
+    """Builds the model, if no import string does."""
 
 
 @contextmanager
-def open_run(config: Config) -> Iterator[HostedRun]:
+def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     """Begin the run that `config` describes, or take it up where its directory left it.
 
     The run is this process's while the context lasts; then it may be opened again, also after a failure.
@@ -69,13 +89,19 @@ def open_run(config: Config) -> Iterator[HostedRun]:
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
-    torch.set_num_threads(1)
-    flat = FlatModule(config.model.module, config.model.loss, config.run.seed)
-    check_limits(config, flat.layout)
     trackers.check(config.run.trackers)
-    theta, start = first_model(flat, config.model.weights, config.run.seed)
-    held_out = datasets.load(config.model.data, "test") if config.model.data else None
-    evaluate = None if held_out is None else _evaluation(config, flat.evaluate, theta, held_out)
+    with torch.random.fork_rng(devices=()):  # building it draws under the run's seed
+        flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+        check_limits(config, flat.layout)
+        theta, start = first_model(flat, config.model.weights, config.run.seed)
+    held_out = given.held_out
+    if held_out is None and config.model.data:
+        held_out = datasets.load(config.model.data, "test")
+    evaluate: Evaluate | None = None
+    if given.judge is not None:
+        evaluate = partial(_judged, flat, given.judge)
+    elif held_out is not None:
+        evaluate = _evaluation(config, flat.evaluate, theta, held_out)
     shape = _input(config, flat.example, held_out)
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
@@ -105,6 +131,7 @@ def open_run(config: Config) -> Iterator[HostedRun]:
                 pin,
                 Audit(directory),
                 shape,
+                given.make,
             )
 
 
@@ -133,6 +160,15 @@ def _evaluation(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
     return partial(evaluate, x=held_out.x, y=held_out.y)
+
+
+def _judged(
+    flat: "FlatModule",
+    judge: "Callable[[nn.Module], tuple[float, float | None]]",
+    theta: NDArray[np.float32],
+) -> tuple[float, float | None]:
+    """What `judge` says of the module at theta."""
+    return judge(flat.at(theta))
 
 
 def _input(

@@ -6,17 +6,22 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule, Make
 
 
 class TorchBackend:
     """A Backend over any torch module."""
 
-    def __init__(self, model: str, loss: str, *, seed: int = 0, threads: int = 1) -> None:
-        """Build the module that `model` names; use `threads` cores. Raises ConfigError."""
-        torch.set_num_threads(threads)
+    def __init__(
+        self, model: str, loss: str, *, seed: int = 0, threads: int = 1, make: Make | None = None
+    ) -> None:
+        """Build the module that `model` names, or `make` builds; have torch use `threads` cores in all of
+        this process; 0: as many as it does. Raises ConfigError.
+        """
+        if threads:
+            torch.set_num_threads(threads)
         self._model = model
-        self._flat = FlatModule(model, loss, seed)
+        self._flat = FlatModule(model, loss, seed, make)
 
     @property
     def name(self) -> str:

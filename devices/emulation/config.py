@@ -6,7 +6,7 @@
 """
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Annotated, Literal, Self
 
@@ -121,9 +121,13 @@ class FleetFile(Config):
         return self.devices or {"laptop": DeviceClass(profile="laptop")}
 
 
-def parse(toml: str, source: str, overrides: Iterable[str] = ()) -> FleetFile:
-    """The settings in `toml`, the text of `source`, then `overrides` (key=value). Raises ConfigError."""
-    file = parse_as(FleetFile, toml, source, {}, overrides, CHOICES)
+def parse(
+    toml: str, source: str, overrides: Iterable[str] = (), given: Mapping[str, object] | None = None
+) -> FleetFile:
+    """The settings in `toml`, the text of `source`, then `overrides` (key=value); or those that were `given`
+    to `source`, as TOML would have them. Raises ConfigError.
+    """
+    file = parse_as(FleetFile, toml, source, {}, overrides, CHOICES, given)
     for name, kind in file.classes.items():
         if (kind.session_s > 0) != (kind.away_s > 0):
             raise ConfigError(

@@ -38,7 +38,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
-from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import ELASTIC
 
@@ -74,12 +74,25 @@ class Prepared:
     test: Dataset
     flops: int
     """Floating-point operations of one step."""
+    make: Make | None = None
+    """Builds the model, if no import string does."""
 
 
-def prepare(file: FleetFile) -> Prepared:
-    """Load what `file` names. Raises ConfigError if the data cannot be dealt out or do not fit the model."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a program has at hand in the place of what a fleet file names."""
+
+    train: Dataset | None = None
+    test: Dataset | None = None
+    make: Make | None = None
+
+
+def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
+    """Load what `file` names, if it is not `given`. Raises ConfigError if the data cannot be dealt out or do
+    not fit the model.
+    """
     fleet = file.fleet
-    train = _load(fleet.data, "train")
+    train = given.train or _load(fleet.data, "train")
     samples = fleet.samples or len(train)
     if samples > len(train):
         raise ConfigError(f"fleet.samples = {samples}: fleet.data = {fleet.data!r} has only {len(train)}")
@@ -88,15 +101,18 @@ def prepare(file: FleetFile) -> Prepared:
             f"fleet.devices = {fleet.devices}: there are only {samples} samples, and a device needs one at "
             f"least (fleet.data = {fleet.data!r})"
         )
-    shares = _deal(fleet.data, fleet.devices, samples, fleet.labels)
+    if given.train is None:
+        shares = _deal(fleet.data, fleet.devices, samples, fleet.labels)
+    else:
+        shares = _dealt(train, fleet.devices, samples, fleet.labels)
     if fleet.devices > file.limits.devices:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
         )
     if not file.model.data:
         raise ConfigError("model.data = '': a fleet needs held-out data to evaluate on")
-    test = _load(file.model.data, "test")
-    flat = FlatModule(file.model.module, file.model.loss)
+    test = given.test or _load(file.model.data, "test")
+    flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
     try:
         flat.evaluate(flat.theta(), test.x[:2], test.y[:2])
@@ -106,7 +122,7 @@ def prepare(file: FleetFile) -> Prepared:
             f"model.module = {file.model.module!r} does not fit fleet.data = {fleet.data!r} with "
             f"model.data = {file.model.data!r}: {error}"
         ) from error
-    return Prepared(file, shares, test, flops)
+    return Prepared(file, shares, test, flops, given.make)
 
 
 @lru_cache(maxsize=4)
@@ -117,7 +133,10 @@ def _load(data: str, split: str) -> Dataset:
 
 @lru_cache(maxsize=1)
 def _deal(data: str, devices: int, samples: int, labels: int) -> list[Dataset]:
-    train = _load(data, "train")
+    return _dealt(_load(data, "train"), devices, samples, labels)
+
+
+def _dealt(train: Dataset, devices: int, samples: int, labels: int) -> list[Dataset]:
     if labels:
         return datasets.deal_by_label(train, devices, labels, samples)
     return datasets.deal(train, devices, samples)
@@ -134,8 +153,8 @@ def run_fleet(
     """
     began = time.process_time()
     file = prepared.file
-    backend = TorchBackend(file.model.module, file.model.loss, seed=seed)
-    flat = FlatModule(file.model.module, file.model.loss, seed)
+    backend = TorchBackend(file.model.module, file.model.loss, seed=seed, make=prepared.make)
+    flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
     compression = file.compression
     remembers = compression.feedback or compression.threshold or file.injection.alpha
     remembers = remembers or file.coordination.mode == ELASTIC

@@ -7,7 +7,6 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from aiohttp import web
 from numpy.typing import NDArray
 
@@ -16,6 +15,7 @@ from edgeflock.server.operations.access import caller_of, problem, secret_of, wh
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import dense_bytes, document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
+from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host
 from edgeflock.shared.errors import NotExportable, Unauthorized
@@ -111,9 +111,8 @@ async def get_model(request: web.Request) -> web.StreamResponse:
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model to use, averaged if the run says so, as a safetensors file."""
     host, (version, theta) = request.app[HOST], await _result(request)
-    tensors = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in host.layout.tensors}
-    metadata = {"model": host.config.model.module, "version": str(version), "run": host.run}
-    return _octets(safetensors.numpy.save(tensors, metadata), 200, {})
+    octets = safetensors_of(theta, host.layout, host.config.model.module, version, host.run)
+    return _octets(octets, 200, {})
 
 
 @routes.get("/v1/graphs/{kind:step|evaluation}")

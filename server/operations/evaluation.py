@@ -54,6 +54,7 @@ class Evaluator:
         self._told = told
         self._suspecting = suspecting
         self._blamed = ""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
         self._judge()
 
     @property
@@ -76,21 +77,21 @@ class Evaluator:
 
     async def run(self) -> None:
         """Until cancelled."""
-        thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
-        try:
-            while True:
-                evaluation = await self._measure(thread)
-                if evaluation is not None:
-                    self.history.append(evaluation)
-                    self._told(evaluation)
-                    await self._writer.call(self._judge)
-                    self._writer.look()
-                await self.record(evaluation)
-                # The last version of a run is evaluated right away.
-                last = self._engine.published.complete and evaluation is not None and not self.finished
-                await asyncio.sleep(0 if last else self._every)
-        finally:
-            thread.shutdown(wait=False, cancel_futures=True)
+        while True:
+            evaluation = await self._measure()
+            if evaluation is not None:
+                self.history.append(evaluation)
+                self._told(evaluation)
+                await self._writer.call(self._judge)
+                self._writer.look()
+            await self.record(evaluation)
+            # The last version of a run is evaluated right away.
+            last = self._engine.published.complete and evaluation is not None and not self.finished
+            await asyncio.sleep(0 if last else self._every)
+
+    async def close(self) -> None:
+        """Wait until an evaluation that is under way is over: its thread goes with it."""
+        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
     def _judge(self) -> None:
         """Stop the run if its model is no good any more. The engine is at rest."""
@@ -105,7 +106,7 @@ class Evaluator:
         traffic = self._registry.traffic()
         await self._writer.call(lambda: self._engine.record(evaluation, traffic))
 
-    async def _measure(self, thread: ThreadPoolExecutor) -> Evaluation | None:
+    async def _measure(self) -> Evaluation | None:
         """The current version's evaluation, unless it has one."""
         seen = self.history[-1].version if self.history else None
         if self._evaluate is None or self._engine.published.version in (seen, self.failed_at):
@@ -114,7 +115,7 @@ class Evaluator:
         ingress, egress = self._total.ingress, self._total.egress
         loop = asyncio.get_running_loop()
         try:
-            loss, accuracy = await loop.run_in_executor(thread, self._evaluate, theta)
+            loss, accuracy = await loop.run_in_executor(self._thread, self._evaluate, theta)
         except Exception:  # a user's module may raise anything; training goes on without
             log.exception("the evaluation of version %d failed", version)
             self.failed_at = version

@@ -12,6 +12,7 @@ No graph leaves without having been compared with autograd (gradient_check.py).
 
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -36,7 +37,7 @@ from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.writing import write
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule, Make
 
 SMALLEST = 4
 """Samples that an example batch has at least; torch takes a dimension of one for a constant."""
@@ -56,13 +57,15 @@ class ExportedGraphs:
     evaluation: bytes
 
 
-def export_model(module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.generic]) -> ExportedGraphs:
-    """The graphs of the torch module that the import string `module` names.
+def export_model(
+    module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.generic], make: Make | None = None
+) -> ExportedGraphs:
+    """The graphs of the torch module that the import string `module` names, or `make` builds.
 
     x and y are a batch as the model's data have it, of at least one sample. Raises NotExportable, which names
     the module or operator in the way, and ConfigError if there is no such module or it does not fit the data.
     """
-    flat = FlatModule(module, loss)
+    flat = FlatModule(module, loss, make=make)
     repeat = -(-SMALLEST // len(y))
     x, y = (np.concatenate([batch] * repeat)[: 2 * SMALLEST] for batch in (x, y))
     arguments = tracing.example(flat, x, y)
@@ -177,7 +180,14 @@ def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """torch's exporter talks to people who debug it."""
+    """torch's exporter talks to people who debug it. In a thread beside others it may: what these print is
+    not ours to hold back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+        return
     before = logging.root.manager.disable
     with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
         warnings.simplefilter("ignore")

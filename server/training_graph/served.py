@@ -1,7 +1,8 @@
 """The run's model as ONNX graphs for devices without torch: exported when the first of them asks.
 
 In a process of its own: an export takes seconds of computing and hundreds of megabytes, which neither the
-event loop nor a small server should spend, and nobody needs them afterwards.
+event loop nor a small server should spend, and nobody needs them afterwards. A module that only this process
+can build is exported by a thread of it.
 """
 
 import asyncio
@@ -10,6 +11,9 @@ import logging
 import os
 import sys
 from asyncio.subprocess import PIPE
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +37,10 @@ class ServedGraph:
 class GraphStore:
     """The graphs of one model, made once."""
 
-    def __init__(self, model: ModelSettings) -> None:
+    def __init__(self, model: ModelSettings, make: Callable[[], Any] | None = None) -> None:
+        """`make` builds the module that `model` only names."""
         self._model = model
+        self._make_module = make
         self._export: asyncio.Task[dict[str, ServedGraph]] | None = None
 
     async def get(self, kind: str) -> ServedGraph:
@@ -57,6 +63,32 @@ class GraphStore:
                 "set it on the server to that of one sample, e.g. [16] or [1, 28, 28], or set model.data"
             )
         log.info("exporting %s for devices without torch", self._model.module)
+        exported = await (self._in_another_process() if self._make_module is None else self._in_a_thread())
+        if "refused" in exported:
+            log.warning("no graph for devices without torch: %s", exported["refused"])
+            raise NotExportable(exported["refused"])
+        return {
+            kind: ServedGraph(octets, hashlib.sha256(octets).hexdigest()) for kind, octets in exported.items()
+        }
+
+    async def _in_a_thread(self) -> dict[str, Any]:
+        """Whoever is cancelled meanwhile waits until it is over: nothing of it is left behind."""
+        with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-export") as thread:
+            job = thread.submit(_answer, self._model, self._make_module)
+            try:
+                return await asyncio.wrap_future(job)
+            except asyncio.CancelledError:
+                while not job.done():
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait([asyncio.wrap_future(job)])
+                raise
+            except Exception as error:  # a user's module may raise anything
+                log.exception("the export of %s failed", self._model.module)
+                raise NotExportable(
+                    f"{self._model.module}: the export failed; the server's log says why"
+                ) from error
+
+    async def _in_another_process(self) -> dict[str, Any]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", __name__),
             stdin=PIPE,
@@ -72,13 +104,8 @@ class GraphStore:
                 await process.wait()
         if process.returncode:
             raise NotExportable(f"{self._model.module}: the export failed; the server's log says why")
-        made = msgpack.unpackb(answer)
-        if "refused" in made:
-            log.warning("no graph for devices without torch: %s", made["refused"])
-            raise NotExportable(made["refused"])
-        return {
-            kind: ServedGraph(octets, hashlib.sha256(octets).hexdigest()) for kind, octets in made.items()
-        }
+        answered: dict[str, Any] = msgpack.unpackb(answer)
+        return answered
 
 
 def _export_in_this_process() -> None:
@@ -86,16 +113,24 @@ def _export_in_this_process() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a user's module may print
     model = ModelSettings.model_validate_json(sys.stdin.buffer.read())
-    answer: dict[str, bytes | str]
-    try:
-        answer = _export(model)
-    except ConfigError as error:
-        answer = {"refused": str(error)}
+    with suppress(ImportError):  # the answer says so
+        import torch
+
+        torch.set_num_threads(1)
+    answer = _answer(model)
     with results:
         results.write(msgpack.packb(answer))
 
 
-def _export(model: ModelSettings) -> dict[str, bytes | str]:
+def _answer(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict[str, Any]:
+    """The graphs by their kind, or {"refused": why}."""
+    try:
+        return _export(model, make)
+    except ConfigError as error:
+        return {"refused": str(error)}
+
+
+def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, Any]:
     try:
         import torch
 
@@ -103,13 +138,13 @@ def _export(model: ModelSettings) -> dict[str, bytes | str]:
         from edgeflock.shared.model.torch_module import FlatModule
     except ImportError as error:
         raise NotExportable(f"the server lacks {error.name}: pip install 'edgeflock[server]'") from error
-    torch.set_num_threads(1)
-    if model.data:
-        held_out = datasets.load(model.data, "test")
-        batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]
-    else:
-        batch = FlatModule(model.module, model.loss).example(tuple(model.input))
-    graphs = export_model(model.module, model.loss, *batch)
+    with torch.random.fork_rng(devices=()):  # modules are built under a seed
+        if model.data:
+            held_out = datasets.load(model.data, "test")
+            batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]
+        else:
+            batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))
+        graphs = export_model(model.module, model.loss, *batch, make)
     return {"step": graphs.step, "evaluation": graphs.evaluation}
 
 

@@ -11,6 +11,7 @@ uint8 images are scaled to 0..1; images without a channel axis get one.
 """
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -60,6 +61,12 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
     dealt = _dealt(len(data))[: samples or None]
     chosen = (np.sort(dealt[share::shares]) for share in range(shares))
     return [Dataset(data.x[where], data.y[where]) for where in chosen]
+
+
+def joined(parts: Sequence[Dataset]) -> Dataset:
+    """The samples of all parts, one part behind the other."""
+    x, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "y"))
+    return Dataset(x, y)
 
 
 def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> list[Dataset]:

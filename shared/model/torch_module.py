@@ -23,13 +23,17 @@ from edgeflock.shared.model.start import Start, generate
 
 _EXAMPLES = 8
 
+Make = Callable[[], nn.Module]
+"""Builds a module, as it starts."""
+
 
 class FlatModule:
     """`module` with theta, of P parameters and B running statistics, and its gradient as views of one float32
     vector each."""
 
-    def __init__(self, path: str, loss: str, seed: int = 0) -> None:
-        """Build the module that the import string `path` names, initialised under `seed`.
+    def __init__(self, path: str, loss: str, seed: int = 0, make: Make | None = None) -> None:
+        """Build the module that the import string `path` names, initialised under `seed`; with `make`, which
+        builds it, `path` is what people call it by.
 
         Raises ConfigError if it cannot be imported, is no module, or cannot travel as a flat vector.
         """
@@ -40,7 +44,8 @@ class FlatModule:
         package, _, name = self.loss.function.partition(":")
         self._mean_loss: Callable[[Tensor, Tensor], Tensor] = getattr(importlib.import_module(package), name)
         torch.manual_seed(seed)
-        self.module = _build(path)
+        self._make = make
+        self.module = _build(path, make)
         named = _tensors(self.module)
         self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
         self._theta = torch.zeros(self.layout.size)
@@ -56,6 +61,11 @@ class FlatModule:
         """float32 [P + B], a copy."""
         return self._theta.numpy().copy()
 
+    def at(self, theta: NDArray[np.float32]) -> nn.Module:
+        """The module at theta, float32 [P + B], ready to predict, until the next call."""
+        self._theta.numpy()[:] = theta
+        return self.module.eval()
+
     def first_model(self, seed: int) -> tuple[NDArray[np.float32], Start | None]:
         """(theta to begin a run with, how devices make it themselves), for a module as built under `seed`.
 
@@ -65,7 +75,9 @@ class FlatModule:
         theta = self.theta()
         random = torch.get_rng_state()
         torch.manual_seed(seed ^ 1)
-        other = torch.cat([tensor.detach().flatten() for _, tensor, _ in _tensors(_build(self.path))])
+        other = torch.cat(
+            [tensor.detach().flatten() for _, tensor, _ in _tensors(_build(self.path, self._make))]
+        )
         torch.set_rng_state(random)
         start = measured(theta, other.numpy(), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
@@ -131,29 +143,34 @@ class FlatModule:
 
         The accuracy is that of single predictions, of which a sample may have several.
         """
-        self._theta.numpy()[:] = theta
-        self.module.eval()
+        module = self.at(theta)
         total, correct = 0.0, 0
         for start in range(0, len(y), batch):
             target = torch.from_numpy(y[start : start + batch])
-            output = self.module(torch.from_numpy(x[start : start + batch]))
+            output = module(torch.from_numpy(x[start : start + batch]))
             total += self.loss_of(output, target).item() * len(target)
             if self.loss.right is not None:
                 correct += int(self.loss.right(output, target).sum())
         return total / len(y), None if self.loss.right is None else correct / y.size
 
 
-def _build(path: str) -> nn.Module:
+def made(path: str, make: Make | None = None) -> nn.Module:
+    """The module that `path` names, or `make` builds. Raises ConfigError."""
     name, _, attribute = path.partition(":")
-    if not name or not attribute:
+    if make is None and not (name and attribute):
         raise ConfigError(f"model.module {path!r} must be package.module:Name")
     try:
-        factory = getattr(importlib.import_module(name), attribute)
+        factory = make or getattr(importlib.import_module(name), attribute)
         module = factory()
     except Exception as error:  # the user's own module may raise anything
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model.module {path!r} makes a {type(module).__name__}, not a torch.nn.Module")
+    return module
+
+
+def _build(path: str, make: Make | None) -> nn.Module:
+    module = made(path, make)
     for parameter_name, parameter in module.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ConfigError(f"model.module {path!r}: {parameter_name} is lazy; give its layer its sizes")

@@ -444,6 +444,13 @@ def parse(
     return parse_as(Config, toml, source, environ, overrides, tables)
 
 
+def taken(given: Mapping[str, object], source: str, tables: Tables | None = None) -> Config:
+    """The configuration of sections as TOML would have them, which were given to `source`. Raises
+    ConfigError.
+    """
+    return parse_as(Config, "", source, tables=tables, given=given)
+
+
 def describe() -> str:
     """Every key with its default as a TOML file."""
     defaults = Config()

@@ -6,7 +6,7 @@ An error names the key, where it was set, its value and the nearest valid key.
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -42,10 +42,15 @@ def parse_as(
     environ: Mapping[str, str] | None = None,
     overrides: Iterable[str] = (),
     tables: Tables | None = None,
+    given: Mapping[str, object] | None = None,
 ) -> Schema:
-    """config.parse for any `schema`. A field of type dict[str, S] is a family of sections: [field.NAME]."""
+    """config.parse for any `schema`. `given` are sections as TOML would have them, in its place: `source` is
+    then what they were given to. A field of type dict[str, S] is a family of sections: [field.NAME]."""
     settings: _Settings = {}
-    settings |= _from_toml(schema, toml, source)
+    if given is None:
+        settings |= _from_toml(schema, toml, source)
+    else:
+        settings |= _from_tables(schema, dict(given), source, lambda section, key: source)
     settings |= _from_environment(environ or {})
     settings |= _from_overrides(overrides)
     sections: dict[str, Any] = {}
@@ -73,11 +78,20 @@ def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
             else ""
         )
         raise ConfigError(f"{source}: not TOML: {error}{hint}") from error
+    return _from_tables(
+        schema, tables, source, lambda section, key: f"{source} line {_line(text, section, key)}"
+    )
+
+
+def _from_tables(
+    schema: type[Section], tables: dict[str, Any], source: str, origin: Callable[[str, str], str]
+) -> _Settings:
+    """`origin` says where a section's key was set."""
     settings: _Settings = {}
     preset = tables.get("compression")
     if isinstance(preset, str):  # first, so that whatever the file says of its settings overrides it
         del tables["compression"]
-        settings |= _from_preset(preset, f"{source} line {_line(text, '', 'compression')}")
+        settings |= _from_preset(preset, origin("", "compression"))
     for section, table in tables.items():
         if not isinstance(table, dict):
             near = _hint(schema, section)
@@ -90,7 +104,7 @@ def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
             else:
                 path, items = section, {key: value}
             for name, item in items.items():
-                settings[path, name] = _Setting(item, f"{source} line {_line(text, path, name)}")
+                settings[path, name] = _Setting(item, origin(path, name))
     return settings
 
 

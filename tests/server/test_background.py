@@ -27,7 +27,10 @@ async def serve_until(directory: Path, act: Callable[[int], None]) -> None:
     """Serve, and `act` on the port once it listens."""
     config = settings(directory)
     with claimed(directory, "run.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
-        await server_app.serve(config, HostedRun(claim.run, None, claim.engine, None, [], []), act)
+        hosted = HostedRun(claim.run, None, claim.engine, None, [], [])
+        async with server_app.serving(config, hosted) as served:
+            act(served.port)
+            await served.ended.wait()
 
 
 @pytest.mark.parametrize("victim", [(Evaluator, "the evaluator"), (Hub, "the hub")])

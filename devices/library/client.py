@@ -1,0 +1,82 @@
+"""A device in this program."""
+
+import os
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgeflock.client.data import Batches, Shuffled
+from edgeflock.client.joining import join
+from edgeflock.client.machine import default_name
+from edgeflock.client.run import Given, run_client
+from edgeflock.client.training import Progress
+from edgeflock.devices.library.data import Data, dataset
+from edgeflock.devices.library.model import Model, model_of
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings import config
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Client:
+    """Trains for a server on data at hand, until the run is over."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str = "",
+        data: Data | str | Batches,
+        backend: str = "auto",
+        model: "Model | str | Callable[[], nn.Module] | nn.Module | None" = None,
+        name: str = "",
+        **settings: object,
+    ) -> None:
+        """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, or Batches of your own.
+
+        `token` lets it join, under a `name` that is its own if none is given, anew with each `run`; without
+        it the device is who it joined as (client.identity), and in a run that is open nobody asks. `model`
+        is for backend="torch", if the run's is not of edgeflock.client.zoo: onnx needs none. The other
+        settings are those of [client] by their names. Raises ConfigError.
+        """
+        self._token = token
+        self._model = None if model is None else model_of(model)
+        self._batches: Callable[[list[int]], Batches] | None = None
+        given = {**settings, "server": url, "backend": backend}
+        if isinstance(data, str | os.PathLike):
+            given["data"] = os.fspath(data)
+        elif isinstance(data, Dataset | tuple | list):
+            stored = dataset(data, "edgeflock.Client(data=...)")
+            self._batches = lambda seed: Shuffled(stored, np.random.default_rng(seed))
+        elif hasattr(data, "take"):
+            own: Any = data
+            self._batches = lambda seed: own
+        else:
+            raise ConfigError(
+                f"edgeflock.Client(data=...) is a {type(data).__name__}; give (x, y), a part of "
+                "edgeflock.deal, a data URI, or Batches"
+            )
+        if self._batches is not None and "shards" in settings:
+            raise ConfigError("edgeflock.Client(shards=...) names its data itself; leave data out: data=''")
+        if self._model is not None:
+            given["model"] = self._model.name
+        if name or token:
+            given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
+        self._settings = config.taken({"client": given}, "edgeflock.Client").client
+        self._threads = "threads" in settings
+
+    async def run(self) -> Progress:
+        """Train until the run is over. Cancel it to end it before: nothing is left behind.
+
+        Raises ConfigError, Refused, or Diverged.
+        """
+        settings = self._settings
+        identity = None
+        if self._token:
+            identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
+        make = None if self._model is None else self._model.make
+        return await run_client(settings, given=Given(identity, self._batches, make, self._threads))

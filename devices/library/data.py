@@ -1,0 +1,46 @@
+"""Data at hand as a data set, and dealt out among devices."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset, scaled, targets
+from edgeflock.shared.errors import ConfigError
+
+Data = Dataset | Sequence[Any]
+"""Samples: (x, y), arrays or what becomes one, x [n, ...] and y [n] or [n, ...]; or what `deal` dealt."""
+
+
+def dataset(data: Data, name: str = "data") -> Dataset:
+    """As stored data are read: uint8 images are scaled to 0..1, y is int64 classes or float32 targets.
+
+    Raises ConfigError, which calls it `name`.
+    """
+    if isinstance(data, Dataset):
+        return data
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes) or len(data) != 2:
+        raise ConfigError(f"{name} is a {type(data).__name__}; give (x, y), two arrays")
+    try:
+        x, y = (np.asarray(one) for one in data)
+        if x.ndim < 1 or len(x) != len(y) or not len(x):
+            shapes = f"x has the shape {list(x.shape)} and y {list(y.shape)}"
+            raise ConfigError(f"{name}: {shapes}; give as many of one as of the other, and one at least")
+        return Dataset(scaled(x), targets(y))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"{name} holds no numbers: {error}; give (x, y), two arrays") from error
+
+
+def deal(x: Any, y: Any, shares: int) -> list[Dataset]:
+    """(x, y) in `shares` equal random parts: part i is what ?part=i+1/shares names of the same stored data.
+
+    >>> [len(part) for part in deal([[0.0], [1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1, 0], 2)]
+    [3, 2]
+
+    Raises ConfigError if there are fewer samples than parts.
+    """
+    data = dataset((x, y), "deal")
+    if not 1 <= shares <= len(data):
+        raise ConfigError(f"deal: shares = {shares}, of {len(data)} samples; there may be 1 to {len(data)}")
+    return datasets.deal(data, shares)

@@ -1,0 +1,148 @@
+"""An emulated fleet in this program: N devices and the engine, in virtual time."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import torch
+
+from edgeflock.devices.emulation import config
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.fleet import FleetResult, Given, prepare, run_fleet
+from edgeflock.devices.library.data import Data, dataset
+from edgeflock.devices.library.model import Model, model_of
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.frames import Evaluation
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_FIFTH = 5
+
+_AT_HAND = "(x, y)"
+"""What data are called that a program has at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """One run of a fleet."""
+
+    outcome: FleetResult
+    evaluations: Sequence[Evaluation]
+    """Their times are virtual seconds."""
+
+    @property
+    def loss(self) -> float | None:
+        """Of the last evaluation; None if it is no number."""
+        return self.evaluations[-1].loss if self.evaluations else None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the last evaluation, 0 to 1; None if the loss has none."""
+        return self.evaluations[-1].accuracy if self.evaluations else None
+
+
+class Fleet:
+    """Devices that are not there yet, in virtual time: docs/fleet.md."""
+
+    def __init__(
+        self,
+        model: "Model | str | Callable[[], nn.Module] | nn.Module",
+        *,
+        data: Data | str,
+        devices: int = 20,
+        profile: str = "laptop",
+        classes: Mapping[str, Mapping[str, object]] | None = None,
+        evaluate: Data | str | None = None,
+        **settings: object,
+    ) -> None:
+        """`data` is (x, y) or a data URI, dealt out evenly among `devices` of a shipped `profile`, or of
+        several `classes`, each a name with settings of [devices.NAME]. Without `evaluate`, a fifth of (x, y)
+        is held out.
+
+        The other settings are those of a fleet file: of [fleet] and [run] by their names, a section by its
+        name as a dict. Raises ConfigError.
+        """
+        model = model_of(model)
+        train, test, uris = _data(data, evaluate)
+        sections = {name: value for name, value in settings.items() if name in FleetFile.model_fields}
+        if refused := sections.keys() & {"run", "model", "client", "fleet"}:
+            raise ConfigError(
+                f"edgeflock.Fleet({min(refused)}=...): settings of [fleet] and [run] go by their own names, "
+                "those of [model] into edgeflock.Model"
+            )
+        own = {name: value for name, value in settings.items() if name in config.Fleet.model_fields}
+        run = {name: value for name, value in settings.items() if name not in own and name not in sections}
+        if "seeds" in own:
+            raise ConfigError("edgeflock.Fleet(seeds=...): say run(seed) for each")
+        given = {
+            **sections,
+            "run": run,
+            "model": {**model.settings, "input": [], "data": uris[1]},
+            "fleet": {"devices": devices, "data": uris[0], **own},
+            "devices": {profile: {"profile": profile}} if classes is None else classes,
+        }
+        self.file = config.parse("", "edgeflock.Fleet", given=given)
+        with _as_it_was():
+            self._prepared = prepare(self.file, Given(train, test, model.make))
+
+    def run(self, seed: int = 0, progress: Callable[[Evaluation], None] = lambda _: None) -> Emulated:
+        """One run; the same seed gives the same one, bit for bit. `progress` is told of each evaluation.
+
+        It returns when it is over, also in a notebook, whose event loop waits for it.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._run(seed, progress)
+        with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-fleet") as thread:  # a loop runs in this one
+            return thread.submit(self._run, seed, progress).result()
+
+    def _run(self, seed: int, progress: Callable[[Evaluation], None]) -> Emulated:
+        evaluations: list[Evaluation] = []
+
+        def told(evaluation: Evaluation) -> None:
+            evaluations.append(evaluation)
+            progress(evaluation)
+
+        with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():
+            outcome = run_fleet(self._prepared, seed, Path(folder) / "run", told)
+        return Emulated(outcome, tuple(evaluations))
+
+
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    """torch's threads and random numbers are the program's: they are left as they were found."""
+    threads = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=()):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _data(
+    data: Data | str, evaluate: Data | str | None
+) -> tuple[Dataset | None, Dataset | None, tuple[str, str]]:
+    """(training data at hand, held-out data at hand, what settings call both)."""
+    uri = os.fspath(data) if isinstance(data, str | os.PathLike) else ""
+    train = None if isinstance(data, str | os.PathLike) else dataset(data, "edgeflock.Fleet(data=...)")
+    if isinstance(evaluate, str | os.PathLike):
+        return train, None, (uri or _AT_HAND, os.fspath(evaluate))
+    if evaluate is not None:
+        test = dataset(evaluate, "edgeflock.Fleet(evaluate=...)")
+        return train, test, (uri or _AT_HAND, _AT_HAND)
+    if train is None:
+        return None, None, (uri, uri)
+    if len(train) < _FIFTH:
+        raise ConfigError(f"edgeflock.Fleet(data=...): no fifth of {len(train)} samples can be held out")
+    test, *parts = datasets.deal(train, _FIFTH)
+    return datasets.joined(parts), test, (_AT_HAND, _AT_HAND)

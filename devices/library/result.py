@@ -1,0 +1,66 @@
+"""What a run came to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.devices.library.model import Model
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.frames import Evaluation
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """The model of one version, and the evaluations until then."""
+
+    model: Model
+    layout: Layout
+    run: str
+    version: int
+    """How many updates made it."""
+    theta: NDArray[np.float32]
+    """float32 [P + B]: parameters and running statistics; the average, if the run keeps one."""
+    evaluations: Sequence[Evaluation]
+    """Of a run that is complete the last one is of this version."""
+
+    @property
+    def loss(self) -> float | None:
+        """Of the last evaluation; None if there is none, or it is no number."""
+        return self.evaluations[-1].loss if self.evaluations else None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the last evaluation, 0 to 1; None if there is none, or the loss has none."""
+        return self.evaluations[-1].accuracy if self.evaluations else None
+
+    def save(self, path: str | Path) -> None:
+        """Write it as a safetensors file. Raises ConfigError if that cannot be written."""
+        from edgeflock.server.operations.saved import safetensors_of
+
+        octets = safetensors_of(self.theta, self.layout, self.model.name, self.version, self.run)
+        try:
+            Path(path).write_bytes(octets)
+        except OSError as error:
+            raise ConfigError(f"save({str(path)!r}): cannot be written: {error.strerror}") from error
+
+    def module(self) -> "nn.Module":
+        """A torch module of its own with these weights, ready to predict."""
+        import torch
+
+        from edgeflock.shared.model.torch_module import made
+
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            module = made(self.model.name, self.model.make)
+            tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+            for tensor in self.layout.tensors:
+                values = self.theta[tensor.start : tensor.stop].copy()
+                tensors[tensor.name].copy_(torch.from_numpy(values).view(tensor.shape))
+        return module.eval()

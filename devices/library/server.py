@@ -1,0 +1,246 @@
+"""A server in this program: a run and what serves it, while a context lasts."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from edgeflock.devices.library.data import Data, dataset
+from edgeflock.devices.library.model import Model, model_of
+from edgeflock.devices.library.result import Result
+from edgeflock.server.app import Serving, serving
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.hosting import Given, HostedRun, open_run
+from edgeflock.server.identity import ADMIN_TOKEN
+from edgeflock.server.operations.keys import EVALUATOR, HOST, WRITER
+from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
+from edgeflock.shared.protocol.frames import Event
+from edgeflock.shared.settings import config as settings_of
+from edgeflock.shared.settings.config import Config
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_LOOK = 0.02
+"""Seconds between two looks at a run that somebody waits for."""
+
+_DAY = 86400.0
+
+
+class Server:
+    """Hosts a model and takes updates for it. Use as an async context manager, once:
+
+    async with Server(model, directory="run", updates=8000, evaluate=(x, y)) as server:
+        ...
+        result = await server.until()
+    """
+
+    def __init__(
+        self,
+        model: "Model | str | Callable[[], nn.Module] | nn.Module",
+        *,
+        directory: str | Path = "edgeflock-run",
+        port: int = 0,
+        evaluate: "Data | str | Callable[[nn.Module], Any] | None" = None,
+        **settings: object,
+    ) -> None:
+        """`directory` keeps the run: the same one takes it up again. Port 0 is any free one.
+
+        `evaluate` is held-out data: (x, y) or a data URI, or a function of the module, in the version that
+        there is, to its loss or (loss, accuracy). The other settings are those of `edgeflock config`: of
+        [run] by their names, a section by its name as a dict, compression also as a preset's name. Raises
+        ConfigError.
+        """
+        self._set(*_described(model_of(model), directory, port, evaluate, settings))
+
+    @classmethod
+    def configured(cls, config: Config) -> Self:
+        """A server of settings as a file has them."""
+        server = cls.__new__(cls)
+        server._set(Model(config.model.module, loss=config.model.loss), config, Given())
+        return server
+
+    def _set(self, model: Model, config: Config, given: Given) -> None:
+        self.model = model
+        self.config = config
+        self._given = given
+        self._hosted: HostedRun | None = None
+        self._serving: Serving | None = None
+        self._opened = AsyncExitStack()
+        self._token = ""
+
+    async def __aenter__(self) -> Self:
+        """Open the run, which loads torch, and listen. Raises ConfigError or EdgeflockError."""
+        if self._hosted is not None:
+            raise ConfigError("this Server has been used; make another one to serve its run again")
+        async with AsyncExitStack() as opening:
+            self._hosted = opening.enter_context(open_run(self.config, self._given))
+            self._serving = await opening.enter_async_context(serving(self.config, self._hosted))
+            assert self._hosted.register is not None, "every run that is opened has one"
+            self._hosted.register.listens(self.url, self._hosted.pin)
+            self._over_before = self._at.app[EVALUATOR].state != "training"
+            self._opened = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        """Answer what waits, write the journal's end, let go of everything, however often this is cancelled.
+
+        Raises EdgeflockError if the server could not go on, unless something else is the matter.
+        """
+        self._serving = None
+        closing = asyncio.ensure_future(self._opened.aclose())
+        cancelled = False
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError:
+                cancelled = True
+        failure = closing.exception()
+        if cancelled:
+            raise asyncio.CancelledError
+        if failure is not None and error is None:
+            raise failure
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = self.config.run.host
+        reached = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+        return f"{'http' if self._run.tls is None else 'https'}://{reached}:{self._at.port}"
+
+    @property
+    def token(self) -> str:
+        """Lets devices join, within a day of its first use; empty in a run that is open."""
+        register = self._run.register
+        assert register is not None, "every run that is opened has one"
+        if not self._token and not self.config.run.open:
+            # Each start makes one: nobody can be told a token again.
+            self._token = register.create("device", reusable=True, seconds=_DAY, labels={}).text
+        return self._token
+
+    @property
+    def admin_token(self) -> Path:
+        """The file with the token of this run's operator, for `edgeflock top` and the like."""
+        return Path(self.config.run.directory) / ADMIN_TOKEN
+
+    @property
+    def run(self) -> str:
+        """What the run is called."""
+        return self._run.run
+
+    @property
+    def version(self) -> int:
+        """How many updates made the model that there is."""
+        return self._run.engine.published.version
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What has happened and happens, until the run is over or this server stops: who joined and left,
+        evaluations, refusals, warnings. Raises EdgeflockError if the server cannot go on.
+        """
+        served, seen = self._at, 0
+        events, evaluator = served.app[HOST].hub.events, served.app[EVALUATOR]
+        while self._serving is served:
+            served.check()
+            over = evaluator.state != "training"
+            new, _ = events.since(seen)
+            seen = events.count
+            for event in new:
+                yield event
+            if over and (self._over_before or any(event.kind in ("finished", "diverged") for event in new)):
+                return
+            await asyncio.sleep(_LOOK)
+
+    async def until(self, updates: int | None = None) -> Result:
+        """The model once the run is complete and evaluated, or once so many updates made it.
+
+        Raises Diverged if the model has left the finite numbers, EdgeflockError if the server cannot go on,
+        and ConfigError if that never comes.
+        """
+        target, evaluator = self.config.run.updates, self._at.app[EVALUATOR]
+        if updates is None and not target:
+            raise ConfigError(
+                "until(): the run has no end; set updates of the Server, or say until(updates=N)"
+            )
+        if updates is not None and 0 < target < updates:
+            raise ConfigError(f"until(updates={updates}): the run ends at updates={target}")
+        while not (evaluator.finished if updates is None else self.version >= updates):
+            self._at.check()
+            if evaluator.diverged is not None:
+                raise Diverged(evaluator.diverged)
+            await asyncio.sleep(_LOOK)
+        version, theta = await self._at.app[WRITER].call(self._run.engine.result)
+        return Result(self.model, self._run.engine.layout, self.run, version, theta, tuple(evaluator.history))
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Wait for `stop`. Raises EdgeflockError as soon as the server cannot go on."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, self._at.ended)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(*waiting)
+        self._at.check()
+
+    @property
+    def _run(self) -> HostedRun:
+        if self._hosted is None:
+            raise EdgeflockError("the server does not run: `async with Server(...) as server`")
+        return self._hosted
+
+    @property
+    def _at(self) -> Serving:
+        if self._serving is None:
+            raise EdgeflockError("the server does not run: `async with Server(...) as server`")
+        return self._serving
+
+
+def _described(
+    model: Model, directory: str | Path, port: int, evaluate: Any, settings: dict[str, object]
+) -> tuple[Model, Config, Given]:
+    """Raises ConfigError."""
+    sections = {name: value for name, value in settings.items() if name in Config.model_fields}
+    run = {name: value for name, value in settings.items() if name not in sections}
+    if refused := sections.keys() & {"run", "model", "client"}:
+        raise ConfigError(
+            f"edgeflock.Server({min(refused)}=...): settings of [run] go by their own names, those of "
+            "[model] into edgeflock.Model; a client has its own"
+        )
+    held_out, judge, uri = None, None, ""
+    if isinstance(evaluate, str | os.PathLike):
+        uri = os.fspath(evaluate)
+    elif callable(evaluate):
+        judge = _judging(evaluate)
+    elif evaluate is not None:
+        held_out = dataset(evaluate, "edgeflock.Server(evaluate=...)")
+        shape = list(held_out.x.shape[1:])
+        if model.input and model.input != shape:
+            raise ConfigError(
+                f"edgeflock.Server(evaluate=...): samples have the shape {shape}, those of "
+                f"Model(example=...) {model.input}; leave the example out"
+            )
+    of_model = {**model.settings, "data": uri}
+    if held_out is not None:
+        of_model["input"] = list(held_out.x.shape[1:])
+    paths = {name: os.fspath(value) for name, value in run.items() if isinstance(value, os.PathLike)}
+    of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
+    given = {"run": of_run, "model": of_model, **sections}
+    config = settings_of.taken(given, "edgeflock.Server", CHOICES)
+    return model, config, Given(model.make, held_out, judge)
+
+
+def _judging(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":
+    """`evaluate`, which may say the loss alone."""
+
+    def judge(module: "nn.Module") -> tuple[float, float | None]:
+        said = evaluate(module)
+        loss, accuracy = said if isinstance(said, tuple) else (said, None)
+        return float(loss), None if accuracy is None else float(accuracy)
+
+    return judge

@@ -1,0 +1,80 @@
+"""Edgeflock from Python: what its commands do, for notebooks, scripts and programs that embed it.
+
+    Server   hosts a model            Client   trains for a server on data at hand
+    Model    what is trained          deal     data in equal random parts
+    Fleet    an emulated fleet        plot     curves of runs, as a figure
+    Result   a model that was trained
+
+Importing this loads next to nothing; each name brings what it needs when it is first used. docs/library.md
+tells the rest.
+"""
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgeflock.devices.library.client import Client
+    from edgeflock.devices.library.data import deal
+    from edgeflock.devices.library.figure import plot
+    from edgeflock.devices.library.fleet import Fleet
+    from edgeflock.devices.library.model import Model
+    from edgeflock.devices.library.result import Result
+    from edgeflock.devices.library.server import Server
+    from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
+
+    __version__: str
+
+__all__ = [
+    "Client",
+    "ConfigError",
+    "Diverged",
+    "EdgeflockError",
+    "Fleet",
+    "Model",
+    "Refused",
+    "Result",
+    "Server",
+    "__version__",
+    "deal",
+    "plot",
+]
+
+_ROOM = "edgeflock.devices.library"
+
+_NAMES = {
+    "Client": (f"{_ROOM}.client", "onnx"),
+    "ConfigError": ("edgeflock.shared.errors", ""),
+    "Diverged": ("edgeflock.shared.errors", ""),
+    "EdgeflockError": ("edgeflock.shared.errors", ""),
+    "Fleet": (f"{_ROOM}.fleet", "server"),
+    "Model": (f"{_ROOM}.model", ""),
+    "Refused": ("edgeflock.shared.errors", ""),
+    "Result": (f"{_ROOM}.result", ""),
+    "Server": (f"{_ROOM}.server", "server"),
+    "deal": (f"{_ROOM}.data", ""),
+    "plot": (f"{_ROOM}.figure", "demo"),
+}
+"""name -> (the module that has it, the extra that brings what that needs)."""
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, when it is first used (PEP 562). ConfigError: what it needs is not there."""
+    if name == "__version__":
+        return metadata.version("edgeflock")
+    if name not in _NAMES:
+        raise AttributeError(f"module 'edgeflock' has no attribute {name!r}; it has {', '.join(__all__)}")
+    module, extra = _NAMES[name]
+    try:
+        found = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        from edgeflock.shared.errors import ConfigError
+
+        raise ConfigError(f"edgeflock.{name} needs {error.name}: pip install 'edgeflock[{extra}]'") from error
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

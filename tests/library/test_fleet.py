@@ -1,0 +1,91 @@
+"""An emulated fleet in this program, and the curves of runs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import edgeflock as ef
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset
+from tests.library.nets import LINEAR, Linear, sides
+
+X, Y = sides(100)
+
+
+def fleet(model: Any = Linear, **settings: Any) -> ef.Fleet:
+    usual: dict[str, Any] = {"data": (X, Y), "devices": 4, "updates": 40, "evaluate_every": 20}
+    return ef.Fleet(model, **{**usual, "coordination": {"learning_rate": 0.5}, **settings})
+
+
+def test_a_seed_is_a_run_and_leaves_the_process_as_it_was() -> None:
+    random = torch.get_rng_state()
+    torch.set_num_threads(2)
+    try:
+        told: list[int] = []
+        one = fleet().run(seed=1, progress=lambda evaluation: told.append(evaluation.version))
+        again, other = fleet().run(seed=1), fleet().run(seed=2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert one.outcome.digest == again.outcome.digest != other.outcome.digest
+    assert told == [one.version for one in one.evaluations] == [20, 40]
+    assert one.outcome.classes.keys() == {"laptop"}
+    assert one.accuracy is not None
+    assert one.accuracy > 0.7
+
+
+async def test_it_runs_where_an_event_loop_runs() -> None:
+    assert fleet(updates=5).run().outcome.updates == 5
+
+
+def test_a_fifth_is_held_out_if_nothing_else_is() -> None:
+    prepared = fleet()._prepared
+    held_out, *rest = datasets.deal(Dataset(X, Y), 5)
+    assert prepared.test.x.tobytes() == held_out.x.tobytes()
+    trained = np.sort(np.concatenate([share.x for share in prepared.shares]), axis=0)
+    assert trained.tobytes() == np.sort(np.concatenate([part.x for part in rest]), axis=0).tobytes()
+
+
+def test_classes_are_those_of_a_fleet_file() -> None:
+    classes = {"pi": {"profile": "raspberry-pi-4", "share": 3}, "own": {"step_ms": 5}}
+    outcome = fleet(classes=classes, updates=5).run().outcome
+    assert {name: totals.devices for name, totals in outcome.classes.items()} == {"pi": 3, "own": 1}
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"profile": "raspberry"}, r"edgeflock.Fleet: devices.raspberry.profile = 'raspberry': must be"),
+    ({"updates": 0}, r"edgeflock.Fleet: the run has no end: set run.updates or fleet.seconds"),
+    ({"seeds": [1]}, r"Fleet\(seeds=...\): say run\(seed\) for each"),
+    ({"fleet": {}}, r"Fleet\(fleet=...\): settings of \[fleet\] and \[run\] go by their own names"),
+    ({"devices": 101, "evaluate": (X, Y)}, r"fleet.devices = 101: there are only 100 samples"),
+    ({"data": (X[:3], Y[:3])}, r"no fifth of 3 samples can be held out"),
+    ({"model": LINEAR, "data": (X[:, :5], Y)}, r"does not fit fleet.data = '\(x, y\)'"),
+]
+
+
+@pytest.mark.parametrize(("settings", "says"), WRONG)
+def test_what_cannot_be_is_named_with_its_remedy(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ef.ConfigError, match=says):
+        fleet(**settings)
+
+
+def test_curves_of_runs_are_a_figure() -> None:
+    runs = [fleet(updates=40).run(seed) for seed in (0, 1)]
+    figure = ef.plot(runs[0], other=runs[1], against="bytes")
+    (axes,) = figure.axes
+    assert [line.get_label() for line in axes.lines] == ["run 1", "other"]
+    points = axes.lines[0].get_xydata()
+    assert np.asarray(points).tolist() == [[e.ingress + e.egress, e.accuracy] for e in runs[0].evaluations]
+    assert (axes.get_ylabel(), axes.get_xlabel()[:5]) == ("accuracy", "bytes")
+    assert figure._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_what_cannot_be_drawn() -> None:
+    with pytest.raises(ef.ConfigError, match=r"plot\(\): give it what Server.until or Fleet.run returned"):
+        ef.plot()
+    bites: Any = "bites"
+    with pytest.raises(ef.ConfigError, match=r"against='bites'\): must be one of updates, bytes, time"):
+        ef.plot(fleet(updates=5).run(), against=bites)

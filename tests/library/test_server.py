@@ -1,0 +1,271 @@
+"""A server and devices in this program: what they do, and that nothing of them stays."""
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import edgeflock as ef
+from edgeflock.server.operations.evaluation import Evaluator
+from tests.library.nets import LINEAR, Linear, accuracy, sides
+
+SETTINGS: dict[str, Any] = {"evaluate_every": 0.05, "coordination": {"learning_rate": 0.5}}
+
+
+def here(directory: Path, model: Any = LINEAR, **settings: Any) -> ef.Server:
+    return ef.Server(model, directory=directory, **{**SETTINGS, **settings})
+
+
+def device(server: ef.Server, **settings: Any) -> ef.Client:
+    chosen = {"data": sides(), "backend": "torch", "model": LINEAR, "health": False}
+    return ef.Client(server.url, token=server.token, **{**chosen, **settings})
+
+
+def left() -> tuple[list[str], set[str], Any]:
+    """The threads, open files and signal handlers of this process."""
+    gc.collect()
+    threads = sorted(thread.name for thread in threading.enumerate() if "asyncio_" not in thread.name)
+    files = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            files.add(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:  # that of the listing
+            continue
+    return threads, files, (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+
+
+@pytest.fixture
+def nothing_stays(tmp_path: Path) -> Iterator[None]:
+    """No thread, file, signal handler, frozen object; torch's threads and random numbers are as they were."""
+    before, frozen = left(), gc.get_freeze_count()
+    cores, random = torch.get_num_threads(), torch.get_rng_state()
+    yield
+    threads, files, handlers = left()
+    assert threads == before[0]
+    assert not [file for file in files - before[1] if str(tmp_path) in file or "socket" in file]
+    assert (handlers, gc.get_freeze_count()) == (before[2], frozen)
+    assert torch.get_num_threads() == cores
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+async def others() -> set[asyncio.Task[Any]]:
+    """The tasks beside this one, once those that have ended are gone."""
+    await asyncio.sleep(0)
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+async def test_a_run_from_its_first_event_to_the_model(tmp_path: Path, nothing_stays: None) -> None:
+    x, y = sides()
+    told = []
+    async with here(tmp_path / "run", updates=60, evaluate=(x, y)) as server:
+        async with asyncio.TaskGroup() as group:
+            random = torch.get_rng_state()
+            for part in ef.deal(x, y, 2):
+                group.create_task(device(server, data=part).run())
+            async for event in server.events():
+                told.append(event.kind)
+            result = await server.until()
+        torch.set_rng_state(random)  # devices build the module, of which torch keeps one state
+    assert (told.count("joined"), told[-1]) == (2, "finished")
+    assert result.version == result.evaluations[-1].version == 60
+    module = result.module()
+    assert result.accuracy == accuracy(module, x, y) > 0.8
+    result.save(tmp_path / "model.safetensors")
+    kept = load_file(tmp_path / "model.safetensors")
+    assert np.array_equal(kept["layer.weight"], module.state_dict()["layer.weight"].numpy())
+    assert not await others()
+
+
+async def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with here(tmp_path, updates=5) as server:
+        await device(server).run()
+        first = await server.until()
+    async with here(tmp_path, updates=7) as again:
+        assert (again.run, again.version) == (first.run, 5)
+        training = asyncio.create_task(device(again).run())
+        assert (await again.until(updates=6)).version in (6, 7)
+        await training
+        assert (await again.until()).version == 7
+    async with here(tmp_path, updates=7) as over:
+        assert [event.kind async for event in over.events()] == []
+
+
+def test_in_a_thread_of_another_program(tmp_path: Path, nothing_stays: None) -> None:
+    """And two side by side in it, without a signal handler, which only a main thread may set."""
+
+    async def both() -> list[int]:
+        async with here(tmp_path / "a", open=True) as one, here(tmp_path / "b", open=True) as other:
+            assert one.url != other.url
+            return [one.version, other.version, len(one.token)]
+
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(asyncio.run(both())))
+    thread.start()
+    thread.join()
+    assert found == [[0, 0, 0]]
+
+
+async def test_a_function_judges_a_module_that_nobody_can_import(tmp_path: Path) -> None:
+    class Own(Linear):
+        pass
+
+    given = Own()
+    with torch.no_grad():
+        given.layer.weight.fill_(3.0)
+    seen: list[Any] = []
+
+    def judge(module: Any) -> tuple[float, float]:
+        seen.append(module.layer.weight.detach().clone())
+        return 0.25, 0.75
+
+    async with here(tmp_path, given, updates=3, evaluate=judge) as server:
+        with torch.no_grad():
+            given.layer.weight.fill_(0.0)  # the server has a copy
+        training = asyncio.create_task(device(server, model=given).run())
+        result = await server.until()
+        await training
+    assert (result.loss, result.accuracy) == (0.25, 0.75)
+    assert torch.equal(seen[0], torch.full((2, 6), 3.0))
+    assert isinstance(result.module(), Own)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
+async def test_whatever_ends_it_nothing_is_left_behind(
+    tmp_path: Path, nothing_stays: None, error: type[BaseException]
+) -> None:
+    training: asyncio.Task[Any] | None = None
+
+    async def end_in_the_middle() -> None:
+        nonlocal training
+        async with here(tmp_path, evaluate=sides()) as server:
+            training = asyncio.create_task(device(server, backend="onnx").run())
+            async for event in server.events():
+                if event.kind == "joined":  # by now a process exports, a thread evaluates
+                    raise error
+
+    with pytest.raises(error):
+        await end_in_the_middle()
+    assert training is not None
+    training.cancel()
+    await asyncio.gather(training, return_exceptions=True)
+    assert not await others()
+    async with here(tmp_path):  # its lock and its journal are free
+        pass
+
+
+async def test_cancelled_while_it_closes_it_closes_all_the_same(
+    tmp_path: Path, nothing_stays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, goes_on = asyncio.Event(), asyncio.Event()
+    close = Evaluator.close
+
+    async def slowly(self: Evaluator) -> None:
+        closing.set()
+        await goes_on.wait()
+        await close(self)
+
+    monkeypatch.setattr(Evaluator, "close", slowly)
+
+    async def serve() -> None:
+        async with here(tmp_path):
+            pass
+
+    serving = asyncio.create_task(serve())
+    await closing.wait()
+    for _ in range(3):
+        serving.cancel()
+        await asyncio.sleep(0)
+    assert not serving.done()
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert not await others()
+
+
+async def test_a_server_that_cannot_go_on_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def die(self: Evaluator) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(Evaluator, "run", die)
+    with pytest.raises(ef.EdgeflockError, match="the evaluator failed: ZeroDivisionError"):
+        async with here(tmp_path, updates=5) as server:
+            await server.until()
+
+
+async def test_what_cannot_be_waited_for(tmp_path: Path) -> None:
+    async with here(tmp_path / "endless") as server:
+        with pytest.raises(ef.ConfigError, match=r"the run has no end; set updates of the Server, or say"):
+            await server.until()
+    async with here(tmp_path / "short", updates=5) as server:
+        with pytest.raises(ef.ConfigError, match=r"until\(updates=9\): the run ends at updates=5"):
+            await server.until(updates=9)
+    with pytest.raises(ef.EdgeflockError, match="the server does not run: `async with Server"):
+        await server.until()
+    with pytest.raises(ef.ConfigError, match="has been used; make another one"):
+        await server.__aenter__()
+
+
+async def test_a_port_that_is_taken(tmp_path: Path, nothing_stays: None) -> None:
+    async with here(tmp_path / "one") as server:
+        port = int(server.url.rpartition(":")[2])
+        with pytest.raises(ef.EdgeflockError, match=rf"cannot listen on 127.0.0.1:{port}: "):
+            await here(tmp_path / "two", port=port).__aenter__()
+
+
+ANYTHING: Any = 3
+X, Y = sides(4)
+ALONE: Any = X
+WRONG: list[tuple[Any, str]] = [
+    (
+        lambda: ef.Server(LINEAR, bach=5),
+        r"Server: unknown key run.bach = 5; did you mean run.batch",
+    ),
+    (
+        lambda: ef.Server(LINEAR, coordination={"rule": "adacom"}),
+        r"edgeflock.Server: coordination.rule = 'adacom': must be .*did you mean 'adacomp'",
+    ),
+    (lambda: ef.Server(LINEAR, compression="recrod"), r"compression = 'recrod' is no preset; known are rec"),
+    (lambda: ef.Server(LINEAR, limits=3), r"edgeflock.Server: limits = 3 stands outside a section"),
+    (lambda: ef.Server(LINEAR, client={}), r"Server\(client=...\): settings of \[run\] go by their own"),
+    (lambda: ef.Server(LINEAR, evaluate=(X, Y[:3])), r"\[4, 6\] and y \[3\]; give as many"),
+    (lambda: ef.Server(LINEAR, evaluate=ALONE), r"Server\(evaluate=...\) is a ndarray; give \(x, y\)"),
+    (lambda: ef.Server(LINEAR, evaluate=(["a"], ["b"])), r"evaluate=...\) holds no numbers: .*give \(x, y\)"),
+    (
+        lambda: ef.Server(ef.Model(LINEAR, example=X[:, :5]), evaluate=(X, Y)),
+        r"samples have the shape \[6\], those of Model\(example=...\) \[5\]; leave the example out",
+    ),
+    (lambda: ef.Model(ANYTHING), r"Model\(3\): give a class or function that builds a torch module, a module, or"),
+    (lambda: ef.Model(LINEAR, example=Y), r"example=...\) has the shape \[4\]; give a few samples"),
+    (lambda: ef.Client("http://127.0.0.1:1", data=ANYTHING), r"Client\(data=...\) is a int; give \(x, y\)"),
+    (
+        lambda: ef.Client("http://127.0.0.1:1", data=(X, Y), backend="onyx"),
+        r"edgeflock.Client: client.backend = 'onyx': must be .*did you mean 'onnx'",
+    ),
+    (lambda: ef.deal(X, Y, 5), r"deal: shares = 5, of 4 samples; there may be 1 to 4"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG)
+def test_what_cannot_be_is_named_with_its_remedy(make: Any, says: str) -> None:
+    with pytest.raises(ef.ConfigError, match=says):
+        make()
+
+
+def test_dealt_out_is_what_the_same_stored_data_would_be(tmp_path: Path) -> None:
+    from edgeflock.shared.data import datasets
+
+    x, y = sides(11)
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    for number, part in enumerate(ef.deal(x, y, 3), 1):
+        stored = datasets.load(f"npz:{tmp_path}/data.npz?part={number}/3", "train")
+        assert part.x.tobytes() == stored.x.tobytes()
+        assert part.y.tobytes() == stored.y.tobytes()
