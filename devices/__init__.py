@@ -3,6 +3,7 @@
     commands             a file a command
     papers               what `edgeflock reproduce` runs: a folder a paper
     quickstart           a server and clients as processes of this machine
+    library              what `import edgeflock` hands out
     watching             status, top, plot
     results              what fleets came to: sweeps, curves, reports
     emulation            fleets in virtual time

@@ -243,7 +243,10 @@ WRONG: list[tuple[Any, str]] = [
         lambda: ef.Server(ef.Model(LINEAR, example=X[:, :5]), evaluate=(X, Y)),
         r"samples have the shape \[6\], those of Model\(example=...\) \[5\]; leave the example out",
     ),
-    (lambda: ef.Model(ANYTHING), r"Model\(3\): give a class or function that builds a torch module, a module, or"),
+    (
+        lambda: ef.Model(ANYTHING),
+        r"Model\(3\): give a class or function that builds a torch module, a",
+    ),
     (lambda: ef.Model(LINEAR, example=Y), r"example=...\) has the shape \[4\]; give a few samples"),
     (lambda: ef.Client("http://127.0.0.1:1", data=ANYTHING), r"Client\(data=...\) is a int; give \(x, y\)"),
     (

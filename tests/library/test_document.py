@@ -1,0 +1,34 @@
+"""docs/library.md is run as it stands, and the examples in docstrings."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+ROOT = Path(__file__).parents[2]
+
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / "docs/library.md").read_text("utf-8"))
+    assert len(blocks) == 3
+    names: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook: nobody can import what it defines
+    for block in blocks:
+        exec(compile(block, "docs/library.md", "exec"), names)
+    assert names["result"].version == 300
+    assert names["result"].accuracy > 0.85
+    assert names["emulated"].outcome.updates == 300
+    assert load_file("model.safetensors").keys() == names["net"].state_dict().keys()
+    assert Path("curves.png").stat().st_size
+
+
+@pytest.mark.parametrize("module", ["data", "model"])
+def test_the_examples_in_docstrings_run(module: str) -> None:
+    run = doctest.testmod(importlib.import_module(f"edgeflock.devices.library.{module}"))
+    assert (run.failed, run.attempted > 0) == (0, True)
