@@ -6,6 +6,7 @@
     selection            what of a gradient to send
     data                 data sets, rates of streams
     model                the layout of theta, torch modules as flat vectors
+    plugins              what other packages add to tables, by entry points
     errors               the error tree
 
 Settings may import all the others, the next four only model and errors. No sockets, no event loop, and only

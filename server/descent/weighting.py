@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from edgeflock.server.descent.step import Step
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.plugins import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,15 @@ def linear_scaling(samples: int, base_batch: int) -> float:
     return samples / base_batch if base_batch else 1.0
 
 
-RULES: dict[str, Rule] = {
-    "adacomp": Rule(full, per_parameter=True),  # alpha / max(1, sigma_k), AdaComp's equation (5)
-    "tau": Rule(tau),
-    "none": Rule(full),
-    "elastic": Rule(full),  # the step is alpha (x - centre): S. Zhang et al., 2015, equation 3
-}
+RULES: Table[Rule] = Table(
+    "edgeflock.rules",
+    {
+        "adacomp": Rule(full, per_parameter=True),  # alpha / max(1, sigma_k), AdaComp's equation (5)
+        "tau": Rule(tau),
+        "none": Rule(full),
+        "elastic": Rule(full),  # the step is alpha (x - centre): S. Zhang et al., 2015, equation 3
+    },
+)
 """By name: the one place that says which there are. Settings and journals name them."""
 
 

@@ -180,7 +180,8 @@ def _under(
     regime = regimes[-1].regime
     if regime.rule not in RULES:
         raise JournalDamaged(
-            f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}"
+            f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}; "
+            "install the plug-in that it is of"
         )
     version, first = snapshot.version, journal.first_kept()
     began = max((turn.version for turn in regimes if turn.back_to is not None), default=0)

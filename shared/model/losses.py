@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from edgeflock.shared.plugins import Table
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -17,15 +19,18 @@ class Loss:
     """Whether targets are classes. Else each has the shape of its output."""
 
 
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": Loss(
-        "torch.nn.functional:cross_entropy",
-        lambda output, target: output.argmax(1) == target,
-        classes=True,
-    ),
-    "mse": Loss("torch.nn.functional:mse_loss"),
-    "bce": Loss(
-        "torch.nn.functional:binary_cross_entropy_with_logits",
-        lambda output, target: (output > 0) == (target > 0.5),
-    ),
-}
+LOSSES: Table[Loss] = Table(
+    "edgeflock.losses",
+    {
+        "cross_entropy": Loss(
+            "torch.nn.functional:cross_entropy",
+            lambda output, target: output.argmax(1) == target,
+            classes=True,
+        ),
+        "mse": Loss("torch.nn.functional:mse_loss"),
+        "bce": Loss(
+            "torch.nn.functional:binary_cross_entropy_with_logits",
+            lambda output, target: (output > 0) == (target > 0.5),
+        ),
+    },
+)

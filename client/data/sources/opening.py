@@ -11,6 +11,8 @@
     http://host/path                 JSON, asked for again and again (polled.py); also https:
     synthetic:URI?rate=64            stored data at a rate (synthetic.py)
 
+and what installed plug-ins add (shared/plugins.py).
+
 A source is an async generator function (uri, tally) -> chunks, registered in SOURCES. It yields samples as
 they arrive, waits for ever where more may come, counts in `tally` what it skips, and raises ConfigError for
 what no waiting mends. What it yields then passes the same checks and options, whatever the source:
@@ -44,6 +46,7 @@ from edgeflock.client.data.sources.text import piped, read_and_followed
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import Recent
+from edgeflock.shared.plugins import Table
 
 Source = Callable[[Uri, Skipped], AsyncGenerator[Chunk, None]]
 
@@ -54,7 +57,7 @@ async def stored(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     yield Chunk(data.x, data.y)
 
 
-SOURCES: dict[str, Source] = {
+_OURS: dict[str, Source] = {
     "npz": stored,
     "digits": stored,
     "dir": watched,
@@ -69,6 +72,8 @@ SOURCES: dict[str, Source] = {
     "https": polled,
     "synthetic": replayed,
 }
+
+SOURCES: Table[Source] = Table("edgeflock.sources", _OURS)
 
 
 FILES = ("dir", "csv")

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import signal
+import threading
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -13,11 +14,13 @@ import aiohttp
 import numpy as np
 import pytest
 
+from edgeflock.server.training_graph import served
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import NotExportable
 from edgeflock.shared.settings.config import ModelSettings
 from tests.hosting import hosting
+from tests.server.training_graph import models
 
 NETS = "tests.server.training_graph.models:"
 ROOT = Path(__file__).parents[3]
@@ -144,15 +147,43 @@ async def test_it_says_why_there_is_none(
     assert len(started.processes) == (1 if uri else 0)
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "mse", "bce"])
-async def test_a_shape_is_enough(loss: str, data: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("loss", "own"),
+    [("cross_entropy", False), ("mse", False), ("bce", True)],
+    ids=["cross_entropy", "mse", "bce, of a module that only this process can build"],
+)
+async def test_a_shape_is_enough(loss: str, own: bool, data: str, tmp_path: Path, started: Started) -> None:
     """The graph is the one of data of that shape."""
-    store = GraphStore(ModelSettings(module=f"{NETS}dense", loss=loss, data="", input=[6]))
+    module, make = ("__main__:Own", models.dense) if own else (f"{NETS}dense", None)
+    store = GraphStore(ModelSettings(module=module, loss=loss, data="", input=[6]), make)
     made = [(await store.get(kind)).octets for kind in ("step", "evaluation")]
+    assert len(started.processes) == (0 if own else 1)
     held_out = np.load(tmp_path / "data.npz")
     y = held_out["y_test"] if loss == "cross_entropy" else np.ones((9, 4), np.float32)
     wanted = export_model(f"{NETS}dense", loss, held_out["x_test"], y)
     assert made == [wanted.step, wanted.evaluation]
+
+
+async def test_whoever_stops_waits_for_an_export_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def export(*_: object) -> dict[str, bytes]:
+        begun.set()
+        goes_on.wait()
+        return {}
+
+    monkeypatch.setattr(served, "_export", export)
+    store = GraphStore(ModelSettings(module="__main__:Own", data="", input=[6]), models.dense)
+    asking = asyncio.create_task(store.get("step"))
+    await asyncio.to_thread(begun.wait)
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    goes_on.set()
+    await closing
+    assert not [thread.name for thread in threading.enumerate() if "export" in thread.name]
+    with pytest.raises(asyncio.CancelledError):
+        await asking
 
 
 async def test_a_shape_that_does_not_fit(started: Started) -> None:
