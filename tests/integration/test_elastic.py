@@ -92,6 +92,9 @@ async def test_the_centre_goes_where_the_devices_are_and_replays_to_the_same_bit
         progress = await train_all(hosted)
         version, theta = hosted.engine.theta()
         assert version == 420 == sum(one.updates for one in progress)
+        counted = [device.statistics.samples for device in hosted.registry.devices.values()]
+        trained = [one.samples for one in progress]
+        assert sum(trained) - 3 * 4 * 10 <= sum(counted) <= sum(trained), "but for the last period's"
         assert np.abs(theta - 4).max() < 0.5
     assert digest_of(tmp_path) == theta.tobytes()
 

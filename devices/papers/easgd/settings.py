@@ -36,12 +36,14 @@ class Task:
 
 
 TASKS = (
-    Task("MLP", "edgeflock.client.zoo:SvhnMLP", 0.05, 15.0, 0.02, 1.0, 1.0),
+    Task("MLP", "edgeflock.client.zoo:SvhnMLP", 0.02, 15.0, 0.02, 1.0, 1.0),
     Task("CNN", "edgeflock.client.zoo:SvhnCNN", 0.05, 5.0, -0.005, 1.0, 1.0),
     Task("LSTM", "edgeflock.client.zoo:WordTagger", 1.0, 30.0, 0.08, 4.0, 0.0),
 )
 
 _DENSE = {"compression.select": 1.0, "compression.values": "f32"}
+_ROUNDS = {"coordination.mode": "rounds", "coordination.window": 16}
+"""Everybody is at the last version or the one before, and versions of the window are whole gradients."""
 _ELASTIC = {
     **_DENSE,
     "coordination.mode": "elastic",
@@ -50,13 +52,13 @@ _ELASTIC = {
     "run.local_steps": PERIOD,
 }
 
-SYNC = Method("sync SGD", {**_DENSE, "coordination.mode": "rounds"}, 0)
+SYNC = Method("sync SGD", {**_DENSE, **_ROUNDS}, 0)
 EASGD = Method("EASGD", {**_ELASTIC, "coordination.chunk": 0}, 0)
 STAGGERED = Method("staggered EASGD", {**_ELASTIC, "coordination.chunk": CHUNK}, 0)
 SIGCOMP = Method(
     "SigComp",
     {
-        "coordination.mode": "rounds",
+        **_ROUNDS,
         "compression.selection": "significance",
         "compression.significance": 0.01,
         "compression.feedback": 1.0,
