@@ -3,9 +3,9 @@
     python -m benchmarks.narrow [--mbps 100] [--seconds 60]
 
 A server and three client processes on loopback train the MLP of 3,465,514 parameters on MNIST's digits in a
-frame, as `edgeflock reproduce easgd --quick` does. Each client reaches the server through a relay of its own that
-lets so many megabits a second pass, each way. Prints a line of JSON for each method: samples a second of all
-three, by the server's count, and what passed through the relays, from when everybody has made two exchanges.
+frame, as `edgeflock reproduce easgd --quick` does. Each client reaches the server through a relay of its own,
+which lets so many megabits a second pass, each way. Prints a line of JSON a method: samples a second of
+all three, by the server's count, and what passed through the relays, once all have made two exchanges.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,13 @@ class Lane:
 async def narrow_link(target: int, lanes: tuple[Lane, Lane]) -> AsyncIterator[int]:
     """A port that leads to 127.0.0.1:target, through one of `lanes` up and the other down."""
 
+    relays: list[asyncio.Task[None] | None] = []
+    writers: list[asyncio.StreamWriter] = []
+
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        relays.append(asyncio.current_task())
         from_server, to_server = await asyncio.open_connection("127.0.0.1", target)
+        writers.extend((writer, to_server))
         await asyncio.gather(lanes[0].carry(reader, to_server), lanes[1].carry(from_server, writer))
 
     server = await asyncio.start_server(relay, "127.0.0.1", 0)
@@ -67,10 +72,13 @@ async def narrow_link(target: int, lanes: tuple[Lane, Lane]) -> AsyncIterator[in
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for one in writers:
+            one.transport.abort()
+        await asyncio.gather(*filter(None, relays), return_exceptions=True)
 
 
-@asynccontextmanager
-async def client(port: int, name: str, data: Path) -> AsyncIterator[None]:
+@contextmanager
+def client(port: int, name: str, data: Path) -> Iterator[None]:
     values = {
         "server": f"http://127.0.0.1:{port}",
         "name": name,
@@ -109,7 +117,7 @@ async def measured(method: Method, folder: Path, data: Path, mbps: float, second
         port = opened.enter_context(server_of(settings))
         for number, pair in enumerate(lanes, 1):
             own = await opened.enter_async_context(narrow_link(port, pair))
-            await opened.enter_async_context(client(own, str(number), data))
+            opened.enter_context(client(own, str(number), data))
 
         async def counted() -> list[int]:
             return [one["samples"] for one in (await asyncio.to_thread(status, port))["devices"]]
@@ -118,8 +126,10 @@ async def measured(method: Method, folder: Path, data: Path, mbps: float, second
             return sum(lane.passed for pair in lanes for lane in pair)
 
         async with asyncio.timeout(JOIN_SECONDS):
-            while len(before := await counted()) < NODES or min(before) < 2 * exchange:
+            before = await counted()
+            while len(before) < NODES or min(before) < 2 * exchange:
                 await asyncio.sleep(0.2)
+                before = await counted()
         began, through = time.monotonic(), passed()
         await asyncio.sleep(seconds)
         after, elapsed = await counted(), time.monotonic() - began

@@ -151,7 +151,7 @@ class SvhnMLP(nn.Module):
 
     3,072 to 1,000 to 88 to four times 302 to 10, with ReLU: so many parameters and layers has the MLP of
     D. Svoboda and A. Aggarwal, "Communication efficient distributed SGD", which leaves their widths open.
-    Weights begin as K. He et al. have them for ReLU: with torch's own nothing is learned for hundreds of steps.
+    Weights begin as K. He et al. have them for ReLU: with torch's own hundreds of steps teach nothing.
     """
 
     def __init__(self) -> None:

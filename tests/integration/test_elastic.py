@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training import Progress, Worker
+from edgeflock.client.training import LocalSteps, Progress, Worker
+from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.devices.watching.status import print_status
@@ -208,6 +209,29 @@ def test_a_fleet_is_a_function_of_its_seed(tmp_path: Path, settings: tuple[str, 
     assert one.rows[-1].loss is not None
     assert one.rows[0].loss is not None
     assert one.rows[-1].loss < one.rows[0].loss
+
+
+def test_emulated_devices_descend_by_gradients_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share a backend, which has the next one's gradient by the time that a step is over."""
+    whose: dict[bytes, int] = {}
+    descended: dict[int, set[int]] = {}
+    gradient, descend = Trainer.gradient, Elastic.descend
+
+    def computing(self: Trainer, *arguments: Any) -> LocalSteps:
+        done = gradient(self, *arguments)
+        whose[done.gradient.tobytes()] = id(self)
+        return done
+
+    def descending(self: Elastic, step: LocalSteps) -> None:
+        descended.setdefault(id(self), set()).add(whose[step.gradient.tobytes()])
+        descend(self, step)
+
+    monkeypatch.setattr(Trainer, "gradient", computing)
+    monkeypatch.setattr(Elastic, "descend", descending)
+    run(fleet_of(MIXED, *FLEET, "run.updates=20"), tmp_path)
+    assert sorted(len(trainers) for trainers in descended.values()) == [1] * 6
 
 
 def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:

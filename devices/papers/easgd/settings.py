@@ -1,9 +1,9 @@
 """The evaluation of D. Svoboda and A. Aggarwal, section 4: three nodes, tau = 20, thr = 0.01, batches of 16.
 
 What they do not say is ours: alpha, layer widths, how long a step takes. CIFAR-10 stands in for SVHN, the UD
-English Web Treebank with its Penn tags for the Wall Street Journal. In the quick run the MLP, which learns next
-to nothing of CIFAR-10 in so few steps, has MNIST's digits, framed and in three equal colours. Their learning
-rate of 0.01 takes 100,000 iterations; ours are larger, for runs that are shorter.
+English Web Treebank with its Penn tags for the Wall Street Journal. In the quick run the MLP, which learns
+little of CIFAR-10 in so few steps, has MNIST's digits, framed and in three equal colours. Their learning rate
+of 0.01 takes 100,000 iterations; ours are larger, for runs that are shorter.
 """
 
 from dataclasses import dataclass
