@@ -6,8 +6,8 @@ Significance compression, the largest entries, ScaDLES' adaptive choice between 
 largest of each tensor without a memory, and what Edgeflock does, as it comes and as `compression = "record"`.
 Ten emulated devices of three speeds on handwritten digits (38,282 parameters), asynchronous, AdaComp's
 weights, the averaged model and the same lossy downlink for all: only what devices select differs. Rivals'
-values are of 4 bits, with which they lose nothing. One seed of each setting and learning rate tells each selection's best,
-which then runs with every seed.
+values are of 4 bits, with which they lose nothing. One seed of each setting and learning rate tells each
+selection's best, which then runs with every seed.
 
 Runs are kept in --output: what has ended is not run again, and --finished reports what there is. Leaves
 selections.json and selections.md in --report.
@@ -147,8 +147,8 @@ def markdown(summary: dict[str, Any]) -> str:
         "",
         f"`{summary['command']}` on {summary['date']}: {summary['machine']}. {DEVICES} emulated devices of "
         "three speeds, digits, 38,282 parameters, batches of 10; asynchronous, AdaComp's weights, the "
-        "averaged model and the lossy downlink for all. Up and down are bytes of messages with their frames, first "
-        "models included, until the first evaluation with the accuracy; means over the seeds, of each selection's "
+        "averaged model and the lossy downlink for all. Up and down are bytes of messages with their frames, "
+        "first models included, until the first evaluation with the accuracy; means over the seeds, of the "
         "best setting of a grid, which selections.json has whole. A dash: not every run came so far.",
     ]
     for accuracy in reversed(ACCURACIES):
