@@ -42,8 +42,9 @@ TASKS = (
 )
 
 _DENSE = {"compression.select": 1.0, "compression.values": "f32"}
-_ROUNDS = {"coordination.mode": "rounds", "coordination.window": 16}
-"""Everybody is at the last version or the one before, and versions of the window are whole gradients."""
+_FORGETTING = {"run.snapshot_every": 50, "coordination.window": 16}
+"""Updates that are whole models are in memory until a snapshot finds them older than the window."""
+_ROUNDS = {**_FORGETTING, "coordination.mode": "rounds"}
 _ELASTIC = {
     **_DENSE,
     "coordination.mode": "elastic",
@@ -53,7 +54,7 @@ _ELASTIC = {
 }
 
 SYNC = Method("sync SGD", {**_DENSE, **_ROUNDS}, 0)
-EASGD = Method("EASGD", {**_ELASTIC, "coordination.chunk": 0}, 0)
+EASGD = Method("EASGD", {**_ELASTIC, **_FORGETTING, "coordination.chunk": 0}, 0)
 STAGGERED = Method("staggered EASGD", {**_ELASTIC, "coordination.chunk": CHUNK}, 0)
 SIGCOMP = Method(
     "SigComp",
