@@ -42,9 +42,9 @@ TASKS = (
 )
 
 _DENSE = {"compression.select": 1.0, "compression.values": "f32"}
-_FORGETTING = {"run.snapshot_every": 50, "coordination.window": 16}
+_FORGETTING: dict[str, object] = {"run.snapshot_every": 50, "coordination.window": 16}
 """Updates that are whole models are in memory until a snapshot finds them older than the window."""
-_ROUNDS = {**_FORGETTING, "coordination.mode": "rounds"}
+_ROUNDS: dict[str, object] = {**_FORGETTING, "coordination.mode": "rounds"}
 _ELASTIC = {
     **_DENSE,
     "coordination.mode": "elastic",
