@@ -35,7 +35,7 @@ from edgeflock.server.operations.keys import (
 from edgeflock.server.operations.revocations import turn_out
 from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.watchers import Watchers
-from edgeflock.server.roster import Hub, Registry, Relay, Traffic
+from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions import Host, Session, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import EdgeflockError
@@ -77,7 +77,8 @@ def create_app(
         hub = Hub(lambda: engine.published.version, traffic.total)
         writer = Writer(engine, hub.round_ended)
         relay = Relay(config.injection, config.limits.samples)
-        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, hosted.input)
+        paces = Paces(config.limits)
+        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, paces, hosted.input)
         told, close_trackers = _tracking(host, hub)
         evaluator = Evaluator(
             engine,

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from aiohttp import web
 from yarl import URL
 
 from edgeflock.server.identity import NOBODY, Caller
 from edgeflock.server.operations.keys import AUDIT, DOORS, HOST, REGISTER
+from edgeflock.server.roster import Pace
 from edgeflock.shared.errors import Unauthorized, Unavailable
 
 OPEN = frozenset(("/livez", "/readyz"))
@@ -76,7 +78,9 @@ async def authenticate(
         if refusal is not None:
             refusal.force_close()  # what else it may send is not worth reading
             return refusal
+        await _in_pace(request)
         response = await handler(request)
+        pay(request, response.content_length or 0)
         if caller is not None and response.status < 400:
             _note(request, caller, door.address)
         return response
@@ -86,6 +90,31 @@ async def authenticate(
         return _lost()
     finally:
         door.end()
+
+
+def pay(request: web.Request, octets: int) -> None:
+    """A device that asks owes so many bytes, as in its session."""
+    if (pace := _pace_of(request)) is not None:
+        pace.spend(octets, asyncio.get_running_loop().time())
+
+
+async def _in_pace(request: web.Request) -> None:
+    """Let a device wait until it has paid for what came before."""
+    clock = asyncio.get_running_loop().time
+    if (pace := _pace_of(request)) is not None and (wait := pace.wait(began := clock())) > 0:
+        try:
+            await asyncio.sleep(wait)
+        finally:
+            pace.held_back += clock() - began
+
+
+def _pace_of(request: web.Request) -> Pace | None:
+    """None of operators, and of a session, which looks after itself."""
+    with suppress(Unauthorized):
+        caller = caller_of(request)
+        if caller.role == "device" and request.path != SESSION:
+            return request.app[HOST].paces.of(caller.name)
+    return None
 
 
 def _lost() -> web.Response:

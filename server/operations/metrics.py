@@ -79,6 +79,7 @@ def of_run(
         ("shared_samples", "Samples that devices shared since the server started.", relay.samples),
         ("unshared_samples", "Copies of them that reached no device.", relay.dropped),
         ("duplicates", "Updates since then of tasks that another device had computed.", tally.duplicates),
+        ("paced_seconds", "Seconds that devices were held back for their share.", host.paces.total),
         ("events", "Events since the server started.", host.hub.events.count),
     ):
         yield CounterMetricFamily(f"edgeflock_{name}", text, value=count)

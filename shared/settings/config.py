@@ -297,6 +297,10 @@ class LimitSettings(Section):
     inflight_bytes: Annotated[int, Field(ge=1024)] = Field(
         1 << 28, description="of the unfinished messages of all devices together"
     )
+    device_rate: Annotated[float, Field(ge=1024)] = Field(
+        float(1 << 28), description="bytes a second to and from a device, a record 8 KiB more; then it waits"
+    )
+    rate: Annotated[float, Field(ge=1024)] = Field(float(1 << 30), description="the same of all together")
     expansion_bytes: Annotated[int, Field(ge=1024)] = 1 << 28
     samples: Annotated[int, Field(ge=1)] = Field(1 << 16, description="of an update")
     parameter: Annotated[float, Field(gt=0, le=1e30)] = Field(

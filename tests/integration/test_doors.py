@@ -12,14 +12,12 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from edgeflock.server.sessions import session
 from edgeflock.shared.model.layout import Layout
 from tests.hosting import LAYOUT, hosting
 from tests.integration.foreign_client import (
     BINARY,
     MODEL,
     PING,
-    PONG,
     PULL,
     RECEIPT,
     Device,
@@ -238,25 +236,6 @@ async def test_a_devices_limit_is_what_its_model_needs(tmp_path: Path) -> None:
         assert 8 * LAYOUT.size < longest < 8 * LAYOUT.size + (1 << 16)
         device.writer.write(b"\x82\xff" + (longest + 1).to_bytes(8, "big") + bytes(4))
         assert (await device.closed())[0] == 1009
-
-
-async def test_a_device_that_only_asks_for_whole_models_rests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also under the next session of its name; others do not wait, nor does it once it gives something."""
-    async with hosting(tmp_path) as server, joined(server.port, "honest") as (honest, _):
-        async with joined(server.port, "greedy") as (greedy, _):
-            assert (await greedy.ask([PULL, None]))[0] == MODEL
-            good = msgpack.unpackb(update(sequence=1, base=0))
-            assert (await greedy.ask(good))[0] == RECEIPT
-            monkeypatch.setattr(session, "REST", 1e9)
-            assert (await greedy.ask([PULL, None]))[0] == MODEL
-        async with joined(server.port, "greedy") as (greedy, _):
-            greedy.send(pack([PULL, None]))
-            greedy.send(b"?", PING)
-            assert (await greedy.reader.readexactly(3))[0] == 0x80 | PONG, "it is heard, and not answered"
-            assert (await honest.ask([PULL, None]))[0] == MODEL
-            assert (await honest.ask(msgpack.unpackb(update(sequence=1, base=1))))[0] == RECEIPT
 
 
 async def test_lines_that_drop_while_they_are_let_in_are_no_errors(
