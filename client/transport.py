@@ -377,7 +377,9 @@ class Link:
         except SessionRefused as error:
             raise ServerAtFault(f"the server sent what is no record: {shown(str(error))}") from error
         if isinstance(record, Refusal):
-            raise REFUSALS.get(record.code, Refused)(shown(record.detail))
+            refusal = REFUSALS.get(record.code, Refused)(shown(record.detail))
+            refusal.seconds = record.seconds
+            raise refusal
         if isinstance(record, Stop):
             raise RunOver(shown(record.reason))
         return record

@@ -194,7 +194,7 @@ async def _session(request: web.Request) -> web.StreamResponse:
         raise ConnectionResetError("the connection is lost")
     caller, entry = caller_of(request), None
     if caller.role == "device":
-        entry = Entry(request.app[REGISTER], caller, request.app[PIN])
+        entry = Entry(request.app[REGISTER], caller, request.app[PIN], request.app.get(AUDIT))
     return await Session(request.app[HOST], request.app[WRITER], request, door, entry).serve()
 
 

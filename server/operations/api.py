@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.feed import dense_bytes, document, settings
+from edgeflock.server.operations.feed import because, dense_bytes, document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
 from edgeflock.server.roster import Device, Paces
 from edgeflock.server.sessions import Host
@@ -221,7 +221,7 @@ def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
         "ingress": ingress,
         "egress": egress,
         "last_seen": connection.last_seen or None,
-        "paused_because": None if connection.order is None else connection.order.because,
+        "paused_because": because(device),
         "idle_seconds": round(now - connection.last_heard, 1) if connection.last_seen else None,
     }
 

@@ -205,13 +205,23 @@ def row(device: Device, now: float) -> DeviceRow:
         temperature=_number(told.get("temperature")),
         battery=_number(told.get("battery")),
         undervoltage=None if _whole(undervoltage) is None else bool(undervoltage),
-        paused_because=None if connection.order is None else connection.order.because,
+        paused_because=because(device),
     )
+
+
+def because(device: Device) -> str | None:
+    """Why it is paused; None if it is not."""
+    if device.connection.order is not None:
+        return device.connection.order.because
+    until = device.conduct.quarantined_until
+    if until <= time.time():
+        return None
+    return f"in quarantine until {time.strftime('%H:%M:%S', time.localtime(until))}"
 
 
 def state(device: Device, now: float) -> DeviceState:
     """paused also while it is away: it will not train when it comes back."""
-    if device.connection.order is not None:
+    if device.connection.order is not None or device.conduct.quarantined_until > time.time():
         return "paused"
     if not device.connection.here:
         return "away"

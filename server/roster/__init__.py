@@ -6,6 +6,7 @@ says how fast a device may go on.
 Imports the ledger's records only; knows sessions as a `connection.Line`.
 """
 
+from edgeflock.server.roster.conduct import WINDOW
 from edgeflock.server.roster.connection import Connection, Line
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.pace import Pace, Paces
@@ -13,4 +14,16 @@ from edgeflock.server.roster.registry import Device, Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.roster.traffic import Meter, Traffic
 
-__all__ = ["Connection", "Device", "Hub", "Line", "Meter", "Pace", "Paces", "Registry", "Relay", "Traffic"]
+__all__ = [
+    "WINDOW",
+    "Connection",
+    "Device",
+    "Hub",
+    "Line",
+    "Meter",
+    "Pace",
+    "Paces",
+    "Registry",
+    "Relay",
+    "Traffic",
+]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Door
 from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.roster import Connection, Device, Line, Meter, Pace
+from edgeflock.server.roster import WINDOW, Connection, Device, Line, Meter, Pace
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.tasks import TaskLine
 from edgeflock.server.sessions.writer import Held, Writer
@@ -26,6 +27,7 @@ from edgeflock.shared.errors import (
     Malformed,
     NameInUse,
     ProtocolVersion,
+    Quarantined,
     Refused,
     RunComplete,
     SessionRefused,
@@ -49,6 +51,7 @@ from edgeflock.shared.protocol.messages import (
 )
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Refused)
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +85,10 @@ class Entry(Protocol):
         """What the answer to its request asks of it."""
 
     def check(self, name: str, proof: bytes) -> None:
-        """Raises Unauthorized if it is not who it says."""
+        """Raises Unauthorized if it is not who it says, Quarantined if it is not to come yet."""
+
+    def quarantine(self, because: str) -> Quarantined:
+        """Keep it out for a time; what it is told."""
 
 
 class Session:
@@ -139,8 +145,9 @@ class Session:
                     record, frame = await self._next()
                     await self._answer(device, record, frame)
         except SessionRefused as refusal:
-            self._host.hub.refused(device, refusal)
-            await self._close(4000 + refusal.status, refusal)
+            told = await self._blamed(device, refusal)
+            self._host.hub.refused(device, told)
+            await self._close(4000 + told.status, told)
         except ConnectionError:
             pass  # the device is gone; it will be back
         finally:
@@ -225,7 +232,7 @@ class Session:
             self._tasks = TaskLine(host, self._writer, host.engine.tasks, device.id, self._send)
             identity.shards = len(shards)
         self._door.welcome(self._longest)
-        self._pace = host.paces.of(device.name)
+        self._pace, device.conduct.quarantined_until = host.paces.of(device.name), 0.0
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
         connection.hear()
@@ -313,6 +320,8 @@ class Session:
             except Refused as refusal:
                 device.statistics.refused += 1
                 self._host.hub.refused(device, refusal)
+                if isinstance(told := await self._blamed(device, refusal), Quarantined):
+                    raise told from refusal
                 self._too_large += isinstance(refusal, StepTooLarge)
                 if self._too_large == MOST_TOO_LARGE:
                     raise TooManyRefused(
@@ -468,9 +477,19 @@ class Session:
         if self._pace is not None:
             self._pace.spend(octets, asyncio.get_running_loop().time())
 
+    async def _blamed(self, device: Device | None, refusal: R) -> R | Quarantined:
+        """The refusal, or that a device that has joined met one too many."""
+        most, now = self._host.config.limits.refusals, asyncio.get_running_loop().time()
+        if device is None or self._entry is None or not device.conduct.refused(refusal, most, now):
+            return refusal
+        because = f"more than {most} refusals in {WINDOW:g} s, the last {refusal.code}: {refusal}"
+        told = await asyncio.to_thread(self._entry.quarantine, because)  # it waits for the disk
+        device.conduct.quarantined_until = time.time() + told.seconds
+        return told
+
     async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
         log.info("refused %s: %s", refusal.code, refusal)
-        await self._send(Refusal(refusal.code, str(refusal), sequence))
+        await self._send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
 
     async def _send(self, record: Record) -> None:
         await self._send_octets(type(record), wire.encode(record))

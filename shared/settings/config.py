@@ -297,6 +297,9 @@ class LimitSettings(Section):
     inflight_bytes: Annotated[int, Field(ge=1024)] = Field(
         1 << 28, description="of the unfinished messages of all devices together"
     )
+    refusals: Annotated[int, Field(ge=0)] = Field(
+        20, description="of one device in a minute; one more, and it stays out for a time; 0: any number"
+    )
     device_rate: Annotated[float, Field(ge=1024)] = Field(
         float(1 << 28), description="bytes a second to and from a device, a record 8 KiB more; then it waits"
     )
