@@ -21,6 +21,7 @@ from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
 from edgeflock.server.operations.keys import (
     AUDIT,
+    AUTHORITY,
     DOORS,
     EVALUATOR,
     FEED,
@@ -58,6 +59,8 @@ def create_app(
     app[PIN] = hosted.pin
     if hosted.register is not None:
         app[REGISTER] = hosted.register
+    if hosted.authority is not None:
+        app[AUTHORITY] = hosted.authority
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
     app[DOORS] = Doors(Terms.of(config.limits))

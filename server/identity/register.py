@@ -110,6 +110,10 @@ class Register(Store):
         device = self.devices.get(name)
         return device is not None and device.revoked is None and digest in digests(device)
 
+    def has_key(self, public: bytes) -> bool:
+        """Whether it is the key of a device that was not revoked."""
+        return any(one.revoked is None and public in (one.key, one.next_key) for one in self.devices.values())
+
     def is_to_rotate(self, name: str, digest: bytes) -> bool:
         """Whether a device that came with it is to get another one."""
         device = self.devices[name]

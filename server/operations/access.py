@@ -7,7 +7,7 @@ from contextlib import suppress
 from aiohttp import web
 from yarl import URL
 
-from edgeflock.server.identity import NOBODY, Caller
+from edgeflock.server.identity import NOBODY, Caller, key_shown
 from edgeflock.server.operations.keys import AUDIT, DOORS, HOST, REGISTER
 from edgeflock.server.roster import Pace
 from edgeflock.shared.errors import Unauthorized, Unavailable
@@ -130,6 +130,11 @@ def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
         why = "a page of another site may open no WebSocket here: its Origin is not the server's Host"
     elif path == JOIN:
         why = "" if role in ("joining", "device") else "a token of the role device lets a device join"
+    elif not _may_show(request, caller):
+        why = (
+            "run.client_certificates: a device shows the certificate that it got when it joined, and nobody "
+            "one of a device that was revoked"
+        )
     elif path == SESSION:
         let_in = role == "device" or (role != "joining" and is_open(request.app))
         why = "" if let_in else "a session is of a device that has joined: edgeflock client join URL TOKEN"
@@ -147,6 +152,17 @@ def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
     else:
         why = ""
     return problem(403, "forbidden", why) if why else None
+
+
+def _may_show(request: web.Request, caller: Caller) -> bool:
+    """Whether the caller's certificate, or that there is none, goes with who it is."""
+    if not request.app[HOST].config.run.client_certificates:
+        return True
+    register, shown = request.app[REGISTER], key_shown(request.get_extra_info("ssl_object"))
+    if caller.role == "device":
+        device = register.devices[caller.name]
+        return shown is not None and shown in (device.key, device.next_key)
+    return shown is None or register.has_key(shown)
 
 
 def _is_of_another_site(request: web.Request) -> bool:

@@ -49,6 +49,9 @@ class RunSettings(Section):
         description="for TLS, in PEM; empty: the server makes one; without a key: that of a proxy",
     )
     key: str = Field("", description="file in PEM with the certificate's private key")
+    client_certificates: Literal["", "devices", "everybody"] = Field(
+        "", description="who must show, over TLS, the certificate that a device gets when it joins"
+    )
     insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
     open: bool = Field(False, description="let devices and viewers in without a token, on this machine")
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
