@@ -156,16 +156,16 @@ async def listening(
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = app[HOST].traffic.protocol(app[DOORS].protocol(runner.server))
-        loop = asyncio.get_running_loop()
-        seconds = None if tls is None else app[HOST].config.limits.request_seconds
-        server = await loop.create_server(
-            protocol, host, port, backlog=1024, ssl=tls, ssl_handshake_timeout=seconds
-        )
+        doors = app[DOORS]
+        protocol = app[HOST].traffic.protocol(doors.protocol(runner.server))
+        if tls is not None:
+            protocol = doors.behind_tls(protocol, tls)
+        server = await asyncio.get_running_loop().create_server(protocol, host, port, backlog=1024)
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
             server.close()
+            doors.close()
     finally:
         await runner.cleanup()
 
