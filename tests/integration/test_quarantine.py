@@ -18,6 +18,7 @@ from edgeflock.server.identity import Register
 from edgeflock.server.identity.quarantine import FIRST
 from edgeflock.shared.errors import BaseExpired, NonFinite, Quarantined
 from tests.hosting import Hosted, hosting
+from tests.integration.foreign_client import REFUSAL, proved
 from tests.integration.operator import operating
 from tests.integration.test_reconnect import link, update
 
@@ -74,6 +75,10 @@ async def test_a_device_that_is_refused_again_and_again_stays_out(
         assert "more than 3 refusals in 60 s, the last non-finite: " in caplog.text
         assert not await is_let_in(hosted, pi)
         assert await is_let_in(hosted, jetson)
+        async with proved(hosted.port, "pi", pi.key, pi.credential, pi.realm) as (stranger, answer):
+            assert (answer[:2], answer[3]) == ([REFUSAL, "quarantined"], None)
+            assert FIRST - 5 < answer[4] <= FIRST
+            assert await stranger.closed() == (4425, "quarantined")
         async with operating(hosted.port, hosted.register.create("viewer").text) as viewer:
             (told,) = (
                 one
@@ -86,7 +91,7 @@ async def test_a_device_that_is_refused_again_and_again_stays_out(
         lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
         (line,) = (line for line in lines if "quarantined" in line["did"])
         assert (line["who"], line["did"], line["seconds"]) == ("the server", "quarantined 'pi'", FIRST)
-        assert hosted.hub.tally.refusals["quarantined"] == 2
+        assert hosted.hub.tally.refusals["quarantined"] == 3
     async with hosting(tmp_path, *SETTINGS, closed=True) as again:
         assert not await is_let_in(again, pi)
         with closing(Register(tmp_path)) as command:  # another process
