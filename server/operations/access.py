@@ -78,9 +78,7 @@ async def authenticate(
         if refusal is not None:
             refusal.force_close()  # what else it may send is not worth reading
             return refusal
-        await _in_pace(request)
-        response = await handler(request)
-        pay(request, response.content_length or 0)
+        response = await _in_pace(request, handler)
         if caller is not None and response.status < 400:
             _note(request, caller, door.address)
         return response
@@ -98,14 +96,23 @@ def pay(request: web.Request, octets: int) -> None:
         pace.spend(octets, asyncio.get_running_loop().time())
 
 
-async def _in_pace(request: web.Request) -> None:
-    """Let a device wait until it has paid for what came before."""
+async def _in_pace(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """The answer, once a device has paid for what came before; then it owes this."""
     clock = asyncio.get_running_loop().time
     if (pace := _pace_of(request)) is not None and (wait := pace.wait(began := clock())) > 0:
         try:
             await asyncio.sleep(wait)
         finally:
             pace.held_back += clock() - began
+    octets = 0
+    try:
+        response = await handler(request)
+        octets = response.content_length or 0
+        return response
+    finally:
+        pay(request, octets)
 
 
 def _pace_of(request: web.Request) -> Pace | None:

@@ -39,7 +39,7 @@ def with_certificate(tls: ssl.SSLContext, key: bytes, certificate: str) -> ssl.S
     with tempfile.NamedTemporaryFile() as file:  # OpenSSL reads files only; nobody else may read this one
         file.write(pem + certificate.encode("ascii"))
         file.flush()
-        tls.load_cert_chain(file.name)
+        tls.load_cert_chain(file.name, password="")  # nobody is asked for one, whatever the file says
     return tls
 
 
