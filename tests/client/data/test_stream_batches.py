@@ -27,6 +27,7 @@ from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from tests.client.training.fakes import WELCOME
 
@@ -424,10 +425,10 @@ class TwoClasses:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         if (y > 1).any():  # type: ignore[operator]
             raise ConfigError("no such class")
-        return 0.0, np.zeros(2, np.float32), np.zeros(0, np.float32)
+        return Gradient(0.0, np.zeros(2, np.float32), np.zeros(0, np.float32))
 
 
 def test_what_is_unfit_when_it_is_read_back_costs_itself_alone(tmp_path: Path) -> None:

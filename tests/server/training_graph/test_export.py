@@ -233,6 +233,7 @@ def test_inputs_and_outputs_are_named_as_documented() -> None:
         "loss",
         *(f"gradient/{name}" for name in trained),
         *(f"buffer/{layer}.running_{kind}" for layer in (1, 4) for kind in ("mean", "var")),
+        "right",
     ]
     evaluation = onnx.load_from_string(exported("normed").evaluation)
     assert [entry.name for entry in evaluation.graph.output] == ["loss", "output"]
