@@ -43,6 +43,7 @@ class Backlog:
         self._low = low
         self._held = Truncation(math.inf, low, quota_bytes=1 << 62)
         self._fitting = Fitting(self._held, tally, checks or Checks(), scaling)
+        tally.progress = self._fitting.progress
         self._arrived = asyncio.Event()
         self._wanted = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None

@@ -22,7 +22,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Chunk, Progress, Skipped
 from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
@@ -79,6 +79,7 @@ class StreamBatches:
         self._stood: float | None = None
         """Seconds from then until training first asked, once it has."""
         self._fitting = Fitting(buffer, tally, checks or Checks(), scaling)
+        tally.progress = self._progress
         self._since: float | None = None
         """When `ready` began to wait, while it does."""
         self._rate = RateEstimator()
@@ -201,6 +202,10 @@ class StreamBatches:
         """What became of every sample until now."""
         with self._lock:
             return self._fitting.account()
+
+    def _progress(self) -> Progress:
+        with self._lock:
+            return self._fitting.progress()
 
     def _time(self) -> float:
         """The buffer's. It stands still until training asks for the first time: a device that starts is slow,
