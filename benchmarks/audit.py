@@ -12,23 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import load
+from benchmarks.updates import LAYOUT, random_update
 from edgeflock.server.descent import Parameters, Regime, Step
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.recovery import recover, replay
-from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 
-LAYOUT = Layout.of(
-    [
-        ("hidden.weight", (64, 288)),
-        ("hidden.bias", (64,)),
-        ("output.weight", (10, 64)),
-        ("output.bias", (10,)),
-    ]
-)
 REGIME = Regime("adacomp", 1e-3, window=256)
 
 
@@ -79,7 +70,7 @@ class Audit:
         # Staleness is right if updates of every base weigh the same from here on.
         random, version = np.random.default_rng(1), self.replica.version
         for base in range(max(0, version - REGIME.window // 2), version):
-            step = _step(replace(load.random_update(LAYOUT, 1, "f32", random), base=base), version)
+            step = _step(replace(random_update(LAYOUT, 1, "f32", random), base=base), version)
             for parameters in (self.replica, *both):
                 parameters.apply(step)
         for parameters in both:

@@ -26,6 +26,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks import load
+from benchmarks.updates import random_update
 from edgeflock.devices.papers.machine import machine
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
@@ -121,7 +122,7 @@ async def measure(rounds: int, seconds: float) -> dict[Load, Point]:
     random = np.random.default_rng(0)
     updates = {
         each: [
-            load.random_update(LAYOUTS[each.parameters], each.fraction, "codebook4", random)
+            random_update(LAYOUTS[each.parameters], each.fraction, "codebook4", random)
             for _ in range(min(DIFFERENT_UPDATES, each.devices))
         ]
         for each in loads

@@ -28,9 +28,9 @@ from random import Random
 
 import numpy as np
 
-from benchmarks import load
-from benchmarks.audit import LAYOUT, REGIME, Audit, copy_journal, digest_of, initial_theta
+from benchmarks.audit import REGIME, Audit, copy_journal, digest_of, initial_theta
 from benchmarks.plain import EXACT
+from benchmarks.updates import LAYOUT, random_update
 from edgeflock.client.transport import Link
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.app import create_app, listening
@@ -53,6 +53,9 @@ milliseconds of a device's beginning a push; or then, as soon as the journal has
 
 LONGEST_LIFE, LONGEST_PUSH, LONGEST_RECOVERY = 0.4, 0.003, 0.03
 """Seconds within which the random moment falls: after the server is ready, a push begins, reading begins."""
+
+PRELOADED = ["benchmarks.audit", "edgeflock.client.transport", "edgeflock.server.app"]
+"""What this file imports and takes long."""
 
 Receipts = dict[tuple[str, int], int]
 """(device, sequence) -> version."""
@@ -131,7 +134,11 @@ class Server:
     """A server process that can be killed and started again."""
 
     def __init__(self, directory: Path, port: int, *settings: str) -> None:
-        self._context = multiprocessing.get_context("spawn")
+        # Forked from a process that has imported everything and runs nothing: a cycle is all run, no imports.
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(
+            ["benchmarks.audit", "edgeflock.client.transport", "edgeflock.server.app"]
+        )
         self._arguments = (str(directory), port, *settings)
         self.restart_ms: list[float] = []
 
@@ -218,10 +225,10 @@ async def device(fleet: Fleet, name: str, seed: int) -> None:
 
 def _updates(random: np.random.Generator) -> list[Update]:
     """Every value coding thrice at c = .05, those with signs once with raw indices, and one dense update."""
-    sparse_ones = [load.random_update(LAYOUT, 0.05, coding, random) for coding in [*values.CODINGS] * 3]
+    sparse_ones = [random_update(LAYOUT, 0.05, coding, random) for coding in [*values.CODINGS] * 3]
     signed = [coding for coding in values.CODINGS if coding != "scale"]
-    raw = [_with_raw_indices(load.random_update(LAYOUT, 0.05, coding, random)) for coding in signed]
-    return [*sparse_ones, *raw, load.random_update(LAYOUT, 1, str(random.choice(signed)), random)]
+    raw = [_with_raw_indices(random_update(LAYOUT, 0.05, coding, random)) for coding in signed]
+    return [*sparse_ones, *raw, random_update(LAYOUT, 1, str(random.choice(signed)), random)]
 
 
 def _with_raw_indices(update: Update) -> Update:

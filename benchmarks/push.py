@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import load
+from benchmarks.updates import random_update, record_update
 from edgeflock.devices.papers.machine import machine
 from edgeflock.server.descent import Parameters, Regime
 from edgeflock.server.engine.admission import admit
@@ -33,7 +34,7 @@ def best_of(function: Callable[[], object], repeat: int) -> float:
 def kernels() -> dict[str, float]:
     """Interleaved: decode + admit, sigma + apply, and the in-place dense step, in microseconds (medians)."""
     layout, random = load.PAPER_CNN, np.random.default_rng(0)
-    updates = [load.random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
+    updates = [random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
     regime = Regime("adacomp", 1e-3, 256)
     parameters = Parameters(0, np.zeros(layout.size, np.float32), regime=regime, start=0)
     steps = [admit(u, layout, oldest=0, version=0, samples=1 << 16, expansion_bytes=1 << 28) for u in updates]
@@ -77,11 +78,11 @@ class Load(NamedTuple):
 
 
 def _four_bits(random: np.random.Generator) -> Update:
-    return load.random_update(load.PAPER_CNN, 0.01, "codebook4", random)
+    return random_update(load.PAPER_CNN, 0.01, "codebook4", random)
 
 
 def _record(random: np.random.Generator) -> Update:
-    return load.record_update(load.PAPER_CNN, random)
+    return record_update(load.PAPER_CNN, random)
 
 
 LOADS = {

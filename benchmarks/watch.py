@@ -15,6 +15,7 @@ import aiohttp
 import numpy as np
 
 from benchmarks import load
+from benchmarks.updates import random_update
 from edgeflock.devices.papers.machine import machine
 from edgeflock.shared.protocol.feed import decode
 
@@ -54,7 +55,7 @@ async def stuck(port: int) -> AsyncIterator[None]:
 
 async def main() -> dict[str, object]:
     random = np.random.default_rng(0)
-    updates = [load.random_update(load.PAPER_CNN, 0.01, "codebook4", random) for _ in range(DEVICES)]
+    updates = [random_update(load.PAPER_CNN, 0.01, "codebook4", random) for _ in range(DEVICES)]
     costs: dict[str, list[float]] = {name: [] for name in (*WATCHING, "stuck")}
     with load.edgeflock(load.PAPER_CNN) as server:
         await load.measure(server, updates, DEVICES, 1.0, lag=LAG)

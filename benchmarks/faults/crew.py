@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.audit import LAYOUT, REGIME, Audit
-from benchmarks.faults.device import Noted, noted
+from benchmarks.audit import REGIME, Audit
+from benchmarks.faults.device import Noted, Notes
+from benchmarks.updates import LAYOUT
 from edgeflock.server.descent import Parameters
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.recovery import recover, replay
@@ -33,11 +34,15 @@ class Crew:
     device_prefix: Sequence[str] = ()
     _server: subprocess.Popen[str] | None = None
     _devices: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _notes: Notes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._notes = Notes(self.folder / "receipts")
 
     @property
     def receipts(self) -> list[Noted]:
         """All so far, by time."""
-        return noted(self.folder / "receipts")
+        return self._notes.all()
 
     @property
     def server(self) -> psutil.Process:

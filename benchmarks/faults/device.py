@@ -14,8 +14,7 @@ from random import Random
 
 import numpy as np
 
-from benchmarks import load
-from benchmarks.audit import LAYOUT
+from benchmarks.updates import LAYOUT, random_update
 from edgeflock.client.transport import Link
 from edgeflock.shared.errors import BaseExpired, BaseInFuture
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
@@ -32,21 +31,33 @@ class Noted:
     """By the monotonic clock, which all processes share."""
 
 
-def noted(folder: Path) -> list[Noted]:
-    """All receipts of all devices so far, by time. A line that a killed device did not end does not count."""
-    found = []
-    for file in folder.iterdir():
-        for line in file.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
+class Notes:
+    """The receipts that devices note in `folder`. What was read once is not read again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, int] = {}
+        self._found: list[Noted] = []
+
+    def all(self) -> list[Noted]:
+        """Of all devices so far, by time. A line that a killed device did not end does not count."""
+        for path in self._folder.iterdir():
+            with path.open() as file:
+                file.seek(self._read.get(path.name, 0))
+                new, _, _ = file.read().rpartition("\n")
+            for line in new.splitlines():
                 sequence, version, at = line.split()
-                found.append(Noted(file.name, int(sequence), int(version), float(at)))
-    return sorted(found, key=lambda one: one.at)
+                self._found.append(Noted(path.name, int(sequence), int(version), float(at)))
+            if new:
+                self._read[path.name] = self._read.get(path.name, 0) + len(new) + 1
+        self._found.sort(key=lambda one: one.at)
+        return self._found
 
 
 async def device(url: str, folder: Path, name: str, seed: int, pause: float) -> None:
     """Push for ever, `pause` seconds after each receipt."""
     random = Random(f"{name} {seed}")
-    update = load.random_update(LAYOUT, 0.01, "codebook4", np.random.default_rng(seed))
+    update = random_update(LAYOUT, 0.01, "codebook4", np.random.default_rng(seed))
     with (folder / name).open("a") as notes:
         hello = Hello(PROTOCOL, name, LAYOUT.digest, {})
         async with Link(url, None, hello, random, insecure=True) as link:  # of its own network namespace

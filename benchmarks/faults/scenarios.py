@@ -5,6 +5,7 @@ In every one the receipts that devices noted are held against the journal in the
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -169,9 +170,9 @@ async def _receipts_of(processes: Crew, names: Sequence[str], since: float) -> l
     async with asyncio.timeout(PATIENCE):
         while True:
             first: dict[str, Noted] = {}
-            for one in processes.receipts:
-                if one.at > since:
-                    first.setdefault(one.name, one)
+            came = processes.receipts
+            for one in came[bisect_right(came, since, key=lambda one: one.at) :]:
+                first.setdefault(one.name, one)
             if first.keys() >= set(names):
                 return [first[name] for name in names]
             await asyncio.sleep(0.2)

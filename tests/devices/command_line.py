@@ -1,16 +1,43 @@
-"""The edgeflock command in a process of its own."""
+"""The edgeflock command in a process of its own, forked from one that has imported what commands import."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from edgeflock.devices.commands import main
 
 ROOT = Path(__file__).parents[2]
+
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(
+    [
+        *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app"),
+        *("edgeflock.devices.commands", "edgeflock.shared.model.torch_module", "sklearn.datasets"),
+    ]
+)
 
 
 def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """`edgeflock ARGUMENTS`, in `cwd`; it can import the tests' models from anywhere."""
-    command = [sys.executable, "-m", "edgeflock.devices", *arguments]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+    with TemporaryDirectory() as directory:
+        out, err = Path(directory, "out"), Path(directory, "err")
+        given = arguments, cwd or Path.cwd(), dict(os.environ), out, err
+        process = _PROCESSES.Process(target=_run, args=given)
+        process.start()
+        process.join()
+        assert process.exitcode is not None, "it has ended"
+        return subprocess.CompletedProcess(arguments, process.exitcode, out.read_text(), err.read_text())
+
+
+def _run(arguments: tuple[str, ...], cwd: Path, environment: dict[str, str], out: Path, err: Path) -> None:
+    for path, number in ((out, 1), (err, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    sys.argv = ["edgeflock", *arguments]
+    sys.path[:0] = [str(cwd), str(ROOT)]
+    main()
