@@ -67,7 +67,9 @@ class Persistence:
                 self._db.execute(f"PRAGMA {pragma}")
             self._db.executescript(_SCHEMA)
             kinds = self._db.execute("SELECT * FROM kinds ORDER BY id")
-            self._kinds: dict[Kind, int] = {tuple(kind): number for number, *kind in kinds}
+            self._kinds: dict[Kind, int] = {
+                (shape, target_shape, target): number for number, shape, target_shape, target in kinds
+            }
             self._held = self._in_it()
             self._octets = self._sum("octets")
             self._count = self._sum("count - used")
@@ -117,15 +119,15 @@ class Persistence:
             (self._next,),
         )
         kinds: set[Kind] = set()
-        for row, held, used, *kind, x, y in rows:
+        for row, held, used, shape, target_shape, target, x, y in rows:
             first = self._skip if row == self._next else used
             if first >= held:
                 continue
-            kinds.add(tuple(kind))
+            kinds.add((shape, target_shape, target))
             if len(kinds) > 1:
                 break
             last = min(held, first + count)
-            taken.append(slice_of(_chunk(held, *kind, x, y), first, last))
+            taken.append(slice_of(_chunk(held, (shape, target_shape, target), x, y), first, last))
             self._next, self._skip = row, last
             count -= last - first
             if count == 0:
@@ -247,7 +249,8 @@ class Persistence:
         return int(total)
 
 
-def _chunk(count: int, shape: str, target_shape: str, target: str, x: bytes, y: bytes) -> Chunk:
+def _chunk(count: int, kind: Kind, x: bytes, y: bytes) -> Chunk:
+    shape, target_shape, target = kind
     targets = np.frombuffer(y, np.dtype(target).newbyteorder("<")).astype(target)
     samples = np.frombuffer(x, "<f4").astype(np.float32)
     return Chunk(
