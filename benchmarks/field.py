@@ -23,6 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class Side:
         """What those that were killed had told."""
         self.accuracies: list[float] = []
         self.broker = Killable(lambda: mosquitto(self.directory, self.port, *self._broker_settings))
-        self.clients = [Killable(lambda device=device: self._client(device)) for device in range(len(NAMES))]
+        self.clients = [Killable(partial(self._client, device)) for device in range(len(NAMES))]
         self.outages: list[tuple[float, float, int | None]] = []
         """(from, until it was started again, client or all)."""
 

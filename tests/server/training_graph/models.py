@@ -52,10 +52,11 @@ def reference(
         else:
             gradient = torch.zeros_like(held) if held.grad is None else held.grad
             step[f"gradient/{tensor.name}"] = gradient.numpy()
+    found = output.detach().numpy()
     if loss is functional.cross_entropy:
-        step["right"] = np.float32((output.detach().numpy().argmax(1) == y).mean()).reshape(())
+        step["right"] = np.array((found.argmax(1) == y).mean(), np.float32)
     elif loss is functional.binary_cross_entropy_with_logits:
-        step["right"] = np.float32(((output.detach().numpy() > 0) == (y > 0.5)).mean()).reshape(())  # type: ignore[operator]
+        step["right"] = np.array(((found > 0) == (y.astype(np.float32) > 0.5)).mean(), np.float32)
     restore()
     with torch.no_grad():
         output = module.eval()(torch.from_numpy(x.copy()))
