@@ -182,5 +182,8 @@ _STREAM_COLUMNS: dict[str, Column] = {
     "depth": _told("depth", "{:,}"),
     "drops": _told("drops", "{:,}"),
     "quarantined": _told("quarantined", "{:,}"),
+    "repeats": _told("duplicates", "{:,}"),
     "age": _told("age", "{:.1f} s"),
+    "accuracy": _told("stream_accuracy", "{:.1%}"),
+    "stream loss": _told("stream_loss", "{:.3f}"),
 }

@@ -191,6 +191,8 @@ def row(device: Device, now: float) -> DeviceRow:
         drops=_whole(told.get("drops")),
         quarantined=_whole(told.get("quarantined")),
         duplicates=_whole(told.get("duplicates")),
+        stream_accuracy=_number(told.get("stream_accuracy")),
+        stream_loss=_number(told.get("stream_loss")),
         last_seen=connection.last_seen or None,
         staleness=done.staleness if live else None,
         loss=finite(done.loss) if live else None,
