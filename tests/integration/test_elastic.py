@@ -23,6 +23,7 @@ from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Malformed, SessionRefused
 from edgeflock.shared.model.chunks import chunks
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Welcome
 from tests.devices.emulation.fleets import CHURN, MIXED, fleet_of, run
 from tests.hosting import LAYOUT, Hosted, hosting
@@ -53,9 +54,9 @@ class Valley:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         away = theta - np.float32(self._lowest)
-        return float(away @ away), away, np.zeros(0, np.float32)
+        return Gradient(float(away @ away), away, np.zeros(0, np.float32))
 
 
 async def at_once(function: Any, *arguments: Any) -> Any:
