@@ -57,7 +57,6 @@ class Lane:
 @asynccontextmanager
 async def narrow_link(target: int, lanes: tuple[Lane, Lane]) -> AsyncIterator[int]:
     """A port that leads to 127.0.0.1:target, through one of `lanes` up and the other down."""
-
     relays: list[asyncio.Task[None] | None] = []
     writers: list[asyncio.StreamWriter] = []
 
