@@ -23,6 +23,7 @@ from edgeflock.client.transport import Link
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Update, Welcome
 
 Vector = NDArray[np.float32]
@@ -66,8 +67,8 @@ class Hill:
     name = "hill"
     layout = LAYOUT
 
-    def gradient(self, theta: Vector, x: Vector, y: NDArray[np.generic]) -> tuple[float, Vector, Vector]:
-        return 1.0, theta.copy(), np.zeros(0, np.float32)
+    def gradient(self, theta: Vector, x: Vector, y: NDArray[np.generic]) -> Gradient:
+        return Gradient(1.0, theta.copy(), np.zeros(0, np.float32))
 
 
 async def device(seen: Seen, port: int, number: int) -> None:
