@@ -106,11 +106,11 @@ async def run(recording: Recording, data: Dataset, seconds: float, seed: int, di
             for number, blocks in enumerate(rounds, 1):
                 await judge.refresh()
                 scores = [judge.score(block) for block in blocks]
-                status = await _status(http, url, names)
+                status = await status_of(http, url, names)
                 updates, trained = ([device[key] for device in status] for key in ("updates", "samples"))
                 measured.append(Turn(loop.time() - begin, judge.version, scores, updates, trained))
                 await publish(publisher, topics, blocks, begin + number * each, each)
-            status = await _settled(http, url, names)
+            status = await settled(http, url, names)
     devices = []
     for number, (device, log) in enumerate(zip(status, logs, strict=True)):
         found = ACCOUNT.search(log.read_text(errors="replace"))
@@ -136,14 +136,26 @@ async def run(recording: Recording, data: Dataset, seconds: float, seed: int, di
 @asynccontextmanager
 async def broker(directory: Path) -> AsyncIterator[int]:
     """A Mosquitto on 127.0.0.1; its port."""
-    if MOSQUITTO is None:
-        raise ConfigError("mosquitto is not installed (apt-get install mosquitto)")
+    port = free_port()
+    async with mosquitto(directory, port, "allow_anonymous true"):
+        yield port
+
+
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
-    settings = directory / "mosquitto.conf"
-    settings.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n")
+    return port
+
+
+@asynccontextmanager
+async def mosquitto(directory: Path, port: int, *settings: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A Mosquitto that listens; `settings` are further lines of its configuration."""
+    if MOSQUITTO is None:
+        raise ConfigError("mosquitto is not installed (apt-get install mosquitto)")
+    path = directory / "mosquitto.conf"
+    path.write_text("\n".join((f"listener {port} 127.0.0.1", "max_queued_messages 0", *settings, "")))
     log = directory / "mosquitto.log"
-    async with process(MOSQUITTO, "-c", str(settings), log=log) as started:
+    async with process(MOSQUITTO, "-c", str(path), log=log) as started:
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -155,7 +167,7 @@ async def broker(directory: Path) -> AsyncIterator[int]:
             writer.close()
             await writer.wait_closed()
             break
-        yield port
+        yield started
 
 
 @asynccontextmanager
@@ -187,7 +199,7 @@ async def process(
     *command: str, log: Path, stop: signal.Signals = signal.SIGTERM
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process, until the end of the context; its stderr goes to `log`."""
-    with log.open("wb") as stderr:
+    with log.open("ab") as stderr:
         started = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -225,19 +237,19 @@ async def ready(http: aiohttp.ClientSession, url: str, logs: Sequence[Path]) -> 
         await asyncio.sleep(0.1)
 
 
-async def _status(http: aiohttp.ClientSession, url: str, names: Sequence[str]) -> list[dict[str, Any]]:
+async def status_of(http: aiohttp.ClientSession, url: str, names: Sequence[str]) -> list[dict[str, Any]]:
     """What the server knows of the devices, in the order of `names`."""
     devices = json.loads(await fetch(http, url, "/v1/status", ""))["devices"]
     known = {device["name"]: device for device in devices}
     return [known[name] for name in names]
 
 
-async def _settled(http: aiohttp.ClientSession, url: str, names: Sequence[str]) -> list[dict[str, Any]]:
+async def settled(http: aiohttp.ClientSession, url: str, names: Sequence[str]) -> list[dict[str, Any]]:
     """The devices once they have trained on what was published last."""
     before: list[int] = []
     while True:
         await asyncio.sleep(2)
-        status = await _status(http, url, names)
+        status = await status_of(http, url, names)
         trained = [device["samples"] for device in status]
         if trained == before:
             return status

@@ -35,7 +35,7 @@ COLUMNS, LINES = 140, 44
 
 def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
     return DeviceRow(
-        *(n, f"pi-{n}", "training", "pi4", "onnx", 8.0, 10, n % 40, 0, 0, 0, time.time()),
+        *(n, f"pi-{n}", "training", "pi4", "onnx", 8.0, 10, n % 40, 0, 0, 0, None, None, time.time()),
         *(int(rng.random() * 5000), rng.random() * 2, tick, 0, tick * 655, tick * 9120, tick * 10, tick),
         cpu=rng.random() * 100,
         ram=212.0,

@@ -26,6 +26,8 @@ class Identity:
     """Of the server's public key; empty: none is compared."""
     graph: bytes = b""
     """SHA-256 of the one graph to train; empty: any."""
+    certificate: str = ""
+    """Of the key, in PEM; empty: the server gave none."""
     insecure: bool = False
     """Whether plain HTTP was asked for."""
 

@@ -5,6 +5,7 @@ anything is sent, and of what it answers a credential and a realm are taken, not
 """
 
 import json
+import ssl
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from edgeflock.shared.identity import (
     sign,
     text_of,
     tls_for,
+    with_certificate,
 )
 from edgeflock.shared.protocol.backoff import permanent
 from edgeflock.shared.protocol.shown import shown
@@ -38,7 +40,7 @@ async def join(server: str, token: str, name: str, *, insecure: bool = False) ->
     said = Token.parse(token)
     url = url_of(server)
     tls = tls_for(url.scheme, url.host or "", said.pin, insecure=insecure)
-    identity = Identity(str(url), name, token, b"", b"", said.pin, said.graph, insecure)
+    identity = Identity(str(url), name, token, b"", b"", said.pin, said.graph, insecure=insecure)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=tls), cookie_jar=aiohttp.DummyCookieJar()
     ) as http:
@@ -59,12 +61,15 @@ async def renew(http: aiohttp.ClientSession, identity: Identity) -> Identity:
     answer = await _post(http, url_of(identity.server) / "v1/join", identity.credential, body)
     try:
         credential, realm = answer["credential"], from_text(answer["realm"])
+        certificate = answer.get("certificate", "")
+        if certificate:
+            with_certificate(ssl.create_default_context(), key, certificate)
         if not (isinstance(credential, str) and 0 < len(credential) <= 200 and len(realm) == 16):
             raise ValueError
         credential.encode("ascii")
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, ssl.SSLError):
         raise ServerAtFault("the server let this device join without a credential") from None
-    return replace(identity, key=key, credential=credential, realm=realm)
+    return replace(identity, key=key, credential=credential, realm=realm, certificate=certificate)
 
 
 def url_of(server: str) -> URL:

@@ -7,7 +7,15 @@ from typing import TypeVar
 
 import aiohttp
 
-from edgeflock.shared.errors import NoRoom, RunDiverged, TooManyDevices, TooSlow, Unavailable
+from edgeflock.shared.errors import (
+    NoRoom,
+    Quarantined,
+    Refused,
+    RunDiverged,
+    TooManyDevices,
+    TooSlow,
+    Unavailable,
+)
 from edgeflock.shared.protocol.backoff import back_off, permanent
 from edgeflock.shared.protocol.shown import shown
 
@@ -18,7 +26,11 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 300.0
 """The longest wait for an answer, a large model over a slow line included. Dead lines show by heartbeat."""
 
-_TRANSIENT = (NoRoom, RunDiverged, TooManyDevices, TooSlow, Unavailable)
+PATIENCE = 300
+"""Seconds after which a device asks again in any case, where a server tells it not to come for longer: an
+operator may have thought better of it."""
+
+_TRANSIENT = (NoRoom, Quarantined, RunDiverged, TooManyDevices, TooSlow, Unavailable)
 
 
 class Retries:
@@ -46,6 +58,8 @@ class Retries:
                 if hopeless := permanent(self._server, error, status):
                     raise hopeless from error
                 delay = next(delays)
+                if isinstance(error, Refused):
+                    delay += min(error.seconds, PATIENCE)
                 reason = shown(str(error)) or type(error).__name__
                 log.warning("%s; trying again in %.1f s", reason, delay)
                 await self._sleep(delay)

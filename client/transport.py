@@ -9,6 +9,7 @@ an answer can say, and comes from where it was asked; else the device's part end
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -45,6 +46,7 @@ from edgeflock.shared.identity import (
     session_words,
     sign,
     tls_for,
+    with_certificate,
 )
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
@@ -105,7 +107,9 @@ class Link:
         url = url_of(server)
         self._url = url / "v1/session"
         pin = b"" if identity is None else identity.pin
-        self._tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure)
+        self._tls = tls_for(
+            url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
+        )
         self._identity, self._renewed = identity, renewed
         self._challenge, self._is_to_renew = b"", False
         self._headers: dict[str, str] = {}
@@ -296,9 +300,12 @@ class Link:
         return welcome
 
     def _show(self) -> None:
-        """Every request shows the credential, downloads too."""
-        if self._identity is not None:
-            self._headers["Authorization"] = f"Bearer {self._identity.credential}"
+        """Every request shows the credential, downloads too, and TLS the certificate."""
+        identity = self._identity
+        if identity is not None:
+            self._headers["Authorization"] = f"Bearer {identity.credential}"
+            if identity.certificate and isinstance(self._tls, ssl.SSLContext):
+                with_certificate(self._tls, identity.key, identity.certificate)
 
     async def _read_headers(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, ended: aiohttp.TraceRequestEndParams
@@ -377,7 +384,9 @@ class Link:
         except SessionRefused as error:
             raise ServerAtFault(f"the server sent what is no record: {shown(str(error))}") from error
         if isinstance(record, Refusal):
-            raise REFUSALS.get(record.code, Refused)(shown(record.detail))
+            refusal = REFUSALS.get(record.code, Refused)(shown(record.detail))
+            refusal.seconds = record.seconds
+            raise refusal
         if isinstance(record, Stop):
             raise RunOver(shown(record.reason))
         return record

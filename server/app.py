@@ -20,6 +20,7 @@ from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
 from edgeflock.server.operations.keys import (
     AUDIT,
+    AUTHORITY,
     DOORS,
     EVALUATOR,
     FEED,
@@ -34,7 +35,7 @@ from edgeflock.server.operations.keys import (
 from edgeflock.server.operations.revocations import turn_out
 from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.watchers import Watchers
-from edgeflock.server.roster import Hub, Registry, Relay, Traffic
+from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions import Host, Session, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import EdgeflockError
@@ -57,6 +58,8 @@ def create_app(
     app[PIN] = hosted.pin
     if hosted.register is not None:
         app[REGISTER] = hosted.register
+    if hosted.authority is not None:
+        app[AUTHORITY] = hosted.authority
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
     app[DOORS] = Doors(Terms.of(config.limits))
@@ -76,7 +79,8 @@ def create_app(
         hub = Hub(lambda: engine.published.version, traffic.total)
         writer = Writer(engine, hub.round_ended)
         relay = Relay(config.injection, config.limits.samples)
-        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, hosted.input)
+        paces = Paces(config.limits)
+        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, paces, hosted.input)
         told, close_trackers = _tracking(host, hub)
         evaluator = Evaluator(
             engine,
@@ -149,16 +153,16 @@ async def listening(
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = app[HOST].traffic.protocol(app[DOORS].protocol(runner.server))
-        loop = asyncio.get_running_loop()
-        seconds = None if tls is None else app[HOST].config.limits.request_seconds
-        server = await loop.create_server(
-            protocol, host, port, backlog=1024, ssl=tls, ssl_handshake_timeout=seconds
-        )
+        doors = app[DOORS]
+        protocol = app[HOST].traffic.protocol(doors.protocol(runner.server))
+        if tls is not None:
+            protocol = doors.behind_tls(protocol, tls)
+        server = await asyncio.get_running_loop().create_server(protocol, host, port, backlog=1024)
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
             server.close()
+            doors.close()
     finally:
         await runner.cleanup()
 
@@ -213,7 +217,7 @@ async def _session(request: web.Request) -> web.StreamResponse:
         raise ConnectionResetError("the connection is lost")
     caller, entry = caller_of(request), None
     if caller.role == "device":
-        entry = Entry(request.app[REGISTER], caller, request.app[PIN])
+        entry = Entry(request.app[REGISTER], caller, request.app[PIN], request.app.get(AUDIT))
     return await Session(request.app[HOST], request.app[WRITER], request, door, entry).serve()
 
 

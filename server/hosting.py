@@ -16,6 +16,7 @@ from edgeflock.server.engine import Engine, check_limits
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
     Audit,
+    Authority,
     Certificate,
     Register,
     own_certificate,
@@ -72,6 +73,8 @@ class HostedRun:
     audit: Audit | None = None
     input: tuple[int, ...] | None = None
     """The shape of a sample's x, if it is known."""
+    authority: Authority | None = None
+    """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
 
@@ -115,6 +118,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         suspecting = partial(largest_step, claim.journal, flat.layout)
         tls, pin = _line(config, directory)
+        authority = authority_of(config, directory, tls)
         with closing(Register(directory)) as register:
             register.listens(register.url, pin)
             _operators(register, directory)
@@ -131,6 +135,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 pin,
                 Audit(directory),
                 shape,
+                authority,
                 given.make,
             )
 
@@ -210,6 +215,22 @@ def _line(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes
             )
         return None, pin_of_file(Path(run.certificate))
     return (None, b"") if plain else server_tls(own_certificate(directory, run.host))
+
+
+def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) -> Authority | None:
+    """What gives devices certificates; `tls` asks for them if the settings say so. Raises ConfigError."""
+    who = config.run.client_certificates
+    if tls is None:
+        if who:
+            raise ConfigError(
+                f"run.client_certificates = {who!r} needs TLS, which the server does not speak here: listen "
+                "beyond this machine without run.insecure, or set run.certificate and run.key"
+            )
+        return None
+    authority = Authority(directory)
+    if who:
+        authority.demand(tls, of_everybody=who == "everybody")
+    return authority
 
 
 def _operators(register: Register, directory: Path) -> None:

@@ -35,6 +35,7 @@
             ├── Unauthorized
             ├── Superseded             the same device connected again
             ├── NameInUse              another device of this name is connected
+            ├── Quarantined            refused again and again, it is not to come for a time
             ├── TooManyRefused         its updates would break the model, one after the other
             ├── RunDiverged            the model is broken, and waits for an operator
             ├── Dropped                an operator does not want this device
@@ -95,6 +96,8 @@ class Refused(EdgeflockError):
 
     code: ClassVar[str] = "refused"
     status: ClassVar[int] = 422
+    seconds = 0
+    """Before which it is no use to come again."""
 
 
 class WrongDtype(Refused):
@@ -224,6 +227,11 @@ class NameInUse(SessionRefused):
 class Dropped(SessionRefused):
     code = "dropped"
     status = 403
+
+
+class Quarantined(SessionRefused):
+    code = "quarantined"
+    status = 425
 
 
 class TooManyRefused(SessionRefused):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgeflock.client.identity import Identity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting import HostedRun, authority_of
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
@@ -93,13 +93,15 @@ async def hosting(
     offered: bool = False,
     with_tls: bool = False,
     shown: Path | None = None,
+    certificates: bool = False,
 ) -> AsyncIterator[Hosted]:
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set
     beside EXACTLY.
 
     With `offered` devices may load the model that it begins with: initial_theta, or as `start` says. If it is
     `closed`, only who has joined is let in (Hosted.enrol); an empty admin_token lets nobody act. `shown` is
-    the certificate of a proxy in front.
+    the certificate of a proxy in front. With `certificates` devices get
+    some, as run.client_certificates says.
     """
     # Nothing is to happen by the clock while a test looks.
     admission = f"run.open={str(not closed).lower()}"
@@ -128,6 +130,7 @@ async def hosting(
             pin=pin,
             audit=Audit(directory),
             input=tuple(config.model.input) or None,
+            authority=authority_of(config, directory, tls) if certificates else None,
         )
         if offered:
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))

@@ -4,8 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from benchmarks.audit import LAYOUT, REGIME, initial_theta
+from benchmarks.audit import REGIME, initial_theta
 from benchmarks.plain import EXACT
+from benchmarks.updates import LAYOUT
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger import claimed

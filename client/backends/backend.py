@@ -5,6 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 
 
@@ -21,9 +22,8 @@ class Backend(Protocol):
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
-        """(mean loss over the batch, gradient float32 [P], statistics float32 [B]), arrays that the next call
-        may overwrite.
+    ) -> Gradient:
+        """The gradient of the mean loss over the batch, in arrays that the next call may overwrite.
 
         theta is float32 [P + B], the parameters and the running statistics that the layout calls buffers; x
         is float32 [b, ...]; y has b targets. The statistics are the batch's own; theta stays as it is. May

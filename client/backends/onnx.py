@@ -1,8 +1,8 @@
 """Gradients by onnxruntime: neither torch nor any model's code is on the device.
 
 The server exports the training step (server/training_graph/export.py) as a graph whose inputs are theta/NAME
-for each tensor of the layout, x and y, and whose outputs are loss, gradient/NAME for each parameter and
-buffer/NAME for each buffer.
+for each tensor of the layout, x and y, and whose outputs are loss, gradient/NAME for each parameter,
+buffer/NAME for each buffer and, where the loss knows it, right.
 
 The server may be anybody's. Its graph is read, checked and weighed here (shared/graphs), and onnxruntime gets
 what was written anew of what was read.
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs import step as steps
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout, Tensor
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ Arguments = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.generic]]
 
 Step = Callable[
     [NDArray[np.float32], NDArray[np.float32], NDArray[np.generic]],
-    tuple[float, NDArray[np.float32], NDArray[np.float32]],
+    Gradient,
 ]
 """As Backend.gradient."""
 
@@ -99,7 +100,7 @@ class OnnxBackend:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         try:
             self._graph.weigh(x.shape, y.shape)
         except BadGraph as error:
@@ -130,16 +131,19 @@ class Bound:
         # The CPU reads theta where it lies. Others copy it when it is bound, so it must be bound each time.
         self._copies = session.get_providers()[0] != "CPUExecutionProvider"
         self._theta: NDArray[np.float32] | None = None
-        self._loss = np.zeros((), np.float32)
+        self._loss, self._right = np.zeros((), np.float32), np.zeros((), np.float32)
         self._gradient = np.zeros(layout.parameters.size, np.float32)
         self._buffers = np.zeros(layout.buffers, np.float32)
         self._into("loss", (), self._loss)
+        self._knows_right = any(node.name == steps.RIGHT for node in session.get_outputs())
+        if self._knows_right:
+            self._into(steps.RIGHT, (), self._right)
         for tensor in layout.tensors:
             self._into(steps.output_of(tensor), tensor.shape, self._place(tensor))
 
     def __call__(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         """As Backend.gradient, but for a RuntimeError if the data do not fit."""
         binding = self._binding
         if theta is not self._theta or self._copies:
@@ -149,7 +153,8 @@ class Bound:
         binding.bind_cpu_input("x", x)
         binding.bind_cpu_input("y", y)
         self._session.run_with_iobinding(binding)
-        return float(self._loss), self._gradient, self._buffers
+        right = float(self._right) if self._knows_right else None
+        return Gradient(float(self._loss), self._gradient, self._buffers, right)
 
     def _place(self, tensor: Tensor) -> NDArray[np.float32]:
         if not tensor.buffer:

@@ -5,6 +5,7 @@ import torch
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make
 
@@ -33,7 +34,7 @@ class TorchBackend:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         try:
             return self._flat.gradient(theta, x, y)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:

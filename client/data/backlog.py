@@ -43,10 +43,13 @@ class Backlog:
         self._low = low
         self._held = Truncation(math.inf, low, quota_bytes=1 << 62)
         self._fitting = Fitting(self._held, tally, checks or Checks(), scaling)
+        tally.progress = self._fitting.progress
         self._arrived = asyncio.Event()
         self._wanted = asyncio.Event()
         self._feeding: asyncio.Task[None] | None = None
         self._last: Batch | None = None
+        self._unjudged = 0
+        """Samples of the batch that was taken last, if it is the first time."""
         self._steps = 1
 
     async def __aenter__(self) -> Self:
@@ -87,6 +90,7 @@ class Backlog:
 
         Raises NothingFit if the update has none yet, and ConfigError if the backend takes no sample at all.
         """
+        self._unjudged = 0
         while waiting := len(self._held):
             share = math.ceil(waiting / self._steps)
             batch = self._held.take(min(size, share), 0.0)
@@ -94,11 +98,17 @@ class Backlog:
             fit = self._fitting.fit(batch)
             if len(fit):
                 self._last = fit.x, fit.y
+                self._unjudged = len(fit)
                 break
         self._steps = max(1, self._steps - 1)
         if self._last is None:
             raise NothingFit("all samples that waited were set aside")
         return self._last
+
+    def judged(self, loss: float, right: float | None) -> None:
+        """What the model made of the batch that was taken last, if that was not for the second time."""
+        if self._unjudged:
+            self._fitting.prequential.judged(loss, right, self._unjudged)
 
     def settle(self) -> None:
         """The server has what was computed from the batches taken."""
@@ -111,7 +121,7 @@ class Backlog:
         self._fitting.take_back()
 
     def telemetry(self) -> Facts:
-        return {"depth": len(self._held), **self._fitting.account().facts()}
+        return {"depth": len(self._held), **self._fitting.facts()}
 
     async def _feed(self) -> None:
         async with aclosing(self._source) as chunks:

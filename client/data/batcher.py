@@ -33,6 +33,11 @@ class Batches(Protocol):
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Take part in the run of `welcome`, which `backend` trains."""
 
+    def judged(self, loss: float, right: float | None) -> None:
+        """What the model made of the batch that was taken last, before it trained on it: its mean loss, and
+        the part of the predictions that were right, if there is right and wrong.
+        """
+
     def settle(self) -> None:
         """The server has what was computed from all that was taken."""
 
@@ -64,6 +69,9 @@ class Shuffled:
             self._order = np.concatenate((self._order, self._random.permutation(len(self._data))))
         chosen, self._order = self._order[:size], self._order[size:]
         return self._data.x[chosen], self._data.y[chosen]
+
+    def judged(self, loss: float, right: float | None) -> None:
+        """It trained on them in the last pass."""
 
     def settle(self) -> None:
         """Stored data come again in any case."""

@@ -8,11 +8,12 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
-from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
+from edgeflock.client.data.prequential import Prequential
+from edgeflock.client.data.records import OVERRUN, Chunk, Progress, Skipped
 from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
-from edgeflock.shared.protocol.messages import Welcome
+from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Fitting:
         self.taken = 0
         """Of it, and not settled yet."""
         self._trained = 0
+        self.prequential = Prequential()
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """From now on samples are set aside whose shape is not the run's, or whose classes `backend` does not
@@ -76,7 +78,7 @@ class Fitting:
 
     def _advise(self) -> None:
         """Say once if the inputs look as if they need scaling."""
-        if self._advised or (reach := self._checks.usual_reach) is None:
+        if self._advised or self._classes is None or (reach := self._checks.usual_reach) is None:
             return
         self._advised = True
         if reach and not SMALL <= reach <= LARGE:
@@ -90,11 +92,22 @@ class Fitting:
         spoilt = self._spoilt.total - self._spoilt_before
         self._set_aside += spoilt
         self._trained += self.taken - spoilt
+        self.prequential.settle()
         self._forget()
 
     def take_back(self) -> None:
         self._again += self._learnt
+        self.prequential.take_back()
         self._forget()
+
+    def facts(self) -> Facts:
+        """What became of the samples, and what the model made of them."""
+        return {**self.account().facts(), **self.prequential.facts()}
+
+    def progress(self) -> Progress:
+        """How far the samples are."""
+        left = 0 if self._buffer.keeps else len(self._buffer) + self.taken
+        return Progress(self.came, self.came - left)
 
     def account(self) -> Account:
         """What became of every sample until now."""

@@ -121,6 +121,10 @@ class Injected:
             self._joined.append((x[:count], y[:count]))
         return (np.concatenate((own[0], x[:count])), np.concatenate((own[1], y[:count]))) if count else own
 
+    def judged(self, loss: float, right: float | None) -> None:
+        """Of others' samples, too, if some went along."""
+        self._batches.judged(loss, right)
+
     def settle(self) -> None:
         self._batches.settle()
         self._joined.clear()

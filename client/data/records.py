@@ -1,7 +1,7 @@
 """What is handed on of a stream: chunks of samples, and what was skipped."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import compress, islice
 
@@ -42,12 +42,26 @@ class Broken(Exception):
         self.detail = detail
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of the samples of a source, in their order."""
+
+    came: int = 0
+    """Those that whoever trains on them has by now, and"""
+    done: int = 0
+    """how many of these, the first ones, need not come again if the process ends now: trained, dropped, or
+    kept on disk.
+    """
+
+
 class Skipped:
     """Counts what was skipped, logs the first of each kind, and shows the quarantine some of it."""
 
     def __init__(self, quarantine: Quarantine | None = None) -> None:
         self.counts: dict[str, int] = {}
         self.quarantine = quarantine
+        self.progress: Callable[[], Progress] = Progress
+        """How far the samples are that the source has handed on, for sources that can ask for them again."""
 
     @property
     def total(self) -> int:

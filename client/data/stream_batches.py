@@ -22,7 +22,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, NothingFit, StreamOver
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
-from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.client.data.records import Chunk, Progress, Skipped
 from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
@@ -79,6 +79,7 @@ class StreamBatches:
         self._stood: float | None = None
         """Seconds from then until training first asked, once it has."""
         self._fitting = Fitting(buffer, tally, checks or Checks(), scaling)
+        tally.progress = self._progress
         self._since: float | None = None
         """When `ready` began to wait, while it does."""
         self._rate = RateEstimator()
@@ -90,6 +91,8 @@ class StreamBatches:
         self._shares: list[Batch] = []
         """What is left of the batch that `ready` waited for, the next one last."""
         self._last: Batch | None = None
+        self._unjudged = 0
+        """Samples of the batch that was taken last, if it is the first time."""
 
     async def __aenter__(self) -> Self:
         self._opened = self._now()
@@ -157,11 +160,19 @@ class StreamBatches:
                 batch = self._buffer.take(wanted, self._time())
                 self._fitting.taken += len(batch[1])
             self._split(self._fitting.fit(batch))
+        self._unjudged = 0
         if self._shares:
             self._last = self._shares.pop()
+            self._unjudged = len(self._last[1])
         if self._last is None:
             raise NothingFit("all samples that waited were set aside")
         return self._last
+
+    def judged(self, loss: float, right: float | None) -> None:
+        """What the model made of the batch that was taken last, if that was not for the second time."""
+        with self._lock:
+            if self._unjudged:
+                self._fitting.prequential.judged(loss, right, self._unjudged)
 
     def settle(self) -> None:
         """The server has what was computed from the batches taken."""
@@ -177,7 +188,6 @@ class StreamBatches:
 
     def telemetry(self) -> Facts:
         """How the stream does, and what became of its samples so far."""
-        account = self.account()
         with self._lock:
             now = self._now()
             return {
@@ -185,13 +195,17 @@ class StreamBatches:
                 "depth": len(self._buffer),
                 "age": self._buffer.age(self._time()),
                 "waiting": 0.0 if self._since is None else max(0.0, now - self._since),
-                **account.facts(),
+                **self._fitting.facts(),
             }
 
     def account(self) -> Account:
         """What became of every sample until now."""
         with self._lock:
             return self._fitting.account()
+
+    def _progress(self) -> Progress:
+        with self._lock:
+            return self._fitting.progress()
 
     def _time(self) -> float:
         """The buffer's. It stands still until training asks for the first time: a device that starts is slow,

@@ -26,6 +26,8 @@ KEYS = 100_000
 
 
 class Buffer(Protocol):
+    keeps: bool
+    """Whether what was added outlasts the process."""
     drops: int
     """Samples that were dropped so far without having been used, and"""
     duplicates: int
@@ -73,6 +75,8 @@ class Truncation:
     make a batch. Samples that wait for others to make up `least` count as if they came with the last of them:
     when more come at once, none of them was too late. What is taken back is subject to the same.
     """
+
+    keeps = False
 
     def __init__(self, seconds: float = 1.0, least: int = 8, quota_bytes: int = 1 << 26) -> None:
         """Within `quota_bytes` of memory whatever the rate."""

@@ -23,13 +23,20 @@ _ROW_COST = 64
 """What a row takes beside its samples."""
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS kind (shape TEXT NOT NULL, target_shape TEXT NOT NULL, target TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS kinds (
+    id INTEGER PRIMARY KEY, shape TEXT NOT NULL, target_shape TEXT NOT NULL, target TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS samples (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, arrived REAL NOT NULL, count INTEGER NOT NULL,
-    used INTEGER NOT NULL DEFAULT 0, octets INTEGER NOT NULL, x BLOB NOT NULL, y BLOB NOT NULL
+    id INTEGER PRIMARY KEY AUTOINCREMENT, arrived REAL NOT NULL, kind INTEGER NOT NULL,
+    count INTEGER NOT NULL, used INTEGER NOT NULL DEFAULT 0, octets INTEGER NOT NULL,
+    x BLOB NOT NULL, y BLOB NOT NULL
 );
 CREATE TABLE IF NOT EXISTS keys (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
 """
+
+
+Kind = tuple[str, str, str]
+"""Shapes of x and y, as JSON, and the type of y."""
 
 
 class Persistence:
@@ -46,6 +53,8 @@ class Persistence:
     Arrival times must mean the same after a restart: give it the time of day.
     """
 
+    keeps = True
+
     def __init__(self, path: Path, quota_bytes: int) -> None:
         """Raises ConfigError if the file cannot be a buffer."""
         self._path = path
@@ -57,7 +66,11 @@ class Persistence:
             for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "journal_size_limit = 4194304"):
                 self._db.execute(f"PRAGMA {pragma}")
             self._db.executescript(_SCHEMA)
-            self._kind: tuple[str, str, str] | None = self._db.execute("SELECT * FROM kind").fetchone()
+            kinds = self._db.execute("SELECT * FROM kinds ORDER BY id")
+            self._kinds: dict[Kind, int] = {
+                (shape, target_shape, target): number for number, shape, target_shape, target in kinds
+            }
+            self._held = self._in_it()
             self._octets = self._sum("octets")
             self._count = self._sum("count - used")
         except sqlite3.Error as error:
@@ -70,30 +83,30 @@ class Persistence:
         return self._count
 
     def add(self, chunk: Chunk, now: float) -> None:
-        """Raises ConfigError if the file holds samples of another kind, or the disk fails but is not full."""
+        """Raises ConfigError if the disk fails but is not full."""
         if len(chunk) == 0:
             return
-        before = self._octets, self._count, self.drops, self._kind
+        before = self._octets, self._count, self.drops, dict(self._kinds)
         with self._transaction():
             chunk, again = fresh(chunk, self._is_new)
             self.duplicates += again
             if not len(chunk):
                 return
-            self._settle_kind(chunk)
+            kind = self._number(chunk)
             rows = max(1, _ROW_BYTES // max(1, octets(chunk) // len(chunk)))
             for at in range(0, len(chunk), rows):
-                self._insert(slice_of(chunk, at, at + rows), now)
+                self._insert(slice_of(chunk, at, at + rows), kind, now)
         if self._is_full:
-            self._octets, self._count, self.drops, self._kind = before
+            self._octets, self._count, self.drops, self._kinds = before
             self.drops += len(chunk)
 
-    def _insert(self, piece: Chunk, now: float) -> None:
+    def _insert(self, piece: Chunk, kind: int, now: float) -> None:
         size = octets(piece) + _ROW_COST
         self._make_room(size)
         x, y = piece.x.astype("<f4").tobytes(), piece.y.astype(piece.y.dtype.newbyteorder("<")).tobytes()
         self._db.execute(
-            "INSERT INTO samples (arrived, count, octets, x, y) VALUES (?, ?, ?, ?, ?)",
-            (now, len(piece), size, x, y),
+            "INSERT INTO samples (arrived, kind, count, octets, x, y) VALUES (?, ?, ?, ?, ?, ?)",
+            (now, kind, len(piece), size, x, y),
         )
         self._octets += size
         self._count += len(piece)
@@ -101,14 +114,20 @@ class Persistence:
     def take(self, count: int, now: float) -> Batch:
         taken: list[Chunk] = []
         rows = self._db.execute(
-            "SELECT id, count, used, x, y FROM samples WHERE id >= ? ORDER BY id", (self._next,)
+            "SELECT samples.id, count, used, shape, target_shape, target, x, y "
+            "FROM samples JOIN kinds ON kinds.id = kind WHERE samples.id >= ? ORDER BY samples.id",
+            (self._next,),
         )
-        for row, held, used, x, y in rows:
+        kinds: set[Kind] = set()
+        for row, held, used, shape, target_shape, target, x, y in rows:
             first = self._skip if row == self._next else used
             if first >= held:
                 continue
+            kinds.add((shape, target_shape, target))
+            if len(kinds) > 1:
+                break
             last = min(held, first + count)
-            taken.append(slice_of(self._chunk(held, x, y), first, last))
+            taken.append(slice_of(_chunk(held, (shape, target_shape, target), x, y), first, last))
             self._next, self._skip = row, last
             count -= last - first
             if count == 0:
@@ -166,26 +185,27 @@ class Persistence:
         self._db.execute("DELETE FROM keys WHERE id <= ?", (added.lastrowid - KEYS,))
         return True
 
-    def _settle_kind(self, chunk: Chunk) -> None:
+    def _number(self, chunk: Chunk) -> int:
+        """Of the kind of these samples; said once if the file holds others from before."""
         shapes = (json.dumps(chunk.x.shape[1:]), json.dumps(chunk.y.shape[1:]))
         kind = (*shapes, str(chunk.y.dtype))
-        if self._kind is None:
-            self._db.execute("INSERT INTO kind VALUES (?, ?, ?)", kind)
-            self._kind = kind
-        if kind != self._kind:
-            raise ConfigError(
-                f"{self._path} holds samples of another kind, {', '.join(self._kind)}, than this stream's, "
-                f"{', '.join(kind)}: delete it or name another"
+        if others := self._held - {kind}:
+            log.warning(
+                "%s holds samples of another kind from before, %s, than this stream's, %s: what does not fit "
+                "the run is set aside; delete the file if it is of another stream",
+                *(self._path, "; ".join(map(", ".join, sorted(others))), ", ".join(kind)),
             )
+        self._held = set()
+        if kind not in self._kinds:
+            added = self._db.execute("INSERT INTO kinds (shape, target_shape, target) VALUES (?, ?, ?)", kind)
+            assert added.lastrowid is not None, "a row was inserted"
+            self._kinds[kind] = added.lastrowid
+        return self._kinds[kind]
 
-    def _chunk(self, count: int, x: bytes, y: bytes) -> Chunk:
-        assert self._kind is not None, "there are samples"
-        shape, target_shape, target = self._kind
-        targets = np.frombuffer(y, np.dtype(target).newbyteorder("<")).astype(target)
-        samples = np.frombuffer(x, "<f4").astype(np.float32)
-        return Chunk(
-            samples.reshape(count, *json.loads(shape)), targets.reshape(count, *json.loads(target_shape))
-        )
+    def _in_it(self) -> set[Kind]:
+        """The kinds of the samples that wait."""
+        numbers = {number for (number,) in self._db.execute("SELECT DISTINCT kind FROM samples")}
+        return {kind for kind, number in self._kinds.items() if number in numbers}
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -227,3 +247,12 @@ class Persistence:
     def _sum(self, what: str) -> int:
         (total,) = self._db.execute(f"SELECT coalesce(sum({what}), 0) FROM samples").fetchone()
         return int(total)
+
+
+def _chunk(count: int, kind: Kind, x: bytes, y: bytes) -> Chunk:
+    shape, target_shape, target = kind
+    targets = np.frombuffer(y, np.dtype(target).newbyteorder("<")).astype(target)
+    samples = np.frombuffer(x, "<f4").astype(np.float32)
+    return Chunk(
+        samples.reshape(count, *json.loads(shape)), targets.reshape(count, *json.loads(target_shape))
+    )

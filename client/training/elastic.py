@@ -35,6 +35,8 @@ class Given:
 
     where: slice | NDArray[np.int64]
     change: Vector
+    samples: int
+    """That the update counts."""
 
 
 class Elastic:
@@ -53,6 +55,8 @@ class Elastic:
         self._velocity = np.zeros(self._layout.size, np.float32) if welcome.momentum else None
         self._steps: deque[LocalSteps] = deque(maxlen=welcome.local_steps)
         """The latest, without their gradients: those since a chunk was exchanged."""
+        self._uncounted = 0
+        """Samples of steps that no update has counted: each counts once, whatever the number of chunks."""
 
     def base(self, chunk: Chunk) -> int | None:
         """The version that its centre is of."""
@@ -74,6 +78,7 @@ class Elastic:
             self._velocity += change
             change = self._velocity
         self._own += change
+        self._uncounted += step.samples
         self._steps.append(LocalSteps(step.loss, np.zeros(0, np.float32), step.statistics, step.samples))
 
     def take(self, chunk: Chunk, model: Model) -> None:
@@ -120,7 +125,11 @@ class Elastic:
             )
         coded = entries.encode(kept, there, self._layout, indices, worth)
         arrives = entries.received(coded, kept, there, self._layout)
-        given = Given(slice(None) if there is None else there, np.float32(welcome.elastic) * arrives)
+        # What trained on while an exchange took long is counted later: no update is of more than a period's.
+        samples = min(self._uncounted, sum(step.samples for step in self._steps))
+        self._uncounted -= samples
+        moved = slice(None) if there is None else there
+        given = Given(moved, np.float32(welcome.elastic) * arrives, samples)
         self._own[given.where] += given.change
         latest = self._steps[-1]
         update = Update(
@@ -132,7 +141,7 @@ class Elastic:
             indices=coded.indices,
             values=coded.values + values.encode_statistics(latest.statistics),
             loss=sum(step.loss for step in self._steps) / len(self._steps),
-            samples=sum(step.samples for step in self._steps),
+            samples=samples,
             pull=False,
         )
         return update, given
@@ -140,6 +149,7 @@ class Elastic:
     def take_back(self, given: Given) -> None:
         """The update was refused: the server has not moved, so the device has not either."""
         self._own[given.where] -= given.change
+        self._uncounted += given.samples
 
     def begin_again(self, chunk: Chunk) -> None:
         """The update was refused for its size: the chunk begins again from the centre."""

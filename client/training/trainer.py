@@ -69,8 +69,9 @@ class Trainer:
             if stopped():
                 raise Stopped
             x, y = self._batches.take(self._welcome.batch)
-            loss, gradient, statistics = self._backend.gradient(theta, x, y)
+            loss, gradient, statistics, right = self._backend.gradient(theta, x, y)
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
+                self._batches.judged(loss, right)
                 return LocalSteps(loss, gradient, statistics, len(y))
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(

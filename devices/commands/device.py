@@ -9,7 +9,7 @@ import typer
 from edgeflock.devices.commands.options import Directory, Json, labels_of, register_of
 
 device = typer.Typer(
-    no_args_is_help=True, help="List, label, rotate and revoke devices, on the server's machine."
+    no_args_is_help=True, help="List, label, rotate, revoke and release devices, on the server's machine."
 )
 
 Name = Annotated[str, typer.Argument(help="As `edgeflock device list` shows it.")]
@@ -20,17 +20,24 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
     """Show the devices that have joined. Which of them are there, `edgeflock status` says."""
     with register_of(directory) as (register, _):
         rows = sorted(register.devices.values(), key=lambda one: one.name)
+        out = {one.name: register.quarantined(one.name) for one in rows}
     if json:
         import json as encoder
 
         for one in rows:
+            quarantine = out[one.name]
             print(encoder.dumps({
                 "name": one.name, "key": one.key.hex(), "joined": one.joined, "token": one.token.hex()[:12],
                 "revoked": one.revoked, "rotates": one.rotate, "labels": dict(one.labels),
+                "quarantined": None if quarantine is None else quarantine.until,
+                "because": None if quarantine is None else quarantine.because,
             }))  # fmt: skip
         return
     for one in rows:
         state = "revoked" if one.revoked is not None else "to be rotated" if one.rotate else "joined"
+        if one.revoked is None and (quarantine := out[one.name]) is not None:
+            until = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.until))
+            state = f"in quarantine until {until}"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.joined))
         labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
         print(f"{one.name}  {state}  {when}  key {one.key.hex()[:12]}  {labels}".rstrip())
@@ -46,6 +53,15 @@ def revoke(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
         register.revoke(name)
         audit(f"revoked {name!r}")
     print(f"{name} is revoked")
+
+
+@device.command()
+def release(name: Name, directory: Directory = Path("edgeflock-run")) -> None:
+    """End a device's quarantine: it is let in when it next asks, which is within five minutes."""
+    with register_of(directory) as (register, audit):
+        register.release(name)
+        audit(f"released {name!r}")
+    print(f"{name} is released")
 
 
 @device.command()

@@ -17,8 +17,7 @@ def reproduce(
         str,
         typer.Option(
             help="adacomp: npz:PATH of MNIST, default $EDGEFLOCK_DATA/mnist.npz. scadles: the folder of "
-            "mnist.npz and cifar10_jpgblob.npz, default $EDGEFLOCK_DATA. easgd: of cifar10_jpgblob.npz and "
-            "pos_ud_ewt.npz."
+            "mnist.npz and cifar10_jpgblob.npz, default $EDGEFLOCK_DATA. easgd: of these and pos_ud_ewt.npz."
         ),
     ] = "",
     updates: Annotated[

@@ -7,7 +7,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -162,6 +162,8 @@ class EmulatedDevice:
         Of tasks the last argument says, after each, whether the others are needed at all.
         """
         done = step(*arguments)
+        if isinstance(done, LocalSteps):  # all devices have one backend, whose gradient lasts until its next
+            done = replace(done, gradient=done.gradient.copy())
         steps = self.server.config.run.local_steps if isinstance(done, Update) else 1
         each = done.samples / steps
         self.tally.samples += done.samples

@@ -38,6 +38,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import ELASTIC
@@ -187,7 +188,7 @@ class _Timed:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         began = time.process_time()
         result = self._backend.gradient(theta, x, y)
         self.seconds += time.process_time() - began

@@ -110,6 +110,9 @@ class EmulatedStream:
     def telemetry(self) -> Facts:
         return self._stream.telemetry()
 
+    def judged(self, loss: float, right: float | None) -> None:
+        self._stream.judged(loss, right)
+
     def settle(self) -> None:
         self._stream.settle()
 

@@ -69,7 +69,7 @@ class _Device:
             "away" if self.away else "training",
             *(None, None, None),
             self.batch,
-            *(None,) * 4,
+            *(None,) * 6,
             self.last_seen,
             self.staleness,
             self.loss,

@@ -160,7 +160,9 @@ def _told(key: str, form: str) -> Column:
 
 _COLUMNS: dict[str, Column] = {
     "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
-    "state": lambda device: "connected" if device["connected"] else "away",
+    "state": lambda device: (
+        "paused" if device["paused_because"] else "connected" if device["connected"] else "away"
+    ),
     "updates": lambda device: f"{device['updates']:,}",
     "refused": lambda device: f"{device['refused']:,}",
     "staleness": lambda device: str(device["staleness"]),
@@ -180,5 +182,8 @@ _STREAM_COLUMNS: dict[str, Column] = {
     "depth": _told("depth", "{:,}"),
     "drops": _told("drops", "{:,}"),
     "quarantined": _told("quarantined", "{:,}"),
+    "repeats": _told("duplicates", "{:,}"),
     "age": _told("age", "{:.1f} s"),
+    "accuracy": _told("stream_accuracy", "{:.1%}"),
+    "stream loss": _told("stream_loss", "{:.3f}"),
 }

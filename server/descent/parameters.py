@@ -109,7 +109,8 @@ class Parameters:
         if gathered is not None:
             total += gathered.gradient[step.where]
             samples += gathered.samples
-        return within(before, before - self._round_rate(samples) * total, most)
+        total *= self._round_rate(samples)
+        return within(before, np.subtract(before, total, out=total), most)
 
     def bears_end(self, gathered: Gathered, most: float) -> bool:
         """The same of a whole round, whose rate may be another one by now."""

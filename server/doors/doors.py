@@ -3,11 +3,13 @@
 import asyncio
 import ipaddress
 import math
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgeflock.server.doors.door import Door
+from edgeflock.server.doors.handshake import Handshake
 from edgeflock.shared.settings.config import LimitSettings
 
 _LOOK = 0.25
@@ -49,8 +51,10 @@ class Doors:
         """Bytes of unfinished messages."""
         self._doors: dict[object, Door] = {}
         """By the meter of the connection (roster/traffic.py), which is what a request knows of it."""
-        self._strangers: dict[Door, None] = {}
+        self._strangers: dict[Door | Handshake, None] = {}
         """The oldest first."""
+        self._shaking: dict[Handshake, str] = {}
+        """Those with a TLS handshake under way, and from where they are."""
         self._addresses: Counter[str] = Counter()
         self._counted: dict[Door, tuple[str, object]] = {}
         self._pending: set[Door] = set()
@@ -68,6 +72,12 @@ class Doors:
 
         return factory
 
+    def behind_tls(
+        self, inner: Callable[[], asyncio.Protocol], tls: ssl.SSLContext
+    ) -> Callable[[], asyncio.Protocol]:
+        """A protocol factory: `inner`'s protocols are for who gets through a TLS handshake in time."""
+        return lambda: Handshake(inner, self, tls, self.terms.request_seconds)
+
     def of(self, transport: asyncio.BaseTransport | None) -> Door | None:
         """The door of a request's transport; None once the connection is lost."""
         return None if transport is None else self._doors.get(transport.get_extra_info("meter"))
@@ -84,10 +94,7 @@ class Doors:
         self._addresses[source] += 1
         self._doors[meter] = door
         self._counted[door] = source, meter
-        self._strangers[door] = None
-        if len(self._strangers) > self.terms.strangers:
-            oldest = next(iter(self._strangers))
-            oldest.turn_away(f"{self.terms.strangers} connections have shown no token yet (limits.strangers)")
+        self._count_stranger(door)
         return None
 
     def leave(self, door: Door) -> None:
@@ -96,9 +103,7 @@ class Doors:
         if counted is None:
             return
         source, meter = counted
-        self._addresses[source] -= 1
-        if not self._addresses[source]:
-            del self._addresses[source]
+        self._leave_address(source)
         del self._doors[meter]
         self._strangers.pop(door, None)
         self._pending.discard(door)
@@ -128,6 +133,43 @@ class Doors:
             now = asyncio.get_running_loop().time()
             while self.held > self.terms.inflight_bytes and self._holding:
                 max(self._holding, key=lambda one: one.held * (now - one.since + _LOOK)).make_room()
+
+    # What a handshake tells
+
+    def knock(self, stranger: Handshake) -> bool:
+        """A connection is made that is to speak TLS; whether it may go on."""
+        source = _source(stranger.address)
+        if self._addresses[source] >= self.terms.address_connections:
+            return False
+        self._addresses[source] += 1
+        self._shaking[stranger] = source
+        self._count_stranger(stranger)
+        return True
+
+    def go(self, stranger: Handshake) -> None:
+        """It is lost, or has got through its handshake. Told again, it changes nothing."""
+        if (source := self._shaking.pop(stranger, None)) is not None:
+            self._leave_address(source)
+            self._strangers.pop(stranger, None)
+
+    def close(self) -> None:
+        """The server stops: whoever has not got through yet need not."""
+        for stranger in list(self._shaking):
+            stranger.turn_away("the server stops")
+
+    # Counting and looking
+
+    def _count_stranger(self, stranger: Door | Handshake) -> None:
+        """One too many costs the oldest its place."""
+        self._strangers[stranger] = None
+        if len(self._strangers) > self.terms.strangers:
+            oldest = next(iter(self._strangers))
+            oldest.turn_away(f"{self.terms.strangers} connections have shown no token yet (limits.strangers)")
+
+    def _leave_address(self, source: str) -> None:
+        self._addresses[source] -= 1
+        if not self._addresses[source]:
+            del self._addresses[source]
 
     def _start_looking(self) -> None:
         if self._look is None:

@@ -29,19 +29,27 @@ A grid is decoded by compiled code in any case (shared/codecs/grid.py)."""
 
 
 def admit(
-    update: Update, layout: Layout, *, oldest: int, version: int, samples: int, expansion_bytes: int
+    update: Update,
+    layout: Layout,
+    *,
+    oldest: int,
+    version: int,
+    samples: int,
+    expansion_bytes: int,
+    fewest: int = 1,
 ) -> Step:
     """Decode `update`, or raise the Refused that says what is wrong with it. Cheap checks come first.
 
-    oldest..version are the bases that may be admitted. An update is of 1 to `samples` samples: it may count
-    by them. `expansion_bytes` bounds what decoding allocates.
+    oldest..version are the bases that may be admitted. An update is of `fewest` to `samples` samples: it may
+    count by them. `expansion_bytes` bounds what decoding allocates.
     """
     if update.base > version:
         raise BaseInFuture(f"base {update.base} is ahead of the model's version {version}; pull first")
     if update.base < oldest:
         raise BaseExpired(f"base {update.base} is older than {oldest}, the oldest admitted; pull again")
-    if not 1 <= update.samples <= samples:
-        raise BadSamples(f"an update is of 1 to {samples} samples (limits.samples), not {update.samples}")
+    if not fewest <= update.samples <= samples:
+        told = f"{fewest} to {samples} samples (limits.samples), not {update.samples}"
+        raise BadSamples(f"an update is of {told}")
     if update.count * EXPANSION_PER_ENTRY > expansion_bytes:
         raise ExpansionTooLarge(
             f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "

@@ -200,6 +200,7 @@ class Engine:
             oldest=parameters.oldest,
             version=parameters.version,
             samples=self._bounds.samples,
+            fewest=self._bounds.fewest,
             expansion_bytes=self._bounds.expansion_bytes,
         )
         most = self._bounds.parameter

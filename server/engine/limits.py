@@ -28,6 +28,8 @@ class Bounds:
     """Whether update records older than the staleness window stay in the journal."""
     samples: int = 1 << 16
     """The most that one update may be computed from."""
+    fewest: int = 1
+    """The fewest: none in elastic averaging, of a chunk that goes with another one."""
 
     parameter: float = 60_000.0
     """The most that a step may take a parameter to, in magnitude: whole models may travel at half precision,
@@ -42,6 +44,7 @@ class Bounds:
             snapshot_every=run.snapshot_every,
             keep_updates=run.keep_updates,
             samples=limits.samples,
+            fewest=0 if settings.coordination.mode == ELASTIC else 1,
             parameter=limits.parameter,
         )
 

@@ -8,6 +8,7 @@ import ipaddress
 import os
 import socket
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,7 +42,12 @@ class Certificate:
 
 def own_certificate(directory: Path, host: str) -> Certificate:
     """That of `directory`, made if there is none. A certificate that is old is made anew, of the same key."""
-    own = Certificate(directory / CERTIFICATE, directory / KEY)
+    names = ("localhost", "127.0.0.1", "::1", socket.gethostname()[:63], host)
+    return self_signed(Certificate(directory / CERTIFICATE, directory / KEY), "edgeflock", names)
+
+
+def self_signed(own: Certificate, subject: str, names: Iterable[str]) -> Certificate:
+    """The same, in these files."""
     if own.key.exists():
         key = load_pem_private_key(own.key.read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
@@ -54,7 +60,7 @@ def own_certificate(directory: Path, host: str) -> Certificate:
         until = x509.load_pem_x509_certificate(own.certificate.read_bytes()).not_valid_after_utc
         if until > now + timedelta(days=_LEFT):
             return own
-    _keep(own.certificate, _signed(key, host, now), 0o644)
+    _keep(own.certificate, _signed(key, subject, names, now), 0o644)
     return own
 
 
@@ -85,9 +91,8 @@ def pin_of_file(certificate: Path) -> bytes:
         ) from error
 
 
-def _signed(key: ec.EllipticCurvePrivateKey, host: str, now: datetime) -> bytes:
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "edgeflock")])
-    names = dict.fromkeys(("localhost", "127.0.0.1", "::1", socket.gethostname()[:63], host))
+def _signed(key: ec.EllipticCurvePrivateKey, named: str, names: Iterable[str], now: datetime) -> bytes:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, named)])
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -98,8 +103,9 @@ def _signed(key: ec.EllipticCurvePrivateKey, host: str, now: datetime) -> bytes:
         .not_valid_after(now + timedelta(days=_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names if name]), critical=False)
     )
+    if known := [_name(name) for name in dict.fromkeys(names) if name]:
+        builder = builder.add_extension(x509.SubjectAlternativeName(known), critical=False)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 

@@ -4,7 +4,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edgeflock.server.identity.register import Caller, Register
+from edgeflock.server.identity.audit import Audit
+from edgeflock.server.identity.records import Caller
+from edgeflock.server.identity.register import Register
+from edgeflock.shared.errors import Quarantined
 from edgeflock.shared.identity import CHALLENGE, CHALLENGE_BYTES, ROTATE, text_of
 
 
@@ -15,6 +18,7 @@ class Entry:
     register: Register
     caller: Caller
     pin: bytes
+    audit: Audit | None
     challenge: bytes = field(default_factory=lambda: os.urandom(CHALLENGE_BYTES))
 
     @property
@@ -29,5 +33,14 @@ class Entry:
         return asked | {ROTATE: "1"} if self.register.devices[self.caller.name].rotate else asked
 
     def check(self, name: str, proof: bytes) -> None:
-        """Raises Unauthorized if the device is not who it says."""
+        """Raises Unauthorized if the device is not who it says, Quarantined if it is not to come yet."""
         self.register.check(self.caller, name, self.challenge, self.pin, proof)
+
+    def quarantine(self, because: str) -> Quarantined:
+        """Keep the device out for a time; what it is told."""
+        told = self.register.quarantine(self.caller.name, because)
+        if self.audit is not None:
+            self.audit.note(
+                "the server", f"quarantined {self.caller.name!r}", seconds=told.seconds, because=because
+            )
+        return told

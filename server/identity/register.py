@@ -1,26 +1,17 @@
-"""The tokens and the devices of a run, in SQLite. Of their secrets it has the SHA-256 only.
-
-    meta     the realm: what keeps one register's proofs apart from another's; the server's URL and pin
-    tokens   digest, role, whether it may be used again, until when, labels, the device that used it up
-    devices  name, public key, digest of its credential, labels, when it joined and was revoked; the key and
-             the digest that it was given when it was last rotated, until it has shown that it has them
+"""The tokens and the devices of a run: who a caller is, who may join, and what operators say of them.
 
 Secrets are random numbers of 192 bits, which no table of guesses has: one SHA-256 hides them well enough.
-Everything is in memory, too; what another process wrote is read when `refresh` notices (PRAGMA data_version).
 """
 
 import json
+import math
 import os
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
 
-from edgeflock.shared.errors import ConfigError, NameInUse, TooManyDevices, Unauthorized
+from edgeflock.server.identity.quarantine import Quarantine, sentence
+from edgeflock.server.identity.records import Caller, Enrolled, Joined, Kept, Labels, Role, Who, digests
+from edgeflock.server.identity.store import Store
+from edgeflock.shared.errors import ConfigError, NameInUse, Quarantined, TooManyDevices, Unauthorized
 from edgeflock.shared.identity import (
     NO_PIN,
     Token,
@@ -31,128 +22,15 @@ from edgeflock.shared.identity import (
     text_of,
 )
 
-IDENTITIES, ADMIN_TOKEN = "identities.sqlite", "admin-token"
-"""Files in the run's directory."""
-
-Role = Literal["device", "viewer", "admin"]
-Who = Literal["joining", "device", "viewer", "admin"]
-"""What a caller may be. Who comes with a device's token may join, and nothing else."""
-
-Labels = Mapping[str, str]
+ADMIN_TOKEN = "admin-token"
+"""A file in the run's directory."""
 
 CREDENTIAL = "efd1."
 """What the text of a credential begins with."""
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tokens (
-    digest BLOB PRIMARY KEY, role TEXT NOT NULL, reusable INTEGER NOT NULL, made REAL NOT NULL,
-    expires REAL, labels TEXT NOT NULL, used_by TEXT) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS devices (
-    name TEXT PRIMARY KEY, key BLOB NOT NULL, digest BLOB NOT NULL, labels TEXT NOT NULL,
-    joined REAL NOT NULL, token BLOB NOT NULL, revoked REAL, rotate INTEGER NOT NULL DEFAULT 0,
-    next_key BLOB, next_digest BLOB) WITHOUT ROWID;
-"""
 
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A token, as far as it is kept."""
-
-    digest: bytes
-    role: Role
-    reusable: bool
-    made: float
-    expires: float | None
-    """Unix time."""
-    labels: Labels
-    used_by: str | None
-    """The device that used it up."""
-
-    @property
-    def id(self) -> str:
-        """What people call it by."""
-        return self.digest.hex()[:12]
-
-
-@dataclass(frozen=True, slots=True)
-class Enrolled:
-    """A device that has joined."""
-
-    name: str
-    key: bytes
-    digest: bytes
-    labels: Labels
-    joined: float
-    token: bytes
-    """Digest of the token that it joined with."""
-    revoked: float | None
-    rotate: bool
-    """Whether it is to get another key and credential."""
-    next_key: bytes | None
-    next_digest: bytes | None
-    """Those that it was given, and has not come with yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Whoever asks something of the server."""
-
-    role: Who
-    name: str
-    """A device's own, or of a token its id."""
-    digest: bytes = b""
-
-
-NOBODY = Caller("viewer", "anybody")
-"""In a run that is open."""
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What a device is told once, when it joins."""
-
-    credential: str
-    realm: bytes
-
-
-class Register:
+class Register(Store):
     """One run's. Methods raise OSError or sqlite3.Error if the disk does."""
-
-    def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
-        """Open the file in `directory`, or set it up, for its owner's eyes only."""
-        path = directory / IDENTITIES
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
-        path.chmod(0o600)
-        self._now = now
-        self._lock = threading.RLock()
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.executescript(_TABLES)
-        self._db.execute("INSERT OR IGNORE INTO meta VALUES ('realm', ?)", (os.urandom(16),))
-        self._version = -1
-        self.changes = 0
-        """How often others have been found to have written something."""
-        self.tokens: dict[bytes, Kept] = {}
-        self.devices: dict[str, Enrolled] = {}
-        self._credentials: dict[bytes, str] = {}
-        """Digest -> the device that it is of."""
-        self.realm: bytes = b""
-        self.url, self.pin = "", b""
-        self.refresh()
-
-    def close(self) -> None:
-        self._db.close()
-
-    def refresh(self) -> None:
-        """Read what another process has written, if any has."""
-        with self._lock:
-            version = int(self._db.execute("PRAGMA data_version").fetchone()[0])
-            if version != self._version:
-                self._version = version
-                self.changes += 1
-                self._read()
 
     # What the server asks
 
@@ -161,15 +39,15 @@ class Register:
         if not bearer:
             raise Unauthorized("this run has tokens, and the request shows none: Authorization: Bearer TOKEN")
         digest = digest_of(bearer)
-        if digest not in self.tokens and digest not in self._credentials:
+        if digest not in self.tokens and digest not in self.credentials:
             self.refresh()  # it may be just made
         token = self.tokens.get(digest)
         if token is not None:
-            if token.expires is not None and token.expires <= self._now():
+            if token.expires is not None and token.expires <= self.now():
                 raise Unauthorized(f"the token {token.id} has expired; have another one made")
             role: Who = "joining" if token.role == "device" else token.role
             return Caller(role, f"token {token.id}", digest)
-        device = self.devices.get(self._credentials.get(digest, ""))
+        device = self.devices.get(self.credentials.get(digest, ""))
         if device is None:
             raise Unauthorized("the server does not know this token or credential")
         if device.revoked is not None:
@@ -178,8 +56,13 @@ class Register:
             )
         return Caller("device", device.name, digest)
 
+    def quarantined(self, name: str) -> Quarantine | None:
+        """That of a device, while it lasts."""
+        quarantine = self.quarantines.get(name)
+        return quarantine if quarantine is not None and quarantine.until > self.now() else None
+
     def check(self, caller: Caller, name: str, challenge: bytes, pin: bytes, proof: bytes) -> None:
-        """Whether a session of `name` proves the key of the caller. Raises Unauthorized.
+        """Whether a session of `name` proves the key of the caller. Raises Unauthorized, Quarantined.
 
         With the key that it was given last, the one before it has had its day.
         """
@@ -193,17 +76,43 @@ class Register:
         if not proves(key, session_words(challenge, self.realm, pin or NO_PIN, name), proof):
             raise Unauthorized(f"the proof of {name!r}'s key does not fit")
         if fresh:
-            with self._writing(device=name):
-                self._db.execute(
+            with self.writing(device=name):
+                self.db.execute(
                     "UPDATE devices SET key = next_key, digest = next_digest, next_key = NULL, "
                     "next_digest = NULL, rotate = 0 WHERE name = ? AND next_digest = ?",
                     (name, caller.digest),
                 )
+        if (quarantine := self.quarantined(name)) is not None:
+            raise self._out(name, quarantine)
+
+    def quarantine(self, name: str, because: str) -> Quarantined:
+        """Keep a device out for a time; what it is told."""
+        with self.writing(device=name):
+            quarantine = sentence(self.quarantines.get(name), because, self.now())
+            self.db.execute(
+                "INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?)",
+                (name, quarantine.until, quarantine.seconds, because),
+            )
+            self.quarantines[name] = quarantine
+        return self._out(name, quarantine)
+
+    def _out(self, name: str, quarantine: Quarantine) -> Quarantined:
+        until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(quarantine.until))
+        refusal = Quarantined(
+            f"{name!r} is in quarantine until {until}: {quarantine.because}; an operator may end it "
+            f"(edgeflock device release {name})"
+        )
+        refusal.seconds = math.ceil(max(0.0, quarantine.until - self.now()))
+        return refusal
 
     def holds(self, name: str, digest: bytes) -> bool:
         """Whether the credential of this digest opens anything still."""
         device = self.devices.get(name)
-        return device is not None and device.revoked is None and digest in _digests(device)
+        return device is not None and device.revoked is None and digest in digests(device)
+
+    def has_key(self, public: bytes) -> bool:
+        """Whether it is the key of a device that was not revoked."""
+        return any(one.revoked is None and public in (one.key, one.next_key) for one in self.devices.values())
 
     def is_to_rotate(self, name: str, digest: bytes) -> bool:
         """Whether a device that came with it is to get another one."""
@@ -222,7 +131,7 @@ class Register:
         if not proves(key, words, proof):
             raise Unauthorized("the proof of the new key does not fit")
         credential = CREDENTIAL + text_of(os.urandom(24))
-        with self._writing(device=name, token=digest_of(bearer)):
+        with self.writing(device=name, token=digest_of(bearer)):
             self.refresh()  # nobody else writes now: what was revoked this moment is
             caller = self.who(bearer)
             if caller.role == "device":
@@ -241,7 +150,7 @@ class Register:
             raise Unauthorized(f"this credential is that of {device.name!r}, not of {name!r:.200}")
         if caller.digest != device.digest or not proves(device.key, words, before):
             raise Unauthorized("the proof of the old key does not fit")
-        self._db.execute(
+        self.db.execute(
             "UPDATE devices SET next_key = ?, next_digest = ? WHERE name = ?", (key, digest, name)
         )
 
@@ -259,21 +168,24 @@ class Register:
             raise Unauthorized(f"the credential of {name!r} was revoked; join with a new key")
         if device is None and len(self.devices) >= limit:
             raise TooManyDevices(f"the server takes {limit} devices (limits.devices)")
+        if device is not None and not again:  # the key is another, and so may be the device
+            self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
+            self.quarantines.pop(name, None)
         labels = json.dumps(dict(token.labels))
-        self._db.execute(
+        self.db.execute(
             "INSERT OR REPLACE INTO devices (name, key, digest, labels, joined, token) "
             "VALUES (?, ?, ?, ?, ?, ?)",
-            (name, key, digest, labels, self._now(), token.digest),
+            (name, key, digest, labels, self.now(), token.digest),
         )
-        self._db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))
+        self.db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))
 
     # What operators say
 
     def listens(self, url: str, pin: bytes) -> None:
         """Where the server is, and with which public key: tokens tell it."""
-        with self._writing():
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('url', ?)", (url.encode(),))
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('pin', ?)", (pin,))
+        with self.writing():
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES ('url', ?)", (url.encode(),))
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES ('pin', ?)", (pin,))
 
     def create(
         self,
@@ -299,7 +211,7 @@ class Register:
         labels: Labels | None = None,
     ) -> None:
         """Let `text` be a token."""
-        now = self._now()
+        now = self.now()
         row = (
             digest_of(text),
             role,
@@ -308,22 +220,28 @@ class Register:
             seconds and now + seconds,
             json.dumps(dict(labels or {})),
         )
-        with self._writing():
-            self._db.execute("DELETE FROM tokens WHERE expires <= ?", (now,))
-            self._db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
+        with self.writing():
+            self.db.execute("DELETE FROM tokens WHERE expires <= ?", (now,))
+            self.db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
 
     def forget(self, id_: str) -> Kept:
         """A token opens nothing any more. Raises ConfigError if there is none of this id."""
         found = [token for token in self.tokens.values() if token.id == id_]
         if not found:
             raise ConfigError(f"this run has no token {id_!r:.80}; edgeflock token list shows them")
-        with self._writing():
-            self._db.execute("DELETE FROM tokens WHERE digest = ?", (found[0].digest,))
+        with self.writing():
+            self.db.execute("DELETE FROM tokens WHERE digest = ?", (found[0].digest,))
         return found[0]
 
     def revoke(self, name: str) -> None:
         """The device's credential opens nothing any more. Raises ConfigError if there is no such device."""
-        self._change(name, "revoked = COALESCE(revoked, ?)", self._now())
+        self._change(name, "revoked = COALESCE(revoked, ?)", self.now())
+
+    def release(self, name: str) -> None:
+        """End a device's quarantine, and forget it. Raises ConfigError if there is no such device."""
+        self._device(name)
+        with self.writing():
+            self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
 
     def rotate(self, name: str) -> None:
         """The device is to get another key and credential when it next comes. Raises ConfigError."""
@@ -336,72 +254,11 @@ class Register:
 
     def _change(self, name: str, how: str, value: object) -> None:
         self._device(name)
-        with self._writing(device=name):
-            self._db.execute(f"UPDATE devices SET {how} WHERE name = ?", (value, name))
+        with self.writing(device=name):
+            self.db.execute(f"UPDATE devices SET {how} WHERE name = ?", (value, name))
 
     def _device(self, name: str) -> Enrolled:
         self.refresh()
         if name not in self.devices:
             raise ConfigError(f"no device {name!r:.200} has joined this run; edgeflock device list shows all")
         return self.devices[name]
-
-    # The file
-
-    @contextmanager
-    def _writing(self, *, device: str | None = None, token: bytes | None = None) -> Iterator[None]:
-        """One transaction, on the disk when it is over; then memory is as the file.
-
-        Only this device and this token are read anew, if they are named.
-        """
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            if device is None and token is None:
-                self._read()
-                return
-            if device is not None:
-                self._take_devices(" WHERE name = ?", device)
-            if token is not None:
-                self._take_tokens(" WHERE digest = ?", token)
-
-    def _read(self) -> None:
-        meta: dict[str, bytes] = dict(self._db.execute("SELECT key, value FROM meta").fetchall())
-        self.realm, self.url, self.pin = meta["realm"], meta.get("url", b"").decode(), meta.get("pin", b"")
-        self.tokens, self.devices, self._credentials = {}, {}, {}
-        self._take_tokens()
-        self._take_devices()
-
-    def _take_tokens(self, which: str = "", *values: object) -> None:
-        for row in self._db.execute(f"SELECT * FROM tokens{which}", values):
-            self.tokens[row[0]] = _token(row)
-
-    def _take_devices(self, which: str = "", *values: object) -> None:
-        columns = ", ".join(Enrolled.__match_args__)
-        for row in self._db.execute(f"SELECT {columns} FROM devices{which}", values):
-            device = _enrolled(row)
-            if (before := self.devices.get(device.name)) is not None:
-                for digest in _digests(before):
-                    self._credentials.pop(digest, None)
-            self.devices[device.name] = device
-            self._credentials |= dict.fromkeys(_digests(device), device.name)
-
-
-def _digests(device: Enrolled) -> tuple[bytes, ...]:
-    return (device.digest,) if device.next_digest is None else (device.digest, device.next_digest)
-
-
-def _token(row: tuple[Any, ...]) -> Kept:
-    digest, role, reusable, made, expires, labels, used_by = row
-    return Kept(digest, role, bool(reusable), made, expires, json.loads(labels), used_by)
-
-
-def _enrolled(row: tuple[Any, ...]) -> Enrolled:
-    name, key, digest, labels, joined, token, revoked, rotate, next_key, next_digest = row
-    return Enrolled(
-        name, key, digest, json.loads(labels), joined, token, revoked, bool(rotate), next_key, next_digest
-    )

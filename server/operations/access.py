@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from aiohttp import web
 from yarl import URL
 
-from edgeflock.server.identity import NOBODY, Caller
+from edgeflock.server.identity import NOBODY, Caller, key_shown
 from edgeflock.server.operations.keys import AUDIT, DOORS, HOST, REGISTER
+from edgeflock.server.roster import Pace
 from edgeflock.shared.errors import Unauthorized, Unavailable
 
 OPEN = frozenset(("/livez", "/readyz"))
@@ -76,7 +78,7 @@ async def authenticate(
         if refusal is not None:
             refusal.force_close()  # what else it may send is not worth reading
             return refusal
-        response = await handler(request)
+        response = await _in_pace(request, handler)
         if caller is not None and response.status < 400:
             _note(request, caller, door.address)
         return response
@@ -86,6 +88,40 @@ async def authenticate(
         return _lost()
     finally:
         door.end()
+
+
+def pay(request: web.Request, octets: int) -> None:
+    """A device that asks owes so many bytes, as in its session."""
+    if (pace := _pace_of(request)) is not None:
+        pace.spend(octets, asyncio.get_running_loop().time())
+
+
+async def _in_pace(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """The answer, once a device has paid for what came before; then it owes this."""
+    clock = asyncio.get_running_loop().time
+    if (pace := _pace_of(request)) is not None and (wait := pace.wait(began := clock())) > 0:
+        try:
+            await asyncio.sleep(wait)
+        finally:
+            pace.held_back += clock() - began
+    octets = 0
+    try:
+        response = await handler(request)
+        octets = response.content_length or 0
+        return response
+    finally:
+        pay(request, octets)
+
+
+def _pace_of(request: web.Request) -> Pace | None:
+    """None of operators, and of a session, which looks after itself."""
+    with suppress(Unauthorized):
+        caller = caller_of(request)
+        if caller.role == "device" and request.path != SESSION:
+            return request.app[HOST].paces.of(caller.name)
+    return None
 
 
 def _lost() -> web.Response:
@@ -101,6 +137,11 @@ def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
         why = "a page of another site may open no WebSocket here: its Origin is not the server's Host"
     elif path == JOIN:
         why = "" if role in ("joining", "device") else "a token of the role device lets a device join"
+    elif not _may_show(request, caller):
+        why = (
+            "run.client_certificates: a device shows the certificate that it got when it joined, and nobody "
+            "one of a device that was revoked"
+        )
     elif path == SESSION:
         let_in = role == "device" or (role != "joining" and is_open(request.app))
         why = "" if let_in else "a session is of a device that has joined: edgeflock client join URL TOKEN"
@@ -118,6 +159,17 @@ def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
     else:
         why = ""
     return problem(403, "forbidden", why) if why else None
+
+
+def _may_show(request: web.Request, caller: Caller) -> bool:
+    """Whether the caller's certificate, or that there is none, goes with who it is."""
+    if not request.app[HOST].config.run.client_certificates:
+        return True
+    register, shown = request.app[REGISTER], key_shown(request.get_extra_info("ssl_object"))
+    if caller.role == "device":
+        device = register.devices[caller.name]
+        return shown is not None and shown in (device.key, device.next_key)
+    return shown is None or register.has_key(shown)
 
 
 def _is_of_another_site(request: web.Request) -> bool:

@@ -11,12 +11,12 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from edgeflock.server.operations import ranges
-from edgeflock.server.operations.access import caller_of, problem, secret_of, who
+from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.feed import dense_bytes, document, settings
+from edgeflock.server.operations.feed import because, dense_bytes, document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
 from edgeflock.server.operations.saved import safetensors_of
-from edgeflock.server.roster import Device
+from edgeflock.server.roster import Device, Paces
 from edgeflock.server.sessions import Host
 from edgeflock.shared.errors import NotExportable, Unauthorized
 from edgeflock.shared.protocol.frames import Role
@@ -134,7 +134,9 @@ async def get_graph(request: web.Request) -> web.StreamResponse:
 
 async def _result(request: web.Request) -> tuple[int, NDArray[np.float32]]:
     """(version, the model to use)."""
-    return await request.app[WRITER].call(request.app[HOST].engine.result)
+    version, theta = await request.app[WRITER].call(request.app[HOST].engine.result)
+    pay(request, theta.nbytes)
+    return version, theta
 
 
 def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
 def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
-    devices = [_device(device, now) for device in host.registry.devices.values()]
+    devices = [_device(device, host.paces, now) for device in host.registry.devices.values()]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
@@ -182,6 +184,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
             "ingress": traffic.received[Samples],
             "egress": traffic.sent[Samples],
         },
+        "paced": round(host.paces.total, 1),
         "device_ingress": ingress,
         "device_egress": egress,
         "cnc": _cnc(compressed, uncompressed),
@@ -192,7 +195,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     }
 
 
-def _device(device: Device, now: float) -> dict[str, Any]:
+def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     return {
@@ -207,6 +210,7 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "refused": done.refused,
         "shards": identity.shards,
         "duplicates": done.duplicates,
+        "paced": round(paces.held_back(identity.name), 1),
         "samples": done.samples,
         "shares": identity.shares,
         "shared": done.shared,
@@ -216,7 +220,7 @@ def _device(device: Device, now: float) -> dict[str, Any]:
         "ingress": ingress,
         "egress": egress,
         "last_seen": connection.last_seen or None,
-        "paused_because": None if connection.order is None else connection.order.because,
+        "paused_because": because(device),
         "idle_seconds": round(now - connection.last_heard, 1) if connection.last_seen else None,
     }
 

@@ -191,6 +191,8 @@ def row(device: Device, now: float) -> DeviceRow:
         drops=_whole(told.get("drops")),
         quarantined=_whole(told.get("quarantined")),
         duplicates=_whole(told.get("duplicates")),
+        stream_accuracy=_number(told.get("stream_accuracy")),
+        stream_loss=_number(told.get("stream_loss")),
         last_seen=connection.last_seen or None,
         staleness=done.staleness if live else None,
         loss=finite(done.loss) if live else None,
@@ -205,13 +207,23 @@ def row(device: Device, now: float) -> DeviceRow:
         temperature=_number(told.get("temperature")),
         battery=_number(told.get("battery")),
         undervoltage=None if _whole(undervoltage) is None else bool(undervoltage),
-        paused_because=None if connection.order is None else connection.order.because,
+        paused_because=because(device),
     )
+
+
+def because(device: Device) -> str | None:
+    """Why it is paused; None if it is not."""
+    if device.connection.order is not None:
+        return device.connection.order.because
+    until = device.conduct.quarantined_until
+    if until <= time.time():
+        return None
+    return f"in quarantine until {time.strftime('%H:%M:%S', time.localtime(until))}"
 
 
 def state(device: Device, now: float) -> DeviceState:
     """paused also while it is away: it will not train when it comes back."""
-    if device.connection.order is not None:
+    if device.connection.order is not None or device.conduct.quarantined_until > time.time():
         return "paused"
     if not device.connection.here:
         return "away"

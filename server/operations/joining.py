@@ -10,7 +10,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from edgeflock.server.operations.access import caller_of, problem, secret_of
-from edgeflock.server.operations.keys import AUDIT, HOST, PIN, REGISTER
+from edgeflock.server.operations.keys import AUDIT, AUTHORITY, HOST, PIN, REGISTER
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.identity import from_text, text_of
 
@@ -38,7 +38,10 @@ async def join(request: web.Request) -> web.Response:
     if (audit := request.app.get(AUDIT)) is not None:
         did = "has another key" if caller.role == "device" else "joined"
         audit.note(caller.name, f"{name!r} {did}", address=request.remote)
-    return web.json_response({"credential": joined.credential, "realm": text_of(joined.realm)})
+    answer = {"credential": joined.credential, "realm": text_of(joined.realm)}
+    if (authority := request.app.get(AUTHORITY)) is not None:
+        answer["certificate"] = authority.certificate(key)
+    return web.json_response(answer)
 
 
 def _asked(octets: bytes) -> tuple[str, bytes, bytes, bytes]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.doors import Doors
-from edgeflock.server.identity import Audit, Register
+from edgeflock.server.identity import Audit, Authority, Register
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed
 from edgeflock.server.operations.watchers import Watchers
@@ -13,6 +13,7 @@ from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
 
 AUDIT = web.AppKey("audit", Audit)
+AUTHORITY = web.AppKey("authority", Authority)
 DOORS = web.AppKey("doors", Doors)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)

@@ -79,6 +79,7 @@ def of_run(
         ("shared_samples", "Samples that devices shared since the server started.", relay.samples),
         ("unshared_samples", "Copies of them that reached no device.", relay.dropped),
         ("duplicates", "Updates since then of tasks that another device had computed.", tally.duplicates),
+        ("paced_seconds", "Seconds that devices were held back for their share.", host.paces.total),
         ("events", "Events since the server started.", host.hub.events.count),
     ):
         yield CounterMetricFamily(f"edgeflock_{name}", text, value=count)
@@ -175,6 +176,13 @@ _OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, st
     (GaugeMetricFamily, "loss", "Of its last batch.", attrgetter("loss")),
     (GaugeMetricFamily, "batch_samples", "In its last update.", attrgetter("batch")),
     (GaugeMetricFamily, "stream_rate", "Samples a second that arrive at it.", attrgetter("rate")),
+    (
+        GaugeMetricFamily,
+        "stream_accuracy_ratio",
+        "Of its last samples, those that the model had right before it trained on them, 0 to 1.",
+        attrgetter("stream_accuracy"),
+    ),
+    (GaugeMetricFamily, "stream_loss", "On them.", attrgetter("stream_loss")),
     (GaugeMetricFamily, "buffer_samples", "That wait in its buffer.", attrgetter("depth")),
     (GaugeMetricFamily, "last_seen_timestamp_seconds", "When it last sent.", attrgetter("last_seen")),
     (GaugeMetricFamily, "cpu_ratio", "Load of all its cores, 0 to 1.", _scaled("cpu", 0.01)),

@@ -14,14 +14,23 @@ LOOK = 0.25
 async def turn_out(register: Register, registry: Registry, watchers: Watchers) -> None:
     """Look for as long as the server lives."""
     seen = register.changes
+    _tell_quarantines(register, registry)
     while True:
         await asyncio.sleep(LOOK)
         register.refresh()
         if seen != register.changes:
             seen = register.changes
+            _tell_quarantines(register, registry)
             await asyncio.gather(
                 watchers.turn_out(), *(_look(register, name, registry) for name in list(registry.devices))
             )
+
+
+def _tell_quarantines(register: Register, registry: Registry) -> None:
+    """They may have been ended, or be of before a restart: for those who watch."""
+    for name, device in registry.devices.items():
+        quarantine = register.quarantines.get(name)
+        device.conduct.quarantined_until = 0.0 if quarantine is None else quarantine.until
 
 
 async def _look(register: Register, name: str, registry: Registry) -> None:

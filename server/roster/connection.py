@@ -104,8 +104,8 @@ class Connection:
     """the monotonic one it is told for how long it has been silent."""
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
-    rests_until: float = 0.0
-    """By the event loop's clock: before that it gets no whole model again."""
+    given: bool = True
+    """Whether an update of it was taken since it last asked for the model."""
     secret: bytes = b""
     """What the device was told last: whoever knows it may take the line's place."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from edgeflock.server.ledger import Account
+from edgeflock.server.roster.conduct import Conduct
 from edgeflock.server.roster.connection import Connection
 from edgeflock.server.roster.history import History
 from edgeflock.server.roster.statistics import Statistics
@@ -34,6 +35,7 @@ class Device:
     identity: Identity
     connection: Connection = field(default_factory=Connection)
     statistics: Statistics = field(default_factory=Statistics)
+    conduct: Conduct = field(default_factory=Conduct)
     changed: int = 0
     """When it last changed, by the hub's count (hub.py)."""
 

@@ -61,7 +61,7 @@ class Statistics:
         self.sequence = update.sequence
         self.updates += 1
         self.samples += update.samples
-        self.batch = update.samples
+        self.batch = update.samples or self.batch
         self.loss = update.loss
         self.staleness = max(0, staleness)
         if update.index_mode == sparse.DENSE:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from edgeflock.server.engine import Engine, Published
-from edgeflock.server.roster import Hub, Registry, Relay, Traffic
+from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import Config
 
@@ -19,6 +19,7 @@ class Host:
     hub: Hub
     traffic: Traffic
     relay: Relay
+    paces: Paces
     input: tuple[int, ...] | None
     """The shape of a sample's x, if it is known."""
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -14,7 +15,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Door
 from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.roster import Connection, Device, Line, Meter
+from edgeflock.server.roster import WINDOW, Connection, Device, Line, Meter, Pace
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.tasks import TaskLine
 from edgeflock.server.sessions.writer import Held, Writer
@@ -26,6 +27,7 @@ from edgeflock.shared.errors import (
     Malformed,
     NameInUse,
     ProtocolVersion,
+    Quarantined,
     Refused,
     RunComplete,
     SessionRefused,
@@ -49,6 +51,7 @@ from edgeflock.shared.protocol.messages import (
 )
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Refused)
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +67,6 @@ MOST_TOO_LARGE = 3
 
 LONGEST_HELLO = 4096
 """Bytes. What a device tells about itself is kept for as long as the server runs."""
-REST = 3e-7
-"""Seconds a number, between a whole model and the next one for a device that has sent no update since: three
-for 11 million. To make one takes a tenth of that, while updates wait."""
-
 
 _FIRST: Collection[type[Record]] = (Hello,)
 _LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry)
@@ -86,7 +85,10 @@ class Entry(Protocol):
         """What the answer to its request asks of it."""
 
     def check(self, name: str, proof: bytes) -> None:
-        """Raises Unauthorized if it is not who it says."""
+        """Raises Unauthorized if it is not who it says, Quarantined if it is not to come yet."""
+
+    def quarantine(self, because: str) -> Quarantined:
+        """Keep it out for a time; what it is told."""
 
 
 class Session:
@@ -118,7 +120,9 @@ class Session:
         if entry is not None:
             self._socket.headers.update(entry.headers)
             self.credential = entry.credential
-        self._ended = asyncio.Event()
+        self._leaving, self._ended = asyncio.Event(), asyncio.Event()
+        self._pace: Pace | None = None
+        """Of the device, once it is let in."""
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
         self._tasks: TaskLine | None = None
@@ -137,12 +141,13 @@ class Session:
             device = self._device = await self._hello()
             await self._greet(device)
             async with self._following():
-                async for message in self._socket:
-                    record, frame = self._received(message.type, message.data)
+                while True:
+                    record, frame = await self._next()
                     await self._answer(device, record, frame)
         except SessionRefused as refusal:
-            self._host.hub.refused(device, refusal)
-            await self._close(4000 + refusal.status, refusal)
+            told = await self._blamed(device, refusal)
+            self._host.hub.refused(device, told)
+            await self._close(4000 + told.status, told)
         except ConnectionError:
             pass  # the device is gone; it will be back
         finally:
@@ -184,6 +189,7 @@ class Session:
 
     async def _close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
         """Say why, and hang up on a device that does not listen: nobody waits for it."""
+        self._leaving.set()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 if refusal is not None:
@@ -226,6 +232,7 @@ class Session:
             self._tasks = TaskLine(host, self._writer, host.engine.tasks, device.id, self._send)
             identity.shards = len(shards)
         self._door.welcome(self._longest)
+        self._pace, device.conduct.quarantined_until = host.paces.of(device.name), 0.0
         identity.facts, identity.shares = hello.facts, hello.shares
         device.statistics.telemetry = {}
         connection.hear()
@@ -293,10 +300,7 @@ class Session:
         device.connection.hear()
         if isinstance(record, Pull):
             await self._resumed(device)
-            await self._rested(device)
             model = await self._model(device, record)
-            if model.base is None:
-                device.connection.rests_until = asyncio.get_running_loop().time() + REST * model.count
             await self._send_samples(device)
             await self._send(model)
             if self._tasks is not None:
@@ -316,6 +320,8 @@ class Session:
             except Refused as refusal:
                 device.statistics.refused += 1
                 self._host.hub.refused(device, refusal)
+                if isinstance(told := await self._blamed(device, refusal), Quarantined):
+                    raise told from refusal
                 self._too_large += isinstance(refusal, StepTooLarge)
                 if self._too_large == MOST_TOO_LARGE:
                     raise TooManyRefused(
@@ -323,7 +329,7 @@ class Session:
                     ) from refusal
                 await self._refuse(refusal, record.sequence)
             else:
-                device.connection.rests_until = 0.0
+                device.connection.given = True
                 self._too_large = 0
                 self._host.hub.updated(device, record, accepted.staleness)
                 receipt = accepted.receipt
@@ -341,7 +347,7 @@ class Session:
             counted = False
             self._host.hub.duplicate(device)
         else:
-            device.connection.rests_until = 0.0
+            device.connection.given = True
             self._too_large = 0
             if isinstance(answer, Held):
                 answer.answer.add_done_callback(partial(self._applied, device, push.update))
@@ -379,12 +385,6 @@ class Session:
             await self._listening(order.over.wait(), device)
         return waits
 
-    async def _rested(self, device: Device) -> None:
-        """A device that asks for whole models and gives nothing takes turns with those that give."""
-        wait = device.connection.rests_until - asyncio.get_running_loop().time()
-        if wait > 0:
-            await self._listening(asyncio.sleep(wait), device)
-
     async def _model(self, device: Device, asked: Pull | Update) -> Model:
         engine = self._host.engine
         version = engine.published.version
@@ -393,6 +393,11 @@ class Session:
             ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
             self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
         part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
+        if isinstance(asked, Pull):
+            if self._pace is not None and not device.connection.given:
+                numbers = engine.layout.size if part is None else part.stop - part.start
+                self._pace.let_make(numbers, asyncio.get_running_loop().time())
+            device.connection.given = False
         return await self._writer.call(lambda: engine.model(asked.base, asked.held, device.id, part))
 
     async def _listening(self, awaited: Awaitable[T], device: Device) -> T:
@@ -410,12 +415,11 @@ class Session:
 
     async def _share_until(self, waiting: asyncio.Future[T], device: Device) -> None:
         """Take what comes next from the device without being a question, unless `waiting` is done before."""
-        listening = asyncio.create_task(self._socket.receive())
+        listening = asyncio.create_task(self._next())
         try:
             await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
-                message = listening.result()
-                record, frame = self._received(message.type, message.data)
+                record, frame = listening.result()
                 if not isinstance(record, Samples | Telemetry):
                     raise UnexpectedRecord("a question is under way: wait for its answer")
                 self._note(device, record, frame)
@@ -443,6 +447,19 @@ class Session:
             await self._send_octets(Samples, frame)
             device.statistics.received += count
 
+    async def _next(self) -> tuple[Record, bytes]:
+        """What comes next, once the device has paid for what came before. Meanwhile nothing is read."""
+        clock, pace = asyncio.get_running_loop().time, self._pace
+        if pace is not None and (wait := pace.wait(began := clock())) > 0:
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._leaving.wait()
+            finally:
+                pace.held_back += clock() - began
+        message = await self._socket.receive()
+        return self._received(message.type, message.data)
+
     def _received(
         self, kind: WSMsgType, data: object, taken: Collection[type[Record]] = _LATER
     ) -> tuple[Record, bytes]:
@@ -453,11 +470,26 @@ class Session:
             raise Malformed("records travel in binary messages")
         record = wire.decode(data, taken)
         self._host.traffic.received[type(record)] += wire.framed_size(len(data), masked=True)
+        self._spend(len(data))
         return record, data
+
+    def _spend(self, octets: int) -> None:
+        if self._pace is not None:
+            self._pace.spend(octets, asyncio.get_running_loop().time())
+
+    async def _blamed(self, device: Device | None, refusal: R) -> R | Quarantined:
+        """The refusal, or that a device that has joined met one too many."""
+        most, now = self._host.config.limits.refusals, asyncio.get_running_loop().time()
+        if device is None or self._entry is None or not device.conduct.refused(refusal, most, now):
+            return refusal
+        because = f"more than {most} refusals in {WINDOW:g} s, the last {refusal.code}: {refusal}"
+        told = await asyncio.to_thread(self._entry.quarantine, because)  # it waits for the disk
+        device.conduct.quarantined_until = time.time() + told.seconds
+        return told
 
     async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
         log.info("refused %s: %s", refusal.code, refusal)
-        await self._send(Refusal(refusal.code, str(refusal), sequence))
+        await self._send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
 
     async def _send(self, record: Record) -> None:
         await self._send_octets(type(record), wire.encode(record))
@@ -466,6 +498,7 @@ class Session:
         if self._socket.closed:
             raise ConnectionError("closed by the device")
         self._host.traffic.sent[kind] += wire.framed_size(len(octets), masked=False)
+        self._spend(len(octets))
         await self._socket.send_bytes(octets)
 
 

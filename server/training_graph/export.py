@@ -5,6 +5,8 @@
     loss              mean over the batch                        out of both graphs
     gradient/NAME     of each parameter                          out of the training step
     buffer/NAME       the new value of each buffer               out of the training step
+    right             the part of the predictions that are       out of the training step,
+                      right, 0 to 1                              where the loss knows it
     output            what the module returned                   out of the evaluation
 
 No graph leaves without having been compared with autograd (gradient_check.py).
@@ -35,6 +37,7 @@ from edgeflock.server.training_graph.gradient_check import check_evaluation, che
 from edgeflock.server.training_graph.translations import TRANSLATIONS
 from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.step import RIGHT, outputs_of
 from edgeflock.shared.graphs.writing import write
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make
@@ -70,12 +73,13 @@ def export_model(
     x, y = (np.concatenate([batch] * repeat)[: 2 * SMALLEST] for batch in (x, y))
     arguments = tracing.example(flat, x, y)
     try:
-        flat.gradient(flat.theta(), x, y)
+        right = flat.gradient(flat.theta(), x, y).right
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise NotExportable(
             f"model.module {module!r} does not fit inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"
         ) from error
-    steps = tracing.training_step(flat), True, step_outputs(flat.layout), check_step
+    outputs_of_step = [*outputs_of(flat.layout), *([] if right is None else [RIGHT])]
+    steps = tracing.training_step(flat), True, outputs_of_step, check_step
     judge = tracing.evaluation(flat), False, ["loss", "output"], check_evaluation
     graphs = []
     for what, training, outputs, check in (steps, judge):
@@ -99,12 +103,6 @@ def export_model(
 def inputs(layout: Layout) -> list[str]:
     """The names of a graph's inputs, in order. It lacks those that it does not need."""
     return [*(f"theta/{tensor.name}" for tensor in layout.tensors), "x", "y"]
-
-
-def step_outputs(layout: Layout) -> list[str]:
-    """The names of a training step's outputs, in order."""
-    kinds = ((("buffer" if tensor.buffer else "gradient"), tensor.name) for tensor in layout.tensors)
-    return ["loss", *(f"{kind}/{name}" for kind, name in kinds)]
 
 
 def _traced(

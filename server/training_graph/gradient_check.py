@@ -88,8 +88,9 @@ def _compare_step(
         return np.concatenate([np.ravel(value) for value in session.run(names, fed)]).astype(np.float64)
 
     def theirs() -> NDArray[np.float64]:
-        loss, gradient, statistics = flat.gradient(theta, x.copy(), y)  # a module may write into its input
-        return np.concatenate(([loss], gradient, statistics)).astype(np.float64)
+        loss, gradient, statistics, right = flat.gradient(theta, x.copy(), y)  # a module may write into x
+        known = [] if right is None else [right]
+        return np.concatenate(([loss], gradient, statistics, known)).astype(np.float64)
 
     found, wanted = ours(), theirs()
     allowed = np.zeros_like(wanted)
@@ -99,7 +100,7 @@ def _compare_step(
         allowed = _ERRORS * np.sqrt((many[0].var(0) + many[1].var(0)) / _DRAWS)
     wrong = np.maximum(np.abs(found - wanted) - allowed, 0)
     sizes = (tensor.stop - tensor.start for tensor in layout.tensors)
-    bounds = np.cumsum([0, 1, *sizes])
+    bounds = np.cumsum([0, 1, *sizes, 1])
     largest = np.abs(wanted[1 : 1 + layout.parameters.size]).max()
     for name, start, stop in zip(names, bounds, bounds[1:], strict=False):
         # Relative to the tensor's own largest entry, but not to the rounding errors of one that has none.

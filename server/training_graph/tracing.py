@@ -1,6 +1,6 @@
 """A torch module's training step and evaluation as flat graphs of aten operators.
 
-    step(parameters..., buffers..., x, y)        -> (loss, gradients..., new buffers...)
+    step(parameters..., buffers..., x, y)        -> (loss, gradients..., new buffers..., right, if known)
     evaluation(parameters..., buffers..., x, y)  -> (loss, output)
 
 Every shape is fixed but the batch's. The backward pass is traced by running autograd over symbols, so that
@@ -63,13 +63,15 @@ def training_step(flat: FlatModule) -> Trace:
             tensor.requires_grad_() for tensor, never in zip(parameters, frozen, strict=True) if not never
         ]
         buffers = [tensor.clone() for tensor in held[trained:]]  # the module writes into them
-        loss = _loss(flat, _call(flat, (*parameters, *buffers), x), y)
+        output = _call(flat, (*parameters, *buffers), x)
+        loss = _loss(flat, output, y)
+        right = flat.right_of(output.detach(), y)
         found = iter(torch.autograd.grad(loss, learning, allow_unused=True, materialize_grads=True))
         gradients = (
             torch.zeros_like(tensor) if never else next(found)
             for tensor, never in zip(parameters, frozen, strict=True)
         )
-        return (loss.detach(), *gradients, *buffers)
+        return (loss.detach(), *gradients, *buffers, *(() if right is None else (right,)))
 
     return step
 

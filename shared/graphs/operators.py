@@ -102,6 +102,9 @@ TABLE: dict[str, Operator] = {
     ),
     **dict.fromkeys(("LogSoftmax", "Softmax"), Operator(shapes.like_first, 1, attributes={"axis": "i"})),
     **dict.fromkeys(("Celu", "Elu", "LeakyRelu"), Operator(shapes.like_first, 1, attributes={"alpha": "f"})),
+    "ArgMax": Operator(
+        shapes.where_largest, 1, attributes={"axis": "i", "keepdims": "i", "select_last_index": "i"}
+    ),
     "AveragePool": Operator(
         products.pool,
         1,

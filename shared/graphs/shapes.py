@@ -186,6 +186,13 @@ def reduced(node: Node, given: Given) -> list[Seen]:
     return [Seen(given[0].type, _without(old, axes, integer(node, "keepdims", 1)))]
 
 
+def where_largest(node: Node, given: Given) -> list[Seen]:
+    """ArgMax."""
+    old = given[0].shape
+    axes = axes_of([integer(node, "axis", 0)], len(old))
+    return [Seen(INT64, _without(old, axes, integer(node, "keepdims", 1)))]
+
+
 def layer_norm(node: Node, given: Given) -> list[Seen]:
     x = given[0].shape
     (axis,) = axes_of([integer(node, "axis", -1)], len(x))

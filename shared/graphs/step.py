@@ -9,6 +9,9 @@ from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.writing import write
 from edgeflock.shared.model.layout import Layout, Tensor
 
+RIGHT = "right"
+"""The output that a graph may have beside those of its layout: the part of the predictions that are right."""
+
 MOST_WORK = 1 << 44
 """Multiplications of a step. A Raspberry Pi 4 takes an hour for them; there are no loops, so it ends."""
 
@@ -66,7 +69,7 @@ class Step:
 
     def _check_outputs(self, layout: Layout, x: tuple[int, ...], y: tuple[int, ...]) -> None:
         given = footprint(self.graph, {**self._theta(), "x": x, "y": y}).outputs
-        for name, shape in outputs_of(layout).items():
+        for name, shape in _given(self.graph, layout).items():
             if (given[name].type, given[name].shape) != (FLOAT, shape):
                 raise BadGraph(
                     f"it gives {name} as {list(given[name].shape)} of type {given[name].type}, "
@@ -77,6 +80,12 @@ class Step:
 def outputs_of(layout: Layout) -> dict[str, tuple[int, ...]]:
     """Output of a training step -> its shape, in order."""
     return {"loss": (), **{output_of(tensor): tensor.shape for tensor in layout.tensors}}
+
+
+def _given(graph: Graph, layout: Layout) -> dict[str, tuple[int, ...]]:
+    """`outputs_of`, and RIGHT if `graph` has it."""
+    knows = any(port.name == RIGHT for port in graph.outputs)
+    return {**outputs_of(layout), **({RIGHT: ()} if knows else {})}
 
 
 def output_of(tensor: Tensor) -> str:
@@ -101,7 +110,7 @@ def _check_ports(graph: Graph, layout: Layout) -> None:
         if name not in theta:
             raise BadGraph(f"it asks for {name}, which the layout does not have")
         _check_port("takes", port, theta[name])
-    wanted, given = outputs_of(layout), {port.name: port for port in graph.outputs}
+    wanted, given = _given(graph, layout), {port.name: port for port in graph.outputs}
     for name in wanted.keys() - given.keys():
         raise BadGraph(f"it does not give {name}")
     for name in given.keys() - wanted.keys():

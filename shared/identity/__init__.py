@@ -5,7 +5,7 @@ key; pins.py the public key of a server, and TLS that takes no other. No event l
 Imports errors. proofs.py and pins.py load `cryptography` when they are first used.
 """
 
-from edgeflock.shared.identity.pins import NO_PIN, is_loopback, pin_in, pin_of, tls_for
+from edgeflock.shared.identity.pins import NO_PIN, is_loopback, pin_in, pin_of, tls_for, with_certificate
 from edgeflock.shared.identity.proofs import (
     CHALLENGE,
     CHALLENGE_BYTES,
@@ -38,4 +38,5 @@ __all__ = [
     "sign",
     "text_of",
     "tls_for",
+    "with_certificate",
 ]

@@ -8,6 +8,7 @@ the key is its own, and before anything is said.
 import hashlib
 import ipaddress
 import ssl
+import tempfile
 from functools import lru_cache
 
 from edgeflock.shared.errors import ConfigError, WrongKey
@@ -25,6 +26,21 @@ def pin_of(certificate: bytes) -> bytes:
     public = x509.load_der_x509_certificate(certificate).public_key()
     spki = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(spki).digest()
+
+
+def with_certificate(tls: ssl.SSLContext, key: bytes, certificate: str) -> ssl.SSLContext:
+    """`tls`, which from now on shows the certificate, in PEM, of an Ed25519 key. Raises ssl.SSLError."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    pem = Ed25519PrivateKey.from_private_bytes(key).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    with tempfile.NamedTemporaryFile() as file:  # OpenSSL reads files only; nobody else may read this one
+        file.write(pem + certificate.encode("ascii"))
+        file.flush()
+        tls.load_cert_chain(file.name, password="")  # nobody is asked for one, whatever the file says
+    return tls
 
 
 @lru_cache(maxsize=64)
@@ -48,12 +64,16 @@ def pinned(pin: bytes) -> ssl.SSLContext:
     return context
 
 
-def tls_for(scheme: str, host: str, pin: bytes, *, insecure: bool) -> ssl.SSLContext | bool:
+def tls_for(
+    scheme: str, host: str, pin: bytes, *, insecure: bool, of_its_own: bool = False
+) -> ssl.SSLContext | bool:
     """What aiohttp's `ssl` is to be for a server. Raises ConfigError if the URL may not be used.
 
     That is TLS with `pin`, or with the system's authorities if there is none. Without TLS only what asks for
-    it with `insecure` goes beyond this machine.
+    it with `insecure` goes beyond this machine. With `of_its_own` the caller may change what comes.
     """
+    if scheme == "https" and of_its_own:
+        return pinned.__wrapped__(pin) if pin else ssl.create_default_context()
     if scheme == "https":
         return pinned(pin) if pin else True
     if pin:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.measuring import measured
@@ -84,21 +85,25 @@ class FlatModule:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
-        """(mean loss over the batch, d loss / d theta[:P], the batch's statistics), until the next call.
+    ) -> Gradient:
+        """Of a batch, until the next call. What is right is said of the outputs of the step itself.
 
-        theta is float32 [P + B]; the statistics are float32 [B], in the order of theta[P:].
+        theta is float32 [P + B]; the statistics are in the order of theta[P:].
         """
         self._theta.numpy()[:] = theta
         self._gradient.zero_()
         self.module.train()
-        loss = self.loss_of(self.module(torch.from_numpy(x)), torch.from_numpy(y))
+        output, target = self.module(torch.from_numpy(x)), torch.from_numpy(y)
+        loss = self.loss_of(output, target)
+        right = self.right_of(output.detach(), target)
         loss.backward()  # type: ignore[no-untyped-call]
         trained = self._gradient.numel()
         written = self._theta.numpy()[trained:]
         statistics = written.copy()
         written[:] = theta[trained:]
-        return loss.item(), self._gradient.numpy(), statistics
+        return Gradient(
+            loss.item(), self._gradient.numpy(), statistics, None if right is None else right.item()
+        )
 
     @torch.no_grad()
     def example(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
@@ -134,6 +139,15 @@ class FlatModule:
         if not self.loss.classes and output.shape != target.shape:
             raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
         return self._mean_loss(output, target)
+
+    def right_of(self, output: Tensor, target: Tensor) -> Tensor | None:
+        """The part of the predictions that are right, as float32; None if the loss or the targets, which may
+        be probabilities of classes, know no right and wrong.
+        """
+        if self.loss.right is None or (self.loss.classes and target.is_floating_point()):
+            return None
+        right: Tensor = self.loss.right(output, target)
+        return right.to(torch.float32).mean()
 
     @torch.no_grad()
     def evaluate(

@@ -55,6 +55,10 @@ class DeviceRow(NamedTuple):
     """Samples that were not fit for training, and"""
     duplicates: int | None
     """those that had come before."""
+    stream_accuracy: float | None
+    """Part of its last samples, about 1,000, that the model had right before it trained on them, and"""
+    stream_loss: float | None
+    """its loss on them."""
     last_seen: float | None
     """Unix time."""
     staleness: int | None

@@ -187,6 +187,8 @@ class Refusal:
     detail: str
     sequence: int | None
     """The update it answers, if it answers one."""
+    seconds: int = 0
+    """Before which it is no use to come again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ _OF_DEVICES = _Bounds(containers=3, array=16, text=LONGEST_SHARDS)
 
 _BOUNDS = {
     Welcome: _Bounds(containers=1 << 16, array=1 << 16, text=1 << 12),
-    Refusal: _Bounds(containers=1, array=4, text=1 << 16),
+    Refusal: _Bounds(containers=1, array=5, text=1 << 16),
     Stop: _Bounds(containers=1, array=2, text=1 << 16),
 }
 """A Welcome has three lists a tensor."""

@@ -49,6 +49,9 @@ class RunSettings(Section):
         description="for TLS, in PEM; empty: the server makes one; without a key: that of a proxy",
     )
     key: str = Field("", description="file in PEM with the certificate's private key")
+    client_certificates: Literal["", "devices", "everybody"] = Field(
+        "", description="who must show, over TLS, the certificate that a device gets when it joins"
+    )
     insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
     open: bool = Field(False, description="let devices and viewers in without a token, on this machine")
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
@@ -297,6 +300,13 @@ class LimitSettings(Section):
     inflight_bytes: Annotated[int, Field(ge=1024)] = Field(
         1 << 28, description="of the unfinished messages of all devices together"
     )
+    refusals: Annotated[int, Field(ge=0)] = Field(
+        20, description="of one device in a minute; one more, and it stays out for a time; 0: any number"
+    )
+    device_rate: Annotated[float, Field(ge=1024)] = Field(
+        float(1 << 28), description="bytes a second to and from a device, a record 8 KiB more; then it waits"
+    )
+    rate: Annotated[float, Field(ge=1024)] = Field(float(1 << 30), description="the same of all together")
     expansion_bytes: Annotated[int, Field(ge=1024)] = 1 << 28
     samples: Annotated[int, Field(ge=1)] = Field(1 << 16, description="of an update")
     parameter: Annotated[float, Field(gt=0, le=1e30)] = Field(

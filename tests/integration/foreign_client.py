@@ -110,6 +110,11 @@ async def joined(
         yield device, welcome
 
 
+def input_of(welcome: list[Any]) -> list[int] | None:
+    """The shape of one sample's x; None if the server does not say. It is left out then."""
+    return welcome[29] if len(welcome) > 29 else None
+
+
 # Joining
 
 

@@ -1,6 +1,6 @@
 """An operator at a server: HTTP requests, actions, and the feed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,8 +26,8 @@ class Operator:
         async with self.http.post(self.url + path, headers=self.headers, **data) as response:
             return response.status, await response.json()
 
-    async def get(self, path: str) -> tuple[int, str]:
-        async with self.http.get(self.url + path, headers=self.headers) as response:
+    async def get(self, path: str, headers: Mapping[str, str] = {}) -> tuple[int, str]:
+        async with self.http.get(self.url + path, headers=self.headers | dict(headers)) as response:
             return response.status, await response.text()
 
     @asynccontextmanager

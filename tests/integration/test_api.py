@@ -155,7 +155,10 @@ async def test_status_tells_what_devices_told_last(tmp_path: Path) -> None:
         "depth": 12345,
         "drops": 7,
         "quarantined": 3,
+        "duplicates": 2,
         "age": 0.25,
+        "stream_accuracy": 0.8125,
+        "stream_loss": 0.5,
         "mood": "\x1b[31m",
     }
     async with hosting(tmp_path) as hosted:
@@ -173,11 +176,16 @@ async def test_status_tells_what_devices_told_last(tmp_path: Path) -> None:
             assert told == pytest.approx(stream)
             assert nothing == {}
             table = printed(status)
-            assert table["device"][-5:] == ["rate", "depth", "drops", "quarantined", "age"]
-            assert table["pi-1"][-6:] == ["150.0/s", "12,345", "7", "3", "0.2", "s"]
-            assert table["pi-2"][-5:] == ["-"] * 5
+            assert table["device"][-9:] == [
+                *("rate", "depth", "drops", "quarantined", "repeats", "age"),
+                *("accuracy", "stream", "loss"),
+            ]
+            assert table["pi-1"][-9:] == [
+                *("150.0/s", "12,345", "7", "3", "2", "0.2", "s", "81.2%", "0.500"),
+            ]
+            assert table["pi-2"][-8:] == ["-"] * 8
             await two.push(replace(update(2, 0), facts={"rate": "fast"}))
-            assert printed(await fetch_status(hosted))["pi-2"][-5:] == ["-"] * 5
+            assert printed(await fetch_status(hosted))["pi-2"][-8:] == ["-"] * 8
         async with link(hosted.port, name="pi-1") as one:
             await one.join()
             assert (await fetch_status(hosted))["devices"][0]["telemetry"] == {}

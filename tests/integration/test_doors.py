@@ -12,14 +12,12 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from edgeflock.server.sessions import session
 from edgeflock.shared.model.layout import Layout
 from tests.hosting import LAYOUT, hosting
 from tests.integration.foreign_client import (
     BINARY,
     MODEL,
     PING,
-    PONG,
     PULL,
     RECEIPT,
     Device,
@@ -30,6 +28,8 @@ from tests.integration.foreign_client import (
 )
 from tests.integration.operator import ADMIN
 from tests.integration.scene import hello, refused, update
+from tests.integration.test_client_certificates import of
+from tests.integration.test_reconnect import update as good
 
 SOON = "limits.request_seconds=0.3"
 HEAD = b"GET /v1/session HTTP/1.1\r\nHost: server.example\r\n"
@@ -240,25 +240,6 @@ async def test_a_devices_limit_is_what_its_model_needs(tmp_path: Path) -> None:
         assert (await device.closed())[0] == 1009
 
 
-async def test_a_device_that_only_asks_for_whole_models_rests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also under the next session of its name; others do not wait, nor does it once it gives something."""
-    async with hosting(tmp_path) as server, joined(server.port, "honest") as (honest, _):
-        async with joined(server.port, "greedy") as (greedy, _):
-            assert (await greedy.ask([PULL, None]))[0] == MODEL
-            good = msgpack.unpackb(update(sequence=1, base=0))
-            assert (await greedy.ask(good))[0] == RECEIPT
-            monkeypatch.setattr(session, "REST", 1e9)
-            assert (await greedy.ask([PULL, None]))[0] == MODEL
-        async with joined(server.port, "greedy") as (greedy, _):
-            greedy.send(pack([PULL, None]))
-            greedy.send(b"?", PING)
-            assert (await greedy.reader.readexactly(3))[0] == 0x80 | PONG, "it is heard, and not answered"
-            assert (await honest.ask([PULL, None]))[0] == MODEL
-            assert (await honest.ask(msgpack.unpackb(update(sequence=1, base=1))))[0] == RECEIPT
-
-
 async def test_lines_that_drop_while_they_are_let_in_are_no_errors(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,3 +259,41 @@ async def test_lines_that_drop_while_they_are_let_in_are_no_errors(
         for writer in lines:
             writer.transport.abort()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+# TLS
+
+
+async def test_handshakes_that_never_finish_keep_nobody_out(tmp_path: Path) -> None:
+    """Strangers like any other: the oldest goes when one too many comes, and nobody waits for the clock."""
+    async with hosting(tmp_path, "limits.strangers=20", with_tls=True) as server, AsyncExitStack() as opened:
+        shaking = [await opened.enter_async_context(connected(server.port)) for _ in range(60)]
+        for number, stranger in enumerate(shaking):
+            stranger.writer.write(HELLO_OF_TLS[: number % 3 * 2])
+        async with of(server, server.enrol("pi")) as device:
+            await device.join()
+        for oldest in shaking[:40]:
+            assert await ended(oldest) == b""
+
+
+HELLO_OF_TLS = bytes([22, 3, 1, 2, 0, 1])
+"""The beginning of a ClientHello."""
+
+
+async def test_a_handshake_that_is_begun_ends(tmp_path: Path) -> None:
+    async with hosting(tmp_path, SOON, with_tls=True) as server, connected(server.port) as stranger:
+        stranger.writer.write(HELLO_OF_TLS)
+        assert await ended(stranger) == b""
+
+
+async def test_handshakes_count_for_their_address(tmp_path: Path) -> None:
+    settings = "limits.address_connections=3"
+    async with hosting(tmp_path, settings, with_tls=True) as server, AsyncExitStack() as opened:
+        shaking = [await opened.enter_async_context(connected(server.port)) for _ in range(3)]
+        async with connected(server.port) as one_more:
+            assert await ended(one_more) == b""
+        for stranger in shaking:
+            stranger.writer.transport.abort()
+        async with of(server, server.enrol("pi")) as device:
+            await device.join()
+            assert (await device.push(good(1, 0))).version == 1

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training import Progress, Worker
+from edgeflock.client.training import LocalSteps, Progress, Worker
+from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.devices.watching.status import print_status
@@ -22,6 +23,7 @@ from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Malformed, SessionRefused
 from edgeflock.shared.model.chunks import chunks
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Welcome
 from tests.devices.emulation.fleets import CHURN, MIXED, fleet_of, run
 from tests.hosting import LAYOUT, Hosted, hosting
@@ -52,9 +54,9 @@ class Valley:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         away = theta - np.float32(self._lowest)
-        return float(away @ away), away, np.zeros(0, np.float32)
+        return Gradient(float(away @ away), away, np.zeros(0, np.float32))
 
 
 async def at_once(function: Any, *arguments: Any) -> Any:
@@ -92,6 +94,9 @@ async def test_the_centre_goes_where_the_devices_are_and_replays_to_the_same_bit
         progress = await train_all(hosted)
         version, theta = hosted.engine.theta()
         assert version == 420 == sum(one.updates for one in progress)
+        counted = [device.statistics.samples for device in hosted.registry.devices.values()]
+        trained = [one.samples for one in progress]
+        assert sum(trained) - 3 * 4 * 10 <= sum(counted) <= sum(trained), "but for the last period's"
         assert np.abs(theta - 4).max() < 0.5
     assert digest_of(tmp_path) == theta.tobytes()
 
@@ -205,6 +210,29 @@ def test_a_fleet_is_a_function_of_its_seed(tmp_path: Path, settings: tuple[str, 
     assert one.rows[-1].loss is not None
     assert one.rows[0].loss is not None
     assert one.rows[-1].loss < one.rows[0].loss
+
+
+def test_emulated_devices_descend_by_gradients_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share a backend, which has the next one's gradient by the time that a step is over."""
+    whose: dict[bytes, int] = {}
+    descended: dict[int, set[int]] = {}
+    gradient, descend = Trainer.gradient, Elastic.descend
+
+    def computing(self: Trainer, *arguments: Any) -> LocalSteps:
+        done = gradient(self, *arguments)
+        whose[done.gradient.tobytes()] = id(self)
+        return done
+
+    def descending(self: Elastic, step: LocalSteps) -> None:
+        descended.setdefault(id(self), set()).add(whose[step.gradient.tobytes()])
+        descend(self, step)
+
+    monkeypatch.setattr(Trainer, "gradient", computing)
+    monkeypatch.setattr(Elastic, "descend", descending)
+    run(fleet_of(MIXED, *FLEET, "run.updates=20"), tmp_path)
+    assert sorted(len(trainers) for trainers in descended.values()) == [1] * 6
 
 
 def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from benchmarks import audit, kill
+from benchmarks import audit, kill, updates
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.server.ledger.claim import claimed
@@ -219,7 +219,7 @@ async def test_a_server_process_that_is_killed(tmp_path: Path) -> None:
     server.start()
     try:
         await server.ready()
-        async with joined(port, "a", audit.LAYOUT) as a, joined(port, "b", audit.LAYOUT) as b:
+        async with joined(port, "a", updates.LAYOUT) as a, joined(port, "b", updates.LAYOUT) as b:
             for number in range(kills + 1):
                 for _ in range(5):
                     await asyncio.gather(a.step(), b.step())

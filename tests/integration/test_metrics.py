@@ -20,6 +20,7 @@ DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
 
 HEALTH = {"cpu": 50.0, "ram": 2, "temperature": 61.5, "battery": 80, "undervoltage": 0}
 STREAM = {"rate": 12.5, "depth": 3, "drops": 4, "quarantined": 5, "duplicates": 6}
+STREAM |= {"stream_accuracy": 0.75, "stream_loss": 0.5}
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -76,6 +77,8 @@ async def test_what_happened_in_numbers(tmp_path: Path, monkeypatch: pytest.Monk
         ("edgeflock_device_dropped_samples_total", own): 4,
         ("edgeflock_device_quarantined_samples_total", own): 5,
         ("edgeflock_device_duplicate_samples_total", own): 6,
+        ("edgeflock_device_stream_accuracy_ratio", own): 0.75,
+        ("edgeflock_device_stream_loss", own): 0.5,
     }.items():
         assert found[name, labels] == value, (name, labels)
     assert found["edgeflock_ingress_bytes_total", ()] > ingress

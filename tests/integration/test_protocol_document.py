@@ -67,6 +67,7 @@ from tests.integration.foreign_client import (
     grid_decode,
     grid_encode,
     inactive,
+    input_of,
     join,
     joined,
     load,
@@ -779,6 +780,14 @@ async def test_differences_carry_new_values(tmp_path: Path) -> None:
         copy.take(model)
         assert bits(copy.theta) == bits(expected.theta)
         assert await device.ask([PULL, 3]) == [MODEL, 3, 0]
+
+
+async def test_the_welcome_says_what_a_sample_looks_like(tmp_path: Path) -> None:
+    """If the server knows."""
+    for settings, known in (((), None), (("model.input=3,8,8",), [3, 8, 8])):
+        async with hosting(tmp_path / f"{len(settings)}", *settings) as server:
+            async with joined(server.port, "pi") as (_, welcome):
+                assert input_of(welcome) == known
 
 
 async def test_a_resend_gets_the_same_receipt(tmp_path: Path) -> None:

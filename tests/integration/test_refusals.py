@@ -349,7 +349,7 @@ def test_every_code_has_a_row() -> None:
         "too-slow",
         "unauthorized",
     }
-    elsewhere |= {"unavailable"}
+    elsewhere |= {"unavailable", "quarantined"}
     elsewhere |= {"step-too-large", "too-many-refused", "run-diverged"}  # test_divergence.py
     elsewhere |= {"no-such-task", "already-computed"}  # test_tasks.py
     codes = {code for code, kind in REFUSALS.items() if not kind.__subclasses__()}

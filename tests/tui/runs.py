@@ -88,6 +88,8 @@ def rows(number: int, second: int, rng: random.Random) -> list[DeviceRow]:
                 (n % 9 == 3) * 12,
                 (n % 8 == 5) * 7,
                 (n % 6 == 1) * 40,
+                round(1 - 0.9 * math.exp(-second / 180), 4) if n % 3 else None,
+                round(2.2 * math.exp(-second / 180), 4) if n % 3 else None,
                 BEGAN + active - (n % 13 == 4) * 38.0 - rng.random(),
                 int(number * (0.5 + rng.random())),
                 round(2.2 * math.exp(-second / 180) + 0.1 + 0.05 * rng.random(), 4) if updates else None,

@@ -126,6 +126,16 @@ COLUMNS: tuple[Column, ...] = (
     _column("drops", "drops", 6, numbers.count, "samples that its buffer had no room for"),
     _column("quarantined", "quarantined", 11, numbers.count, "samples that were not fit for training"),
     _column("duplicates", "duplicates", 10, numbers.count, "samples that had come before"),
+    _column(
+        "stream_accuracy",
+        "accuracy",
+        8,
+        numbers.percent,
+        "last samples that were right before they were trained on",
+    ),
+    _column(
+        "stream_loss", "stream loss", 11, numbers.decimal, "on its last samples before they were trained on"
+    ),
     Column(
         "label",
         "label",

@@ -18,6 +18,7 @@ _SHORT = {
     "out": "egress",
     "temp": "temperature",
     "batt": "battery",
+    "accuracy": "stream_accuracy",
 }
 """Titles of the table that differ from their column's name."""
 _TERM = re.compile(r"(?P<key>[a-z_]+)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")

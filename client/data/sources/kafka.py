@@ -5,8 +5,11 @@
 
 With a group the broker remembers how far it has read; devices of one group share the topic's partitions.
 Without one, all partitions are read, from now on. from=earliest reads what there is first; it is the default
-of a group that has read nothing yet. Order holds within a partition. After a crash a group reads again what
-it had not yet said it had: what names a sample that brings no key is its topic, partition and offset.
+of a group that has read nothing yet. Order holds within a partition. The broker is told that a message was
+read once what it brought is done with: trained on and acknowledged by the server, dropped, set aside, or on
+disk (client.buffer). So nothing is lost by a crash, and a group reads the rest again: what names a sample
+that brings no key is its topic, partition and offset. Halves that wait for their others (join=) are not
+waited for.
 
 A user logs in by SASL: sasl=PLAIN, the default, sends the password as it is, which asks for TLS;
 sasl=SCRAM-SHA-256 and sasl=SCRAM-SHA-512 do not.
@@ -16,6 +19,7 @@ A broker that is away is tried again for ever. Memory stays bounded: it waits wh
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from random import Random
@@ -29,6 +33,7 @@ from edgeflock.shared.protocol.backoff import back_off
 
 if TYPE_CHECKING:
     import aiokafka
+    from aiokafka import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +45,9 @@ TOGETHER = 512
 
 PORT = 9092
 """The usual one; the next one, over TLS."""
+
+COMMIT_SECONDS = 1.0
+"""Between two times that the broker is told."""
 
 STOP_SECONDS = 2.0
 """How long to wait for a Kafka group to be left: while the broker is away that never ends."""
@@ -56,7 +64,9 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
     for name in _CHATTY:
         logging.getLogger(name).addFilter(_SELDOM)
     delays = back_off(Random())
+    clock = asyncio.get_running_loop().time
     while True:
+        read, due, is_last = Read(), clock(), False
         consumer = aiokafka.AIOKafkaConsumer(uri.broker(PORT).topic, **settings)
         try:
             await consumer.start()
@@ -65,15 +75,60 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
                 fetched = await consumer.getmany(timeout_ms=1000, max_records=TOGETHER)
                 if fetched:
                     delays = back_off(Random())
-                for messages in fetched.values():
-                    for chunk in reader.chunks((one.value or b"", _name(one)) for one in messages):
+                for partition, messages in fetched.items():
+                    chunks = reader.chunks((one.value or b"", _name(one)) for one in messages)
+                    for number, chunk in enumerate(chunks, 1):
+                        is_last = number == len(chunks)
                         yield chunk
+                    read.until(partition, messages[-1].offset + 1, tally.progress().came)
+                    is_last = False
+                if settings["group_id"] and clock() >= due:
+                    due = clock() + COMMIT_SECONDS
+                    await _commit(consumer, read.done(tally.progress().done))
         except (KafkaError, OSError) as error:
             delay = next(delays)
             log.warning("kafka %s: %s; trying again in %.1f s", broker, error, delay)
         finally:
-            await _stop(consumer)
+            if is_last:  # it was the last to be asked for
+                read.until(partition, messages[-1].offset + 1, tally.progress().came)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    if settings["group_id"]:
+                        await _commit(consumer, read.done(tally.progress().done))
+                    await consumer.stop()
         await asyncio.sleep(delay)
+
+
+class Read:
+    """How far each partition was read, until what that brought is done with."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, TopicPartition, int]] = deque()
+
+    def until(self, partition: "TopicPartition", offset: int, came: int) -> None:
+        """All before `offset` was handed on, after which so many samples had come in all."""
+        self._waiting.append((came, partition, offset))
+
+    def done(self, samples: int) -> dict["TopicPartition", int]:
+        """The new offset of each partition of which more is done with, now that so many samples are."""
+        offsets = {}
+        while self._waiting and self._waiting[0][0] <= samples:
+            _, partition, offset = self._waiting.popleft()
+            offsets[partition] = offset
+        return offsets
+
+
+async def _commit(consumer: "aiokafka.AIOKafkaConsumer", offsets: dict["TopicPartition", int]) -> None:
+    """Tell the broker. Of partitions that another device of the group has got meanwhile, that one does."""
+    from aiokafka.errors import KafkaError
+
+    mine = {partition: offset for partition, offset in offsets.items() if partition in consumer.assignment()}
+    if not mine:
+        return
+    try:
+        await consumer.commit(mine)
+    except KafkaError as error:  # what was read since is read again, and known by its keys
+        log.info("the broker was not told what is done with: %s", error)
 
 
 def _name(message: "aiokafka.ConsumerRecord[object, object]") -> str:
@@ -102,7 +157,7 @@ def consumer_settings(uri: Uri) -> dict[str, Any]:
         "bootstrap_servers": f"{broker.host}:{broker.port}",
         "group_id": group,
         "auto_offset_reset": start,
-        "enable_auto_commit": group is not None,
+        "enable_auto_commit": False,
         "retry_backoff_ms": 1000,  # once connected, aiokafka itself tries again for ever
         "fetch_max_bytes": INBOX_BYTES,
         "max_partition_fetch_bytes": 2 * RECORD_BYTES,
@@ -114,11 +169,6 @@ def consumer_settings(uri: Uri) -> dict[str, Any]:
         settings["sasl_mechanism"] = mechanism
         settings["sasl_plain_username"], settings["sasl_plain_password"] = broker.user, secret
     return settings
-
-
-async def _stop(consumer: "aiokafka.AIOKafkaConsumer") -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(consumer.stop(), STOP_SECONDS)
 
 
 _CHATTY = ("aiokafka", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator")

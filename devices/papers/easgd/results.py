@@ -1,12 +1,13 @@
 """What the experiments came to: easgd.json."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
 from edgeflock.devices.papers.easgd.settings import EASGD, LINKS, METHODS, STAGGERED, SYNC, TASKS
 from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.papers.reproduce import Results
+from edgeflock.devices.papers.reproduce import Measured, Results
 from edgeflock.devices.results.outcomes import Outcome
 
 
@@ -38,19 +39,33 @@ def summarise(results: Results, command: str) -> dict[str, Any]:
             "accuracy": {
                 one.setting.label: {
                     "last": fmean(one.setting.last()),
+                    "last_five": fmean(one.setting.last_five()),
                     "best": fmean(one.setting.best()),
+                    "seeds": [run.end["seed"] for run in one.setting.outcomes],
                     "seconds": fmean(run.rows[-1]["seconds"] for run in one.setting.outcomes),
                     "ingress": fmean(run.rows[-1]["ingress"] for run in one.setting.outcomes),
                     "egress": fmean(run.rows[-1]["egress"] for run in one.setting.outcomes),
                 }
                 for one in results.get(f"accuracy, {task.name}", [])
             },
+            "staggered_over_easgd": _apart(results.get(f"accuracy, {task.name}", [])),
         }
     return {
         "command": command,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "tasks": tasks,
+    }
+
+
+def _apart(measured: Sequence[Measured]) -> dict[str, list[float]]:
+    """What staggered EASGD has over EASGD, for each seed that both have: points of accuracy."""
+    runs = {one.setting.label: {run.end["seed"]: run for run in one.setting.outcomes} for one in measured}
+    easgd, staggered = runs.get(EASGD.name, {}), runs.get(STAGGERED.name, {})
+    both = [(staggered[seed], easgd[seed]) for seed in staggered if seed in easgd]
+    return {
+        "last": [100 * (one.last - other.last) for one, other in both],
+        "last_five": [100 * (one.last_five - other.last_five) for one, other in both],
     }
 
 

@@ -19,6 +19,7 @@ from edgeflock.client.backends.onnx import Step as Steps
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.protobuf import field, varint
 from edgeflock.shared.graphs.step import Step
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from tests.client.backends.graphs import (
     INPUT_INFOS,
@@ -45,12 +46,22 @@ def batch_of(size: int, seed: int = 0) -> Batch:
 
 
 def check(backend: OnnxBackend, theta: NDArray[np.float32], x: Any, y: Any) -> None:
-    loss, gradient, statistics = backend.gradient(theta, x, y)
+    loss, gradient, statistics, _ = backend.gradient(theta, x, y)
     wanted = expected(theta.astype(float), x.astype(float), y.astype(float))
     assert gradient.dtype == statistics.dtype == np.float32
     assert loss == pytest.approx(wanted[0], rel=1e-5)
     np.testing.assert_allclose(gradient, wanted[1], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(statistics, wanted[2], rtol=1e-4, atol=1e-6)
+
+
+def test_a_graph_may_say_how_right_the_model_was() -> None:
+    """As those of losses that know it do."""
+    more = helper.make_node("ReduceMean", ["squared"], ["right"], keepdims=0)
+    knowing = OnnxBackend(model(outputs=OUTPUT_INFOS | {"right": floats("right", ())}, more=[more]), LAYOUT)
+    for seed in range(2):
+        found = knowing.gradient(*batch_of(7, seed))
+        assert found.right == pytest.approx(found.loss), "in this graph"
+    assert OnnxBackend(model(), LAYOUT).gradient(*batch_of(7)).right is None
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
@@ -102,7 +113,9 @@ def test_a_model_without_buffers_or_inputs_that_are_not_needed() -> None:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     backend = OnnxBackend(made.SerializeToString(), Layout.of([("w", (3,))]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    loss, gradient, statistics = backend.gradient(np.array([1, 2, 4], np.float32), x, np.zeros(2, np.float32))
+    loss, gradient, statistics, _ = backend.gradient(
+        np.array([1, 2, 4], np.float32), x, np.zeros(2, np.float32)
+    )
     assert loss == 1.5 + 2 * 2.5 + 4 * 3.5
     assert gradient.tolist() == [1.5, 2.5, 3.5]
     assert statistics.size == 0
@@ -379,9 +392,9 @@ def step(clock: Clock, *seconds: float, gradient: Any = WANTED) -> Callable[[], 
     """Opens a step that takes `seconds` in turn, the last of them for ever."""
     left = list(seconds)
 
-    def run(theta: Any, x: Any, y: Any) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    def run(theta: Any, x: Any, y: Any) -> Gradient:
         clock.now += left.pop(0) if len(left) > 1 else left[0]
-        return 0.0, np.array(gradient, np.float32), np.zeros(0, np.float32)
+        return Gradient(0.0, np.array(gradient, np.float32), np.zeros(0, np.float32))
 
     return lambda: run
 
@@ -517,7 +530,7 @@ def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.Mo
     monkeypatch.setattr(onnx_backend, "open_session", open_session)
     monkeypatch.setattr(onnx_backend, "fastest", partial(fastest, clock=clock))
     backend = OnnxBackend(model(), LAYOUT)
-    _, gradient, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
+    _, gradient, _, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
     assert np.isnan(gradient).any()
     assert opened == [("CPUExecutionProvider",)]
     check(backend, THETA, X, Y)

@@ -13,6 +13,7 @@ from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.quarantine import FILE_BYTES, LINES, Quarantine, of_message
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 
 
@@ -132,11 +133,11 @@ class Model:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         self.tried += 1
         if int(y.max()) >= self.classes:
             raise ConfigError("no such class")
-        return 0.0, np.zeros(2, np.float32), np.zeros(0, np.float32)
+        return Gradient(0.0, np.zeros(2, np.float32), np.zeros(0, np.float32))
 
 
 def test_a_label_that_the_model_does_not_have_is_found_by_trying() -> None:

@@ -17,6 +17,7 @@ from edgeflock.client.data.batcher import Batch
 from edgeflock.client.data.injection import Injected, decode, encode
 from edgeflock.client.data.records import Broken
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
@@ -42,6 +43,9 @@ class Own:
         numbers = np.arange(self.taken, self.taken + self.size)
         self.taken += self.size
         return numbered(numbers)
+
+    def judged(self, loss: float, right: float | None) -> None:
+        self.heard.append("judged")
 
     def settle(self) -> None:
         self.heard.append("settle")
@@ -70,13 +74,13 @@ class Picky:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         assert len(theta) == self.layout.size
         assert len(x) == len(y) > 1, "BatchNorm takes no single sample"
         self.tried.append(y.tolist())
         if not ((y >= 0) & (y < CLASSES)).all():  # type: ignore[operator]
             raise ConfigError("Target is out of bounds.")
-        return 0.0, theta, NOTHING
+        return Gradient(0.0, theta, NOTHING)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import NothingFit, StreamOver
 from edgeflock.client.data.checks import Agreed, Checks
-from edgeflock.client.data.records import OVERRUN, Chunk, Skipped
+from edgeflock.client.data.records import OVERRUN, Chunk, Progress, Skipped
 from edgeflock.client.data.sources.synthetic import Passes, replay
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
@@ -27,6 +27,7 @@ from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.curves import Curve, Later, Sine, Steps, curve
 from edgeflock.shared.data.rates import HIGH, LOW
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from tests.client.training.fakes import WELCOME
 
@@ -424,10 +425,10 @@ class TwoClasses:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         if (y > 1).any():  # type: ignore[operator]
             raise ConfigError("no such class")
-        return 0.0, np.zeros(2, np.float32), np.zeros(0, np.float32)
+        return Gradient(0.0, np.zeros(2, np.float32), np.zeros(0, np.float32))
 
 
 def test_what_is_unfit_when_it_is_read_back_costs_itself_alone(tmp_path: Path) -> None:
@@ -561,3 +562,26 @@ async def test_training_takes_in_its_own_thread_while_the_source_feeds() -> None
             got += await asyncio.to_thread(lambda: batches.take(RUN_BATCH)[1].tolist())
             batches.settle()
     assert got == list(range(20_000))
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["memory", "disk"])
+def test_a_source_knows_how_much_need_not_come_again(keeps: bool, tmp_path: Path) -> None:
+    """What waits in memory, or was taken and is not settled, must; on disk nothing."""
+    tally = Skipped()
+    buffer = Persistence(tmp_path / "kept.db", 1 << 20) if keeps else Truncation(seconds=1e9)
+    assert tally.progress() == Progress(0, 0)
+
+    async def use(batches: StreamBatches) -> list[int]:
+        done = []
+        await batches.ready()
+        done.append(tally.progress().done)
+        batches.take(0)
+        done.append(tally.progress().done)
+        batches.take_back()
+        done.append(tally.progress().done)
+        batches.take(0)
+        batches.settle()
+        assert tally.progress().came == 16
+        return [*done, tally.progress().done]
+
+    assert streaming(lambda: listed(16), use, buffer, tally) == ([16] * 4 if keeps else [0, 0, 0, 16])

@@ -229,14 +229,27 @@ def test_it_survives_a_restart_with_what_was_not_settled(tmp_path: Path) -> None
     ],
     ids=["shape", "shape of targets", "kind of targets"],
 )
-def test_another_stream_is_refused_and_harms_nothing(tmp_path: Path, other: Chunk) -> None:
+def test_samples_of_another_kind_are_kept_apart(
+    tmp_path: Path, other: Chunk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One comes first, a broken one; the others are as they were. Whoever reads them back says which fit."""
     buffer = Persistence(tmp_path / "stream.db", MUCH)
+    buffer.add(other, 0)
     buffer.add(numbered(0, 3), 0)
-    with pytest.raises(ConfigError, match="holds samples of another kind"):
-        buffer.add(other, 0)
-    buffer.add(numbered(3, 3), 0)
-    assert taken(buffer, 10) == list(range(6))
+    assert caplog.messages == [], "all of this stream"
     buffer.close()
+    again = Persistence(tmp_path / "stream.db", MUCH)
+    again.add(numbered(3, 3), 0)
+    assert "stream.db holds samples of another kind from before" in caplog.text
+    x, y = again.take(10, 0)
+    assert (x.shape, y.shape, y.dtype) == (other.x.shape, other.y.shape, other.y.dtype)
+    assert taken(again, 10) == list(range(6))
+    again.take_back()
+    assert len(again) == 7
+    again.settle()
+    again.add(numbered(6, 3), 0)
+    assert len(caplog.messages) == 1
+    again.close()
 
 
 def test_images_and_float_targets_come_back_as_they_were(tmp_path: Path) -> None:

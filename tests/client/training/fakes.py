@@ -14,6 +14,7 @@ from edgeflock.client.training.worker import Worker
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import RunOver
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Task, Update, Welcome
 
@@ -130,11 +131,11 @@ class FakeBackend:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         self.seen.append((theta.tolist(), y.tolist()))
         if self.gradients is not None:
-            return 0.5, next(self.gradients), NOTHING
-        return float(theta[0]) / 2, gradient_at(theta), NOTHING
+            return Gradient(0.5, next(self.gradients), NOTHING)
+        return Gradient(float(theta[0]) / 2, gradient_at(theta), NOTHING)
 
 
 def gradient_at(theta: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -81,6 +81,21 @@ def test_both_ends_move_towards_each_other_by_alpha_of_their_difference() -> Non
     assert (theta - ALPHA * arrived(update)).tolist() == (theta + ALPHA * (numbered() - theta)).tolist()
 
 
+def test_a_sample_counts_once_however_many_chunks_follow_its_step() -> None:
+    device = Elastic(np.zeros(LAYOUT.size, np.float32), 3, LAYOUT, ELASTIC)
+    one, other = chunks(LAYOUT, 4)[:2]
+    for chunk in (one, other):
+        device.take(chunk, centre(chunk, numbered(), 5))
+    device.descend(step(1))
+    update, moved = device.give(one, 1)
+    assert (update.samples, device.give(other, 2)[0].samples) == (6, 0)
+    device.take_back(moved)
+    assert device.give(other, 2)[0].samples == 6
+    for _ in range(5):  # an exchange took longer than a period of four
+        device.descend(step(1))
+    assert [device.give(chunk, 3)[0].samples for chunk in (one, other)] == [24, 6]
+
+
 def test_momentum_is_nesterov_s() -> None:
     """EAMSGD: v <- delta v - eta g(x + delta v), x <- x + v."""
     device = Elastic(np.zeros(LAYOUT.size, np.float32), 0, LAYOUT, replace(ELASTIC, momentum=0.5))

@@ -14,6 +14,7 @@ from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Diverged
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Update, Welcome
 from tests.client.training.fakes import (
@@ -103,11 +104,13 @@ class Quadratic:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         assert not np.shares_memory(theta, self.buffer)
         self.calls += 1
         self.buffer[:] = np.nan if self.calls == self.bad else theta - self.centre
-        return float(np.square(theta - self.centre, dtype=np.float64).sum() / 2), self.buffer, NOTHING
+        return Gradient(
+            float(np.square(theta - self.centre, dtype=np.float64).sum() / 2), self.buffer, NOTHING
+        )
 
 
 CENTRE = np.linspace(-2, 5, LAYOUT.size).astype(np.float32)
@@ -150,7 +153,7 @@ async def test_local_steps_leave_the_replica_alone() -> None:
     class Watching(Quadratic):
         def gradient(
             self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-        ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        ) -> Gradient:
             seen.append(theta.copy())
             return super().gradient(theta, x, y)
 
@@ -229,11 +232,11 @@ class NormedBackend:
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         self.seen.append(theta.tolist())
         self._gradient[:] = np.nan if len(self.seen) == self.broken else theta[: LAYOUT.size]
         self._statistics[:] = next(self.batches)
-        return 0.5, self._gradient, self._statistics
+        return Gradient(0.5, self._gradient, self._statistics)
 
 
 def statistics_of(update: Update) -> list[float]:

@@ -116,6 +116,9 @@ class Few:
         self.told.append("taken")
         return np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
 
+    def judged(self, loss: float, right: float | None) -> None:
+        self.told.append("judged")
+
     def settle(self) -> None:
         self.told.append("settled")
 
@@ -134,10 +137,10 @@ async def test_samples_hear_whether_the_server_has_what_came_of_them() -> None:
     samples = Few(4)
     progress = await Worker(server, training(FakeBackend(), samples), samples).run()
     assert samples.told == [
-        *("taken", "settled"),
-        *("taken", "back"),
-        *("taken", "back"),
-        *("taken", "settled"),
+        *("taken", "judged", "settled"),
+        *("taken", "judged", "back"),
+        *("taken", "judged", "back"),
+        *("taken", "judged", "settled"),
         "back",
     ]
     assert (progress.updates, progress.samples) == (2, 4)
@@ -153,7 +156,7 @@ async def test_an_update_that_is_too_large_is_never_sent_again() -> None:
     assert isinstance(again, Update)
     assert pull == ("pull", large.base)
     assert (large.sequence, again.sequence) == (42, 42)
-    assert samples.told[2:4] == ["taken", "settled"]
+    assert samples.told[3:6] == ["taken", "judged", "settled"]
     assert (progress.updates, progress.refused) == (3, 1)
 
 

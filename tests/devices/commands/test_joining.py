@@ -37,6 +37,10 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         await say("device", "label", "pi-7", "owner=me", "--directory", run)
         (told,) = (await say("device", "list", run, "--json")).splitlines()
         assert json.loads(told)["labels"] == {"site": "roof", "owner": "me"}
+        assert json.loads(told)["quarantined"] is None
+        hosted.register.quarantine("pi-7", "reasons")
+        assert "pi-7  in quarantine until 2" in await say("device", "list", run)
+        await say("device", "release", "pi-7", run)
         await say("device", "revoke", "pi-7", run)
         assert "pi-7  revoked" in await say("device", "list", run)
         assert "no device 'pi-8' has joined" in await say("device", "revoke", "pi-8", run, code=2)
@@ -52,7 +56,7 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
             "status", hosted.url, "--token-file", str(secret), code=3
         )
     did = [json.loads(text)["did"] for text in (tmp_path / "run" / "audit.jsonl").read_text().splitlines()]
-    assert did[1:4] == ["'pi-7' joined", "labelled 'pi-7' owner=me", "revoked 'pi-7'"]
+    assert did[1:4] == ["'pi-7' joined", "labelled 'pi-7' owner=me", "released 'pi-7'"]
     assert did[0].startswith("made the token ")
 
 

@@ -22,6 +22,7 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.shared.errors import Refused
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt
@@ -140,7 +141,7 @@ class Counted(TorchBackend):
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    ) -> Gradient:
         self.gradients += 1
         return super().gradient(theta, x, y)
 

@@ -122,6 +122,25 @@ def test_a_fleet_learns(directory: Path) -> None:
     assert last.accuracy > 0.4
 
 
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ("coordination.mode=rounds",),
+        ("coordination.mode=rounds", "coordination.quorum=3"),
+        ("coordination.mode=async",),
+    ],
+    ids=["rounds", "quorum", "async"],
+)
+def test_streams_that_pause_stop_no_run(mode: tuple[str, ...], directory: Path) -> None:
+    """Each device is somewhere else in its curve. The run goes on behind every pause, to its end."""
+    streams = [f"devices.{kind}.rate=square:60..0/10s" for kind in ("quick", "slow")]
+    ran = run(fleet_of(MIXED, "run.updates=0", "fleet.seconds=45", *streams, *mode), directory)
+    assert ran.result.ended == "out of time"
+    times = [row.time for row in ran.rows]
+    assert max(np.diff(times)) < 10, "no longer than a pause and a half"
+    assert times[-1] > 40
+
+
 # In pieces
 
 

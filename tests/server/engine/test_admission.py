@@ -12,6 +12,7 @@ from edgeflock.shared import errors
 from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol.messages import Receipt, Update
+from edgeflock.shared.settings.config import parse
 from tests.server.pushes import (
     LAYOUT,
     REGIME,
@@ -130,6 +131,15 @@ def test_samples_are_bounded_when_they_come_not_when_they_are_replayed(tmp_path:
     assert again.theta()[1].tobytes() == theta
     answers = commit(again, [push(device, replace(GOOD, sequence=2000, base=0, samples=11))])
     assert kinds(answers) == [errors.BadSamples]
+
+
+def test_chunks_that_go_with_another_one_are_of_no_samples(tmp_path: Path) -> None:
+    assert Bounds.of(parse(overrides=["coordination.mode=elastic"])).fewest == 0
+    assert Bounds.of(parse()).fewest == 1
+    _, engine = open_engine(tmp_path, bounds=Bounds(fewest=0))
+    device = engine.device_id("one")
+    answers = commit(engine, [push(device, replace(GOOD, sequence=1, base=0, samples=0))])
+    assert kinds(answers) == [Receipt]
 
 
 def test_expansion_is_bounded_by_entries(tmp_path: Path) -> None:

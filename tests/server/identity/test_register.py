@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.identity import IDENTITIES, Joined, Register, Role
-from edgeflock.shared.errors import ConfigError, NameInUse, TooManyDevices, Unauthorized
+from edgeflock.server.identity.quarantine import FIRST, FORGOTTEN, LONGEST
+from edgeflock.shared.errors import ConfigError, NameInUse, Quarantined, TooManyDevices, Unauthorized
 from edgeflock.shared.identity import (
     NO_PIN,
     Token,
@@ -258,3 +259,54 @@ def test_a_joining_that_fails_changes_nothing(register: Register, tmp_path: Path
     with closing(sqlite3.connect(tmp_path / IDENTITIES)) as db:
         assert db.execute("SELECT count(*) FROM devices").fetchone() == (0,)
     pi.join(register, token)
+
+
+# Quarantine
+
+
+def test_a_quarantine_ends_by_itself_and_grows(register: Register, clock: Clock, tmp_path: Path) -> None:
+    pi = device()
+    credential = pi.join(register, register.create("device").text).credential
+    lasted = []
+    for _ in range(9):
+        lasted.append(register.quarantine("pi", "reasons").seconds)
+        for one in (register, Register(tmp_path, clock)):  # as after a restart
+            with pytest.raises(Quarantined, match=r"until 1970-01-01 .* UTC: reasons;.*device release pi"):
+                pi.speak(one, credential)
+        clock.now += lasted[-1] - 1
+        with pytest.raises(Quarantined) as told:
+            pi.speak(register, credential)
+        assert told.value.seconds == 1
+        clock.now += 1
+        pi.speak(register, credential)
+    assert lasted == [min(LONGEST, FIRST * 2**n) for n in range(9)]
+    clock.now += FORGOTTEN + 1
+    assert register.quarantine("pi", "reasons").seconds == FIRST
+
+
+def test_an_operator_ends_a_quarantine(register: Register, clock: Clock, tmp_path: Path) -> None:
+    pi, jetson = device(), device("jetson")
+    token = register.create("device", reusable=True).text
+    credential, other = pi.join(register, token).credential, jetson.join(register, token).credential
+    register.quarantine("pi", "reasons")
+    jetson.speak(register, other)
+    assert register.quarantined("jetson") is None
+    command = Register(tmp_path, clock)  # another process
+    command.release("pi")
+    register.refresh()
+    pi.speak(register, credential)
+    assert register.quarantine("pi", "reasons").seconds == FIRST, "it is forgotten"
+    with pytest.raises(ConfigError, match="no device 'another'"):
+        command.release("another")
+
+
+def test_joining_again_ends_no_quarantine(register: Register) -> None:
+    """But with another key, once it was revoked, it may be another device."""
+    token, pi = register.create("device", reusable=True).text, device()
+    pi.join(register, token)
+    register.quarantine("pi", "reasons")
+    with pytest.raises(Quarantined):
+        pi.speak(register, pi.join(register, token).credential)
+    register.revoke("pi")
+    again = device()
+    again.speak(register, again.join(register, token).credential)

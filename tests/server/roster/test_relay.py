@@ -96,6 +96,8 @@ class Numbered:
         numbers = np.array(chosen)
         return numbers[:, np.newaxis].astype(np.float32), numbers % 3
 
+    def judged(self, loss: float, right: float | None) -> None: ...
+
     def settle(self) -> None:
         self._taken.clear()
 

@@ -41,7 +41,8 @@ def reference(
                 tensors[tensor.name].copy_(value.view(tensor.shape))
 
     restore()
-    value = loss(module.train()(torch.from_numpy(x.copy())), torch.from_numpy(y))
+    output = module.train()(torch.from_numpy(x.copy()))
+    value = loss(output, torch.from_numpy(y))
     value.backward()  # type: ignore[no-untyped-call]
     step = {"loss": value.detach().numpy()}
     for tensor in layout.tensors:
@@ -51,6 +52,11 @@ def reference(
         else:
             gradient = torch.zeros_like(held) if held.grad is None else held.grad
             step[f"gradient/{tensor.name}"] = gradient.numpy()
+    found = output.detach().numpy()
+    if loss is functional.cross_entropy:
+        step["right"] = np.array((found.argmax(1) == y).mean(), np.float32)
+    elif loss is functional.binary_cross_entropy_with_logits:
+        step["right"] = np.array(((found > 0) == (y.astype(np.float32) > 0.5)).mean(), np.float32)
     restore()
     with torch.no_grad():
         output = module.eval()(torch.from_numpy(x.copy()))

@@ -233,6 +233,7 @@ def test_inputs_and_outputs_are_named_as_documented() -> None:
         "loss",
         *(f"gradient/{name}" for name in trained),
         *(f"buffer/{layer}.running_{kind}" for layer in (1, 4) for kind in ("mean", "var")),
+        "right",
     ]
     evaluation = onnx.load_from_string(exported("normed").evaluation)
     assert [entry.name for entry in evaluation.graph.output] == ["loss", "output"]
@@ -300,7 +301,8 @@ def test_what_a_step_gives_and_takes_is_known_beforehand(name: str) -> None:
         x, y = model.batch(size, seed=0)
         given = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
         taken = footprint(graph, {**given, "x": x.shape, "y": y.shape})
-        assert {n: seen.shape for n, seen in taken.outputs.items()} == outputs_of(layout)
+        right = {} if model.loss == "mse" else {"right": ()}
+        assert {n: seen.shape for n, seen in taken.outputs.items()} == outputs_of(layout) | right
 
 
 @pytest.mark.parametrize("name", ["DigitsCNN", "normed"])

@@ -116,8 +116,24 @@ def test_running_statistics_lie_behind_the_parameters() -> None:
 def test_a_model_without_them_is_parameters_only(make: Callable[[], nn.Module]) -> None:
     module = flat(make)
     assert module.layout.parameters is module.layout
-    _, gradient, statistics = module.gradient(module.theta(), *batch())
+    _, gradient, statistics, _ = module.gradient(module.theta(), *batch())
     assert (gradient.size, statistics.size) == (module.layout.size, 0)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "bce", "mse"])
+def test_a_step_tells_how_right_the_model_was_before(loss: str) -> None:
+    """By its own outputs, those of training: with the statistics of the batch."""
+    module = FlatModule(NETS + "stateless", loss)
+    theta, (x, y) = moved(module), batch()
+    output = torch_twin(module, stateless, theta)(torch.from_numpy(x)).detach().numpy()
+    if loss == "cross_entropy":
+        assert module.gradient(theta, x, y).right == pytest.approx((output.argmax(1) == y).mean())
+        soft = np.full(output.shape, 0.25, np.float32)
+        assert module.gradient(theta, x, soft).right is None, "probabilities have no right one"
+        return
+    target = (np.random.default_rng(5).random(output.shape) > 0.5).astype(np.float32)
+    wanted = pytest.approx(((output > 0) == (target > 0.5)).mean()) if loss == "bce" else None
+    assert module.gradient(theta, x, target).right == wanted
 
 
 @pytest.mark.parametrize("make", [normed, plain, stateless, several])
@@ -125,7 +141,7 @@ def test_gradients_are_those_of_torch(make: Callable[[], nn.Module]) -> None:
     module = flat(make)
     theta, (x, y) = moved(module), batch()
     given = theta.copy()
-    loss, gradient, _ = module.gradient(theta, x, y)
+    loss, gradient, _, _ = module.gradient(theta, x, y)
     assert theta.tobytes() == module.theta().tobytes() == given.tobytes(), "a step is not taken"
     twin = torch_twin(module, make, theta)
     expected = functional.cross_entropy(twin(torch.from_numpy(x)), torch.from_numpy(y))
@@ -140,7 +156,7 @@ def test_the_statistics_are_the_batch_s_own() -> None:
     x, y = batch()
     for seed in (1, 2):
         theta = moved(module, seed)
-        _, _, statistics = module.gradient(theta, x, y)
+        _, _, statistics, _ = module.gradient(theta, x, y)
         assert statistics.dtype == np.float32
         with torch.no_grad():
             twin = torch_twin(module, normed, theta)

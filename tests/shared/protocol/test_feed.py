@@ -32,7 +32,7 @@ rows = st.builds(
     texts,
     st.sampled_from(get_args(frames.DeviceState)),
     *(st.none() | strategy for strategy in (texts, texts, numbers, *[counts] * 5)),
-    *(st.none() | strategy for strategy in (numbers, counts, numbers)),
+    *(st.none() | strategy for strategy in (numbers, numbers, numbers, counts, numbers)),
     *[counts] * 6,
     *[st.none() | numbers] * 4,
     st.none() | st.booleans(),
@@ -78,7 +78,7 @@ def test_what_is_encoded_comes_back(frame: Snapshot | Delta) -> None:
 
 
 PI = DeviceRow(
-    *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 0, 0, 1e9),
+    *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 0, 0, None, None, 1e9),
     *(2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
     *(48.0, None, False, None),
 )
@@ -106,7 +106,7 @@ def edited(**entries: Any) -> bytes:
         (edited(more=1), "delta has the keys .*, not .*more"),
         (edited(missed_events="2"), "delta.missed_events must be int, not str"),
         (edited(missed_events=True), "delta.missed_events must be int, not bool"),
-        (edited(devices=[[1, 2]]), "delta.devices must be rows of 26"),
+        (edited(devices=[[1, 2]]), "delta.devices must be rows of 28"),
         (edited(devices=[other(updates=None)]), "delta.devices.updates must be int, not NoneType"),
         (edited(devices=[PI, other(loss=float("nan"))]), "delta.devices.loss must be finite"),
         (edited(devices=[other(state="asleep")]), "delta.devices.state must be one of .*'asleep'"),

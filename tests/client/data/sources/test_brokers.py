@@ -15,7 +15,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.client.data.records import RECORD_BYTES, Skipped
+from edgeflock.client.data.records import RECORD_BYTES, Progress, Skipped
 from edgeflock.client.data.sources import kafka as kafka_source
 from edgeflock.client.data.sources import mqtt as mqtt_source
 from edgeflock.client.data.sources import open_source
@@ -240,7 +240,7 @@ def test_what_aiokafka_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     known = settings_of(f"kafkas://pi@host:1/power?password_env=KAFKA&certificate={signed}&group=g")
     assert (known["security_protocol"], known["sasl_mechanism"]) == ("SASL_SSL", "PLAIN")
     assert (known["sasl_plain_username"], known["sasl_plain_password"]) == ("pi", "open sesame")
-    assert (known["group_id"], known["enable_auto_commit"]) == ("g", True)
+    assert (known["group_id"], known["enable_auto_commit"]) == ("g", False)
     scram = settings_of("kafka://pi:a%40b@host/power?sasl=SCRAM-SHA-512")
     assert (scram["security_protocol"], scram["sasl_mechanism"]) == ("SASL_PLAINTEXT", "SCRAM-SHA-512")
     assert scram["sasl_plain_password"] == "a@b"
@@ -310,6 +310,37 @@ async def test_a_kafka_group_goes_on_after_a_restart(monkeypatch: pytest.MonkeyP
         async with consuming(uri) as consumer:
             await consumer.until(lambda: len(consumer.got) >= 5)
             assert consumer.got == list(range(10, 15))
+
+
+async def test_a_kafka_group_reads_again_what_is_not_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten samples six were trained on and four taken when the device ended, or all are on disk."""
+    hasty = partial(aiokafka.AIOKafkaConsumer, session_timeout_ms=1200, heartbeat_interval_ms=300)
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", hasty)
+    monkeypatch.setattr(kafka_source, "TOGETHER", 2)
+    with mock_kafka() as cluster:
+        cluster.create("power")
+        uri = f"kafka://{cluster.address}/power?group=pi"
+        await asyncio.to_thread(cluster.produce, "power", *map(record, range(10)))
+        async with consuming(uri) as consumer:
+            consumer.tally.progress = lambda: Progress(len(consumer.got), min(6, len(consumer.got)))
+            await consumer.until(lambda: len(consumer.got) >= 10)
+        async with consuming(uri) as consumer:
+            await consumer.until(lambda: len(consumer.got) >= 4)
+            assert consumer.got == list(range(6, 10))
+
+
+def test_offsets_are_told_in_the_order_of_their_samples() -> None:
+    one, other = aiokafka.TopicPartition("t", 0), aiokafka.TopicPartition("t", 1)
+    read = kafka_source.Read()
+    read.until(one, 5, came=5)
+    read.until(other, 3, came=8)
+    read.until(one, 9, came=8)  # nothing of these was fit
+    read.until(one, 20, came=19)
+    assert read.done(4) == {}
+    assert read.done(7) == {one: 5}
+    assert read.done(8) == {other: 3, one: 9}
+    assert read.done(18) == {}
+    assert read.done(19) == {one: 20}
 
 
 async def test_leaving_a_group_whose_broker_is_away_ends(

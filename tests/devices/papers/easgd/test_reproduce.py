@@ -9,7 +9,7 @@ import pytest
 
 from edgeflock.devices.papers import reproduce
 from edgeflock.devices.papers.easgd import experiments
-from edgeflock.devices.papers.easgd.data import make_images, make_words
+from edgeflock.devices.papers.easgd.data import make_digits, make_images, make_words
 from edgeflock.devices.papers.easgd.reproduce import reproduce_easgd
 from edgeflock.devices.papers.easgd.settings import EASGD, METHODS, QUICK, STAGGERED, SYNC, TASKS
 from edgeflock.devices.results.sweep import Job
@@ -25,7 +25,8 @@ def folder(tmp_path: Path) -> str:
     path = tmp_path / "data"
     path.mkdir()
     images, labels = np.zeros((10, 3, 32, 32), np.float32), np.arange(10)
-    np.savez(path / "cifar10_jpgblob.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    for name, shown in (("cifar10_jpgblob", images), ("mnist", images[:, 0, 2:30, 2:30].astype(np.uint8))):
+        np.savez(path / f"{name}.npz", x_train=shown, y_train=labels, x_test=shown, y_test=labels)
     words = {f"{key}_{split}": np.arange(47) for key in ("w", "xpos") for split in ("train", "test")}
     np.savez(path / "pos_ud_ewt.npz", **words)  # type: ignore[arg-type]
     return str(path)
@@ -42,7 +43,8 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
             coordination = job.file.coordination
             fast = coordination.mode == "elastic" and coordination.chunk > 0
             row = {"updates": 9, "loss": 1.0, "accuracy": 0.5, "ingress": 10, "egress": 20}
-            rows = [row | {"seconds": 0.5}, row | {"seconds": 1.0 if fast else 2.0, "accuracy": 0.6}]
+            last = {"seconds": 1.0 if fast else 2.0, "accuracy": 0.6 + 0.001 * job.seed * fast}
+            rows = [row | {"seconds": 0.5}, row | last]
             end = {"ended": "complete", "seed": job.seed, "classes": {"node": {"samples": 480}}}
             job.directory.mkdir(parents=True, exist_ok=True)
             job.path.write_text("".join(json.dumps(line) + "\n" for line in (*rows, end)))
@@ -51,15 +53,15 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     return asked
 
 
-def run(folder: str, out: Path, *, finished: bool = False) -> None:
-    reproduce_easgd(folder, out, quick=True, seeds=0, finished=finished, command="this", as_json=True)
+def run(folder: str, out: Path, *, finished: bool = False, seeds: int = 0) -> None:
+    reproduce_easgd(folder, out, quick=True, seeds=seeds, finished=finished, command="this", as_json=True)
 
 
 def test_the_whole_reproduction(folder: str, tmp_path: Path, swept: list[Job]) -> None:
     out = tmp_path / "out"
     run(folder, out)
     summary = json.loads((out / "easgd.json").read_text())
-    assert len(swept) == len(TASKS) * len(METHODS) * 4
+    assert len({job.path for job in swept}) == len(TASKS) * len(METHODS) * 4
     for task in TASKS:
         measured = summary["tasks"][task.name]
         assert measured["throughput"]["10 Mbps"] == {
@@ -69,11 +71,29 @@ def test_the_whole_reproduction(folder: str, tmp_path: Path, swept: list[Job]) -
         assert measured["accuracy"][SYNC.name]["last"] == 0.6
     text = (out / "easgd.md").read_text()
     assert "| LSTM | 1 Gbps | 240 | 240 | 480 | 240 | +100.0% | +8.0% |" in text
-    assert "| MLP | EASGD | 60.00% | +0.00 | about -1 | 2.0 s |" in text
+    assert "| MLP | EASGD | 1 | 60.00% | 55.00% | +0.00 | about -1 | 2.0 s |" in text
     assert "CIFAR-10 stands in for SVHN" in text
     for name in ("easgd-figure2", "easgd-figure3"):
         assert (out / f"{name}.png").stat().st_size > 10_000
         assert (out / f"{name}.svg").exists()
+
+
+def test_several_seeds_are_of_the_two_that_are_to_be_equal(
+    folder: str, tmp_path: Path, swept: list[Job]
+) -> None:
+    out = tmp_path / "out"
+    run(folder, out, seeds=3)
+    assert {job.seed for job in swept if job.file.coordination.mode == "rounds"} == {0}
+    summary = json.loads((out / "easgd.json").read_text())
+    for task in TASKS:
+        measured = summary["tasks"][task.name]
+        assert measured["accuracy"][STAGGERED.name]["seeds"] == [0, 1, 2]
+        assert measured["staggered_over_easgd"]["last"] == pytest.approx([0.0, 0.1, 0.2])
+        assert measured["staggered_over_easgd"]["last_five"] == pytest.approx([0.0, 0.05, 0.1])
+    assert (
+        "| LSTM | +0.00, +0.10, +0.20 | +0.10 | +0.00, +0.05, +0.10 | +0.05 |"
+        in (out / "easgd.md").read_text()
+    )
 
 
 def test_nothing_finished_is_nothing_to_report(folder: str, tmp_path: Path) -> None:
@@ -116,6 +136,16 @@ def test_images_are_what_they_were(tmp_path: Path) -> None:
         assert archive["x_train"].tolist() == images.tolist()
         assert archive["x_test"].tolist() == images[:4].tolist()
         assert archive["y_test"].tolist() == [0, 1, 2, 3]
+
+
+def test_digits_are_framed_in_three_colours(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(1, 256, (10, 28, 28)).astype(np.uint8)
+    np.savez(tmp_path / "a.npz", x_train=images, y_train=np.arange(10), x_test=images, y_test=np.arange(10))
+    make_digits(tmp_path / "a.npz", tmp_path / "b.npz", 4)
+    with np.load(tmp_path / "b.npz") as archive:
+        assert archive["x_train"].shape == (10, 3, 32, 32)
+        assert archive["x_train"][:, 2, 2:30, 2:30].tolist() == images.tolist()
+        assert archive["x_test"].sum() == 3 * images[:4].sum()
 
 
 def test_words_of_another_archive_are_refused(tmp_path: Path) -> None:

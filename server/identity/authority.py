@@ -1,0 +1,64 @@
+"""Certificates of devices, for TLS in which both ends prove who they are.
+
+A device gets one when it joins, of its own Ed25519 key, signed by a key that the server makes for nothing
+else. It is proved in the handshake; whether the key is still a device's, the register knows (access.py).
+"""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from edgeflock.server.identity.certificate import Certificate, self_signed
+
+CERTIFICATE, KEY = "device-authority.pem", "device-authority-key.pem"
+
+_DAYS = 3650
+"""Who is to be kept out before that is revoked."""
+
+
+class Authority:
+    """Of one run, made if there is none in its directory."""
+
+    def __init__(self, directory: Path) -> None:
+        own = self_signed(Certificate(directory / CERTIFICATE, directory / KEY), "edgeflock devices", ())
+        key = load_pem_private_key(own.key.read_bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey), "made here"
+        self._key, self.pem = key, own.certificate.read_text("ascii")
+        self._issuer = x509.load_pem_x509_certificate(self.pem.encode()).subject
+
+    def certificate(self, public: bytes) -> str:
+        """One in PEM, of the device that has this Ed25519 key."""
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, public.hex()[:32])]))
+            .issuer_name(self._issuer)
+            .public_key(Ed25519PublicKey.from_public_bytes(public))
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=_DAYS))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        )
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
+
+    def demand(self, tls: ssl.SSLContext, *, of_everybody: bool) -> None:
+        """Let `tls` ask clients for such a certificate. One that is shown must be good; if it is demanded of
+        everybody, the handshake ends without one.
+        """
+        tls.verify_mode = ssl.CERT_REQUIRED if of_everybody else ssl.CERT_OPTIONAL
+        tls.load_verify_locations(cadata=self.pem)
+
+
+def key_shown(line: ssl.SSLObject | None) -> bytes | None:
+    """The Ed25519 key of the certificate that the other end has shown and proved; None if it showed none."""
+    shown = None if line is None else line.getpeercert(binary_form=True)
+    if shown is None:
+        return None
+    public = x509.load_der_x509_certificate(shown).public_key()
+    return public.public_bytes_raw() if isinstance(public, Ed25519PublicKey) else b""

@@ -1,0 +1,118 @@
+"""The register's file: SQLite, and all of it in memory, too. Of secrets it has the SHA-256 only.
+
+    meta     the realm: what keeps one register's proofs apart from another's; the server's URL and pin
+    tokens   digest, role, whether it may be used again, until when, labels, the device that used it up
+    devices  name, public key, digest of its credential, labels, when it joined and was revoked; the key and
+             the digest that it was given when it was last rotated, until it has shown that it has them
+    quarantines  the last one of each device that has had one
+
+What another process wrote is read when `refresh` notices (PRAGMA data_version).
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgeflock.server.identity.quarantine import Quarantine
+from edgeflock.server.identity.records import Enrolled, Kept, device_of, digests, token_of
+
+IDENTITIES = "identities.sqlite"
+"""In the run's directory."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tokens (
+    digest BLOB PRIMARY KEY, role TEXT NOT NULL, reusable INTEGER NOT NULL, made REAL NOT NULL,
+    expires REAL, labels TEXT NOT NULL, used_by TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS devices (
+    name TEXT PRIMARY KEY, key BLOB NOT NULL, digest BLOB NOT NULL, labels TEXT NOT NULL,
+    joined REAL NOT NULL, token BLOB NOT NULL, revoked REAL, rotate INTEGER NOT NULL DEFAULT 0,
+    next_key BLOB, next_digest BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS quarantines (
+    name TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL, because TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Store:
+    """One run's. Methods raise OSError or sqlite3.Error if the disk does."""
+
+    def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
+        """Open the file in `directory`, or set it up, for its owner's eyes only."""
+        path = directory / IDENTITIES
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
+        path.chmod(0o600)
+        self.now = now
+        self._lock = threading.RLock()
+        self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self.db.execute("PRAGMA journal_mode = WAL")
+        self.db.execute("PRAGMA synchronous = FULL")
+        self.db.executescript(_TABLES)
+        self.db.execute("INSERT OR IGNORE INTO meta VALUES ('realm', ?)", (os.urandom(16),))
+        self._version = -1
+        self.changes = 0
+        """How often others have been found to have written something."""
+        self.tokens: dict[bytes, Kept] = {}
+        self.devices: dict[str, Enrolled] = {}
+        self.quarantines: dict[str, Quarantine] = {}
+        self.credentials: dict[bytes, str] = {}
+        """Digest -> the device that it is of."""
+        self.realm: bytes = b""
+        self.url, self.pin = "", b""
+        self.refresh()
+
+    def close(self) -> None:
+        self.db.close()
+
+    def refresh(self) -> None:
+        """Read what another process has written, if any has."""
+        with self._lock:
+            version = int(self.db.execute("PRAGMA data_version").fetchone()[0])
+            if version != self._version:
+                self._version = version
+                self.changes += 1
+                self._read()
+
+    @contextmanager
+    def writing(self, *, device: str | None = None, token: bytes | None = None) -> Iterator[None]:
+        """One transaction, on the disk when it is over; then memory is as the file.
+
+        Only this device and this token are read anew, if they are named.
+        """
+        with self._lock:
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                self.db.execute("ROLLBACK")
+                raise
+            if device is None and token is None:
+                self._read()
+                return
+            for one in self._devices(" WHERE name = ?", device):
+                for digest in digests(self.devices[one.name]) if one.name in self.devices else ():
+                    self.credentials.pop(digest, None)
+                self.devices[one.name] = one
+                self.credentials |= dict.fromkeys(digests(one), one.name)
+            self.tokens |= {kept.digest: kept for kept in self._tokens(" WHERE digest = ?", token)}
+
+    def _read(self) -> None:
+        meta: dict[str, bytes] = dict(self.db.execute("SELECT key, value FROM meta").fetchall())
+        self.realm, self.url, self.pin = meta["realm"], meta.get("url", b"").decode(), meta.get("pin", b"")
+        rows = self.db.execute("SELECT * FROM quarantines").fetchall()
+        self.quarantines = {name: Quarantine(*of_it) for name, *of_it in rows}
+        devices = {device.name: device for device in self._devices()}
+        # Another thread may ask meanwhile: it finds what was, or what is.
+        self.credentials = {digest: one.name for one in devices.values() for digest in digests(one)}
+        self.tokens, self.devices = {token.digest: token for token in self._tokens()}, devices
+
+    def _tokens(self, which: str = "", *values: object) -> list[Kept]:
+        return [token_of(row) for row in self.db.execute(f"SELECT * FROM tokens{which}", values)]
+
+    def _devices(self, which: str = "", *values: object) -> list[Enrolled]:
+        columns = ", ".join(Enrolled.__match_args__)
+        return [device_of(row) for row in self.db.execute(f"SELECT {columns} FROM devices{which}", values)]

@@ -1,0 +1,144 @@
+"""Servers are killed (kill -9) under rounds of tasks and under elastic averaging: processes, real sockets."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchmarks.audit import digest_of
+from benchmarks.kill import Server, _free_port
+from benchmarks.updates import LAYOUT
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training import Worker
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.client.transport import Link
+from edgeflock.server.ledger import Journal
+from edgeflock.server.ledger.recovery import recover, replay
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Update, Welcome
+
+Vector = NDArray[np.float32]
+
+KILLS = 2
+BETWEEN = 20
+"""Versions that a server lives to make."""
+
+TASKS = ("coordination.mode=rounds", "coordination.deadline=3600", "coordination.tasks=2")
+ELASTIC = (
+    "coordination.mode=elastic",
+    "coordination.rule=elastic",
+    "coordination.alpha=0.2",
+    "coordination.chunk=8000",
+    "run.local_steps=3",
+    "compression.select=1",
+    "compression.values=f32",
+)
+
+
+@dataclass
+class Seen:
+    """What devices and servers were told or came up with."""
+
+    models: dict[int, str] = field(default_factory=dict)
+    """version -> SHA-256 of theta."""
+    receipts: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(device, sequence) -> version."""
+
+    @property
+    def newest(self) -> int:
+        return max([*self.models, *self.receipts.values()], default=0)
+
+    def model(self, version: int, digest: str) -> None:
+        assert self.models.setdefault(version, digest) == digest, f"there are two versions {version}"
+
+
+class Hill:
+    """A backend whose gradient is theta itself."""
+
+    name = "hill"
+    layout = LAYOUT
+
+    def gradient(self, theta: Vector, x: Vector, y: NDArray[np.generic]) -> Gradient:
+        return Gradient(1.0, theta.copy(), np.zeros(0, np.float32))
+
+
+async def device(seen: Seen, port: int, number: int) -> None:
+    """A whole worker with two of three shards, until it is cancelled."""
+    name = "abc"[number]
+    shards = f"{'xyz'[number]},{'yzx'[number]}"
+    batches = Shuffled(Dataset(np.zeros((20, 1), np.float32), np.arange(20)), np.random.default_rng(number))
+
+    async def hurry(delay: float) -> None:
+        await asyncio.sleep(min(delay, 0.02))
+
+    async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+        await asyncio.sleep(0)
+        return function(*arguments)
+
+    class Watched(Trainer):
+        def step(self, theta: Vector, base: int, *more: Any) -> Update:
+            seen.model(base, digest_of(theta))
+            return super().step(theta, base, *more)
+
+    class Noting(Link):
+        async def push(self, update: Update) -> Receipt:
+            receipt = await super().push(update)
+            seen.receipts[name, receipt.sequence] = receipt.version
+            return receipt
+
+    async def make(welcome: Welcome) -> Trainer:
+        return Watched(Hill(), batches, welcome)
+
+    hello = Hello(PROTOCOL, name, LAYOUT.digest, {}, shards=shards)
+    async with Noting(f"http://127.0.0.1:{port}", None, hello, Random(number), hurry) as line:
+        await Worker(line, make, batches, at_once, choose=lambda shard: None).run()
+
+
+@pytest.mark.parametrize("settings", [TASKS, ELASTIC], ids=["tasks", "elastic"])
+async def test_what_devices_were_told_is_what_a_killed_server_comes_back_with(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    port = _free_port(Random())
+    server, seen = Server(tmp_path, port, *settings), Seen()
+    server.start()
+    devices: list[asyncio.Task[None]] = []
+    try:
+        for _ in range(KILLS):
+            opened = await server.ready()
+            devices = devices or [asyncio.create_task(device(seen, port, number)) for number in range(3)]
+            assert opened.version >= seen.newest
+            seen.model(opened.version, opened.digest)
+            while seen.newest < opened.version + BETWEEN:
+                await asyncio.sleep(0.01)
+                assert not any(one.done() for one in devices)
+            server.kill()
+            server.start()
+        opened = await server.ready()
+        seen.model(opened.version, opened.digest)
+    finally:
+        for one in devices:
+            one.cancel()
+        await asyncio.gather(*devices, return_exceptions=True)
+        server.kill()
+    path = tmp_path / "journal.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute(
+            "SELECT name, sequence, version FROM updates JOIN devices ON device = devices.id"
+        ).fetchall()
+    versions = {(name, sequence): version for name, sequence, version in rows}
+    assert len(versions) == len(rows), "no update is there twice"
+    assert sorted(versions.values()) == list(range(1, len(rows) + 1))
+    assert seen.receipts.items() <= versions.items()
+    assert len(rows) >= seen.newest >= KILLS * BETWEEN
+    with closing(Journal(path)) as journal:
+        for parameters in (recover(journal, LAYOUT, replay(journal, LAYOUT).regime), replay(journal, LAYOUT)):
+            seen.model(parameters.version, digest_of(parameters.theta))
