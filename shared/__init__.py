@@ -9,7 +9,7 @@
     plugins              what other packages add to tables, by entry points
     errors               the error tree
 
-Settings may import all the others, the next four only model and errors. No sockets, no event loop, and only
+Settings may import all the others, the next four only what stands below. No sockets, no event loop, and only
 data/datasets.py reads files. Rooms are imported by file (`from edgeflock.shared.codecs import sparse,
 values`): a device loads what it needs and no more.
 """

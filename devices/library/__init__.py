@@ -4,7 +4,7 @@
     client       Client: a device in this process
     fleet        Fleet: an emulated one
     figure       plot: the curves of runs
-    result       Result: a model that was trained
+    result       Result: a model that was trained; Evaluated: a run by its evaluations
     model        Model: what is trained
     data         data at hand as a data set, and dealt out
 

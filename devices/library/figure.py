@@ -1,11 +1,12 @@
 """The curves of runs, as a figure that a notebook shows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from io import BytesIO
-from typing import Literal, Protocol
+from typing import Literal
 
 from matplotlib.figure import Figure
 
+from edgeflock.devices.library.result import Evaluated
 from edgeflock.devices.results.curves import COLOURS
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
@@ -19,13 +20,6 @@ _AXES: dict[str, tuple[str, Callable[[Evaluation, Evaluation], float]]] = {
 }
 
 
-class Run(Protocol):
-    """A Result, or a run of a Fleet."""
-
-    @property
-    def evaluations(self) -> Sequence[Evaluation]: ...
-
-
 class Curves(Figure):
     """A figure that notebooks show by themselves."""
 
@@ -35,7 +29,7 @@ class Curves(Figure):
         return octets.getvalue()
 
 
-def plot(*runs: Run, against: Against = "updates", **named: Run) -> Curves:
+def plot(*runs: Evaluated, against: Against = "updates", **named: Evaluated) -> Curves:
     """Accuracy of the runs, or their loss if any has none, against updates, bytes both ways, or time.
 
     Those that are `named` are called so. Raises ConfigError.

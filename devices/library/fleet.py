@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetResult, Given, prepare, run_fleet
 from edgeflock.devices.library.data import Data, dataset
 from edgeflock.devices.library.model import Model, model_of
+from edgeflock.devices.library.result import Evaluated
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
@@ -31,23 +32,11 @@ _AT_HAND = "(x, y)"
 """What data are called that a program has at hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emulated:
-    """One run of a fleet."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Emulated(Evaluated):
+    """One run of a fleet. The times of its evaluations are virtual seconds."""
 
     outcome: FleetResult
-    evaluations: Sequence[Evaluation]
-    """Their times are virtual seconds."""
-
-    @property
-    def loss(self) -> float | None:
-        """Of the last evaluation; None if it is no number."""
-        return self.evaluations[-1].loss if self.evaluations else None
-
-    @property
-    def accuracy(self) -> float | None:
-        """Of the last evaluation, 0 to 1; None if the loss has none."""
-        return self.evaluations[-1].accuracy if self.evaluations else None
 
 
 class Fleet:
@@ -115,7 +104,7 @@ class Fleet:
 
         with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():
             outcome = run_fleet(self._prepared, seed, Path(folder) / "run", told)
-        return Emulated(outcome, tuple(evaluations))
+        return Emulated(outcome=outcome, evaluations=tuple(evaluations))
 
 
 @contextmanager

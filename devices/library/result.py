@@ -17,19 +17,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Result:
-    """The model of one version, and the evaluations until then."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Evaluated:
+    """A run, by its evaluations."""
 
-    model: Model
-    layout: Layout
-    run: str
-    version: int
-    """How many updates made it."""
-    theta: NDArray[np.float32]
-    """float32 [P + B]: parameters and running statistics; the average, if the run keeps one."""
     evaluations: Sequence[Evaluation]
-    """Of a run that is complete the last one is of this version."""
 
     @property
     def loss(self) -> float | None:
@@ -40,6 +32,21 @@ class Result:
     def accuracy(self) -> float | None:
         """Of the last evaluation, 0 to 1; None if there is none, or the loss has none."""
         return self.evaluations[-1].accuracy if self.evaluations else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Result(Evaluated):
+    """The model of one version, and the evaluations until then: of a run that is complete the last one is of
+    this version.
+    """
+
+    model: Model
+    layout: Layout
+    run: str
+    version: int
+    """How many updates made it."""
+    theta: NDArray[np.float32]
+    """float32 [P + B]: parameters and running statistics; the average, if the run keeps one."""
 
     def save(self, path: str | Path) -> None:
         """Write it as a safetensors file. Raises ConfigError if that cannot be written."""

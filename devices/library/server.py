@@ -174,7 +174,14 @@ class Server:
                 raise Diverged(evaluator.diverged)
             await asyncio.sleep(_LOOK)
         version, theta = await self._at.app[WRITER].call(self._run.engine.result)
-        return Result(self.model, self._run.engine.layout, self.run, version, theta, tuple(evaluator.history))
+        return Result(
+            model=self.model,
+            layout=self._run.engine.layout,
+            run=self.run,
+            version=version,
+            theta=theta,
+            evaluations=tuple(evaluator.history),
+        )
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises EdgeflockError as soon as the server cannot go on."""

@@ -32,7 +32,6 @@ def device(server: ef.Server, **settings: Any) -> ef.Client:
 
 def left() -> tuple[list[str], set[str], Any]:
     """The threads, open files and signal handlers of this process."""
-    gc.collect()
     threads = sorted(thread.name for thread in threading.enumerate() if "asyncio_" not in thread.name)
     files = set()
     for number in os.listdir("/proc/self/fd"):
@@ -49,6 +48,7 @@ def nothing_stays(tmp_path: Path) -> Iterator[None]:
     before, frozen = left(), gc.get_freeze_count()
     cores, random = torch.get_num_threads(), torch.get_rng_state()
     yield
+    gc.collect()
     threads, files, handlers = left()
     assert threads == before[0]
     assert not [file for file in files - before[1] if str(tmp_path) in file or "socket" in file]
@@ -189,6 +189,21 @@ async def test_cancelled_while_it_closes_it_closes_all_the_same(
     with pytest.raises(asyncio.CancelledError):
         await serving
     assert not await others()
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+async def test_cancelled_while_it_opens_nothing_is_left_behind(
+    tmp_path: Path, nothing_stays: None, turns: int
+) -> None:
+    opening = asyncio.create_task(here(tmp_path).__aenter__())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if not opening.cancel():
+        await opening.result().__aexit__(None, None, None)
+    await asyncio.gather(opening, return_exceptions=True)
+    assert not await others()
+    async with here(tmp_path):
+        pass
 
 
 async def test_a_server_that_cannot_go_on_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
