@@ -49,10 +49,8 @@ class Rounds:
         """Round by round, until the device is `leaving`. Raises what the server ends it with, or Diverged."""
         while not leaving():
             task = await self._server.task()
-            while task is not None and task.shard is not None:
-                task = await self._do(task.shard)
-                if task is not None and task.shard is None:
-                    task = await self._server.task()
+            while task is not None:
+                task = await (self._server.task() if task.shard is None else self._do(task.shard))
             take(self._replica, await self._server.pull(self._replica.version, self._replica.held))
 
     async def _do(self, shard: int) -> Task | None:
