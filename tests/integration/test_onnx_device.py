@@ -34,7 +34,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class HandMade:
     """A GraphStore whose step is the hand-made one."""
 
-    def __init__(self, model: ModelSettings) -> None:
+    def __init__(self, model: ModelSettings, make: object = None) -> None:
         self.asked: list[str] = []
 
     async def get(self, kind: str) -> ServedGraph:
