@@ -87,8 +87,8 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
         ["line 4", "unknown key compression.selct = 0.1", "mean compression.select?"],
     ),
     "unknown key in [limits]": (
-        END + "[limits]\nframe = 5000\n",
-        ["line 4", "unknown key limits.frame = 5000", "mean limits.frame_bytes?"],
+        END + "[limits]\nframe_byte = 5000\n",
+        ["line 4", "unknown key limits.frame_byte = 5000", "mean limits.frame_bytes?"],
     ),
     "unknown key in [fleet]": (
         END + "[fleet]\n\nsecond = 5\n",
