@@ -145,9 +145,7 @@ class Session:
                     record, frame = await self._next()
                     await self._answer(device, record, frame)
         except SessionRefused as refusal:
-            told = await self._blamed(device, refusal)
-            self._host.hub.refused(device, told)
-            await self._close(4000 + told.status, told)
+            await self._turn_out(device, refusal)
         except ConnectionError:
             pass  # the device is gone; it will be back
         finally:
@@ -186,6 +184,14 @@ class Session:
         """The door has said so to the device."""
         log.info("refused %s: %s", refusal.code, refusal)
         self._host.hub.refused(self._device, refusal)
+
+    async def _turn_out(self, device: Device | None, refusal: SessionRefused) -> None:
+        """Tell it why, and hang up."""
+        # The socket keeps what ends it, and what that came of: without frames, which hold the message.
+        refusal.__cause__ = refusal.__context__ = None
+        told = await self._blamed(device, refusal.with_traceback(None))
+        self._host.hub.refused(device, told)
+        await self._close(4000 + told.status, told)
 
     async def _close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
         """Say why, and hang up on a device that does not listen: nobody waits for it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.settings.config import ClientSettings
+from tests.client.training.fakes import WELCOME, FakeBackend
 
 CENTRES = np.array([0.0, 5.0, -1e4, 1e-3], np.float32)
 WIDTHS = np.array([1.0, 1e-3, 300.0, 1e-5], np.float32)
@@ -201,6 +203,7 @@ async def test_it_is_off_by_default_and_told_of_where_it_is_needed(
     uri = f"synthetic:npz:{path}?rate=100000&once"
     given = ClientSettings(data=uri, directory=str(tmp_path), **({"scale": True} if scale else {}))
     async with batches_of(given) as batches:
+        batches.begin(replace(WELCOME, input=(4,)), FakeBackend())
         for _ in range(2):
             await batches.ready(1)
             x = batches.take(16)[0]
