@@ -63,7 +63,8 @@ async def test_a_large_message_costs_its_own_length(tmp_path: Path) -> None:
                     hostile.writer.write(framed(payload))
                     assert (await hostile.answer())[1] == "malformed", name
                 assert (await honest.ask([PULL, 0]))[0] == 4
-                # The message, a copy of it without its mask, and what aiohttp gathers it from; nothing of the last one.
+                # The message, a copy of it without its mask, and what aiohttp gathers it from: nothing of the
+                # one before.
                 assert most_resident(server.pid) - before < 4 * SIZE, name
     finally:
         server.terminate()
