@@ -103,6 +103,8 @@ class Welcome:
     """Of the device's own steps in elastic averaging."""
     input: tuple[int, ...] | None = None
     """The shape of one sample's x; None: not known."""
+    app: bytes = b""
+    """What a device is told that trains by an app of its own (app.py); empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
