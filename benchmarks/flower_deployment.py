@@ -55,8 +55,8 @@ class Deployment:
         self.groups.append(process)
         return process
 
-    async def superlink(self) -> asyncio.subprocess.Process:
-        """Start it; it keeps its state in memory. Returns when it listens."""
+    async def superlink(self, *, installs: bool = False) -> asyncio.subprocess.Process:
+        """Start it; it keeps its state in memory, and `installs` what apps depend on. Returns when it listens."""
         config = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
         (self.home / "config.toml").write_text(config + "insecure = true\n")
         process = await self.spawn(
@@ -64,7 +64,7 @@ class Deployment:
             "--insecure",
             "--host=127.0.0.1",
             f"--port={self.port}",
-            "--disable-runtime-dependency-installation",
+            *(() if installs else ("--disable-runtime-dependency-installation",)),
         )
         while True:
             with suppress(OSError):

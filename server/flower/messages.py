@@ -1,6 +1,7 @@
 """Flower's records <-> ours: a model as an ArrayRecord, a reply as an Update."""
 
 import math
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -101,7 +102,7 @@ def training(
 ) -> Message:
     """The message that asks a node to train."""
     config = ConfigRecord(dict(config))
-    config[CONFIG_KEY] = wire.encode(welcome)
+    config[CONFIG_KEY] = b64encode(wire.encode(welcome)).decode()
     content = RecordDict({keys.arrays: arrays, keys.config: config})
     return Message(content, node, MessageType.TRAIN, ttl=ttl)
 

@@ -15,7 +15,8 @@ from edgeflock.shared.errors import BadSamples, LayoutMismatch
 from edgeflock.shared.model.layout import Layout
 
 CONFIG_KEY = "edgeflock"
-"""Where a training message's ConfigRecord says, as a Welcome record, what to send and how."""
+"""Where a training message's ConfigRecord says what to send and how: a Welcome record, as text in base64, for
+ClientApps print their config, or make JSON of it."""
 
 STYPE = "edgeflock.update.v1"
 """The serialisation type of an Array whose data are an Update record instead of numbers."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -47,3 +48,10 @@ async def test_an_example_learns(
     last = result.evaluations[-1]
     assert last.accuracy is not None
     assert last.accuracy > 0.85
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("flower-*")))
+def test_an_example_depends_on_nothing_that_no_index_has(example: str) -> None:
+    """A SuperLink installs what an app names, and no index has edgeflock."""
+    project = tomllib.loads((EXAMPLES / example / "pyproject.toml").read_text())["project"]
+    assert not [name for name in project["dependencies"] if name.startswith("edgeflock")]
