@@ -21,6 +21,11 @@ def free_port() -> int:
         return port
 
 
+def _before(path: str) -> str:
+    known = os.environ.get("PYTHONPATH", "")
+    return f"{path}{os.pathsep}{known}" if known else path
+
+
 @dataclass
 class Deployment:
     """A SuperLink and its SuperNodes, each in a process group of its own."""
@@ -41,12 +46,13 @@ class Deployment:
             "COLUMNS": "200",
         }
 
-    async def spawn(self, program: str, *arguments: str) -> asyncio.subprocess.Process:
+    async def spawn(self, program: str, *arguments: str, path: str = "") -> asyncio.subprocess.Process:
+        """`path` is where Python looks for modules, too."""
         log = (self.home / f"{program}-{len(self.groups)}.log").open("wb")
         process = await asyncio.create_subprocess_exec(
             str(BIN / program),
             *arguments,
-            env=self.environment,
+            env=self.environment | ({"PYTHONPATH": _before(path)} if path else {}),
             stdout=log,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
@@ -56,7 +62,7 @@ class Deployment:
         return process
 
     async def superlink(self, *, installs: bool = False) -> asyncio.subprocess.Process:
-        """Start it; it keeps its state in memory, and `installs` what apps depend on. Returns when it listens."""
+        """Start it; it keeps its state in memory, and `installs` apps' dependencies. Returns when it listens."""
         config = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
         (self.home / "config.toml").write_text(config + "insecure = true\n")
         process = await self.spawn(

@@ -1,5 +1,7 @@
 """The model and its data: scikit-learn's SGDClassifier on its 8x8 digits."""
 
+from functools import cache
+
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
@@ -11,11 +13,17 @@ def get_arrays() -> list[np.ndarray]:
     return [np.zeros((10, 64), np.float32), np.zeros(10, np.float32)]
 
 
+@cache
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """A process that stays reads them once."""
+    return load_digits(return_X_y=True)
+
+
 def load_data(
     partition: int = 0, partitions: int = 1, *, test: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every `partitions`-th of the 1,437 training images, or the 360 held out."""
-    x, y = load_digits(return_X_y=True)
+    x, y = _digits()
     order = np.random.default_rng(0).permutation(len(x))
     order = order[1437:] if test else order[:1437][partition::partitions]
     return (x[order] / 16).astype(np.float32), y[order]
