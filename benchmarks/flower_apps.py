@@ -123,16 +123,7 @@ async def native(app: App, devices: int, seconds: float) -> Measured:
     with tempfile.TemporaryDirectory() as home:
         deployed, port = Deployment(Path(home)), free_port()
         initial = Path(home) / "initial.npz"
-        subprocess.run(
-            [
-                *(sys.executable, "-c"),
-                "import sys, numpy\n"
-                f"sys.path.insert(0, {str(app.folder)!r})\n"
-                f"from {app.package}.task import *\n"
-                f"numpy.savez({str(initial)!r}, **{app.first})",
-            ],
-            check=True,
-        )
+        _begin(app, initial)
         settings = (
             *(f"model.module=arrays:{initial}", f"model.evaluate={app.package}.task:evaluate"),
             *(f"run.directory={home}/run", f"run.port={port}", "run.open=true", *app.settings),
@@ -140,7 +131,7 @@ async def native(app: App, devices: int, seconds: float) -> Measured:
         try:
             asked = (f"--set={setting}" for setting in settings)
             await deployed.spawn("edgeflock", "server", *asked, path=str(app.folder))
-            while not await _status(port):
+            while not await _status(port):  # noqa: ASYNC110
                 await asyncio.sleep(0.5)
             for part in range(devices):
                 await deployed.spawn(
@@ -148,7 +139,7 @@ async def native(app: App, devices: int, seconds: float) -> Measured:
                     *(f"--flower-app={app.folder}", f"--node-config=partition-id={part} num-partitions=2"),
                     f"--set=client.directory={home}/devices",
                 )
-            while (await _status(port))["version"] < 3 * devices:
+            while (await _status(port))["version"] < 3 * devices:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
             before, at = await _status(port), time.monotonic()
             await asyncio.sleep(seconds)
@@ -161,6 +152,16 @@ async def native(app: App, devices: int, seconds: float) -> Measured:
         f"native, {devices} device{'s' if devices > 1 else ''}",
         *(updates / took, after["version"], after["evaluation"]["accuracy"], up, down),
     )
+
+
+def _begin(app: App, initial: Path) -> None:
+    """Write the app's first arrays, in a process of its own."""
+    program = (
+        f"import sys, numpy; sys.path.insert(0, {str(app.folder)!r})\n"
+        f"from {app.package}.task import *\n"
+        f"numpy.savez({str(initial)!r}, **{app.first})"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 async def _status(port: int) -> dict[str, Any]:
@@ -180,29 +181,34 @@ def own_training(rounds: int = 40) -> float:
     return float(done.stdout)
 
 
-async def compare(rounds: int, seconds: float) -> None:
-    for app in APPS:
-        print(f"\n{app.name}\n\n| runtime | updates/s | updates | accuracy | bytes up | bytes down |")
-        print("|---|--:|--:|--:|--:|--:|")
-        there = await under_flower(app, rounds)
-        print(there.row(), flush=True)
-        here = await native(app, 2, seconds)
-        print(here.row(), flush=True)
-        print(f"\n{here.rate / there.rate:.0f} times as many updates", flush=True)
-    alone = await native(APPS[1], 1, seconds)
-    print(f"\n{alone.row()}")
-    own = own_training()
-    print(
-        f"\n{1e3 / alone.rate:.1f} ms an update, of which training is {1e3 * own:.1f}: {1 / alone.rate / own:.2f}"
-    )
+async def compare(app: App, rounds: int, seconds: float) -> None:
+    """Both runtimes with two devices."""
+    print(f"\n{app.name}\n\n| runtime | updates/s | updates | accuracy | bytes up | bytes down |")
+    print("|---|--:|--:|--:|--:|--:|")
+    there = await under_flower(app, rounds)
+    print(there.row(), flush=True)
+    here = await native(app, 2, seconds)
+    print(f"{here.row()}\n\n{here.rate / there.rate:.0f} times as many updates", flush=True)
+
+
+async def alone(seconds: float) -> None:
+    """flower-pytorch on one device, against what it computes."""
+    before, one, after = own_training(), await native(APPS[1], 1, seconds), own_training()
+    own = (before + after) / 2
+    print(f"{one.row()}\n\n{1e3 / one.rate:.1f} ms an update; its training alone takes {1e3 * own:.1f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", default=[*(app.name for app in APPS), "alone"])
     parser.add_argument("--rounds", type=int, default=8, help="of two updates, under Flower")
     parser.add_argument("--seconds", type=float, default=15.0, help="for the native server")
     options = parser.parse_args()
-    asyncio.run(compare(options.rounds, options.seconds))
+    for app in APPS:
+        if app.name in options.what:
+            asyncio.run(compare(app, options.rounds, options.seconds))
+    if "alone" in options.what:
+        asyncio.run(alone(options.seconds))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Deployment:
         return process
 
     async def superlink(self, *, installs: bool = False) -> asyncio.subprocess.Process:
-        """Start it; it keeps its state in memory, and `installs` apps' dependencies. Returns when it listens."""
+        """Start it; it keeps its state in memory. Returns when it listens. It `installs` what apps name."""
         config = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
         (self.home / "config.toml").write_text(config + "insecure = true\n")
         process = await self.spawn(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.flower import inside
+from edgeflock.client.training.seams import of_the_server
 from edgeflock.shared.errors import ConfigError, Malformed, Refused
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 
 _NOTHING: Batch = (np.zeros(0, np.float32), np.zeros(0, np.float32))
 """What an app is given of a device's batches: it has its own."""
+
+_WEIGHT = "num-examples"
+"""The metric that says of how many samples a reply is."""
 
 _MOST_FACTS, _LONGEST_NAME = 8, 80
 """Metrics of each kind that are told operators, and characters of their names."""
@@ -46,7 +50,6 @@ class FlowerApp:
         `kept`. Raises ConfigError.
         """
         self._folder = Path(folder).absolute()
-        self._device = device
         self._kept = kept / f"flower-{hashlib.sha256(f'{device} {self._folder}'.encode()).hexdigest()[:32]}"
         self._run_config, reference = _described(self._folder)
         try:
@@ -65,7 +68,7 @@ class FlowerApp:
             ) from error
         if not inside.can(self._app, MessageType.TRAIN):
             raise ConfigError(f"client.flower_app = {folder!r}: {reference} has no @app.train()")
-        self._node = int.from_bytes(hashlib.sha256(device.encode()).digest()[:7])
+        self._node = _number(device)
         self._facts: Facts = {}
         self._state = b""
 
@@ -78,25 +81,24 @@ class FlowerApp:
         return self._told.arrays.layout
 
     def join(self, welcome: Welcome) -> None:
-        """Take part in this run. Raises ConfigError if no app can, Refused if what it is told is none."""
+        """Take part in this run. Raises ConfigError if no app can, ServerAtFault if told what cannot be."""
         if welcome.elastic or welcome.local_steps > 1:
-            what = (
-                "coordination.mode = 'elastic'"
-                if welcome.elastic
-                else f"run.local_steps = {welcome.local_steps}"
-            )
+            steps = f"run.local_steps = {welcome.local_steps}"
+            what = "coordination.mode = 'elastic'" if welcome.elastic else steps
             raise ConfigError(
                 f"the server's {what} is of single gradients, and a Flower app trains as long as it does: "
                 "leave it out on the server"
             )
         layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
-        self._told = decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.like(layout))
+        with of_the_server("word to its devices' apps"):
+            self._told = decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.like(layout))
         if self._told.evaluate and not inside.can(self._app, MessageType.EVALUATE):
             log.warning("run.evaluate_on_devices: the app in %s has no @app.evaluate()", self._folder)
         self._run, self._asked = welcome.run, welcome.sequence
         state = self._recalled(welcome.run)
         self._state = inside.written(state)
-        self._context = Context(int(welcome.run, 16), self._node, self._node_config, state, self._run_config)
+        run = _number(welcome.run)
+        self._context = Context(run, self._node, self._node_config, state, self._run_config)
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
@@ -116,7 +118,7 @@ class FlowerApp:
                 raise Malformed(f"it has {len(reply.array_records)} ArrayRecords instead of one")
             (record,) = reply.array_records.values()
             returned = self._told.arrays.flat({name: array.numpy() for name, array in record.items()})
-            samples = samples_of(metrics, "num-examples")
+            samples = samples_of(metrics, _WEIGHT)
         except (Refused, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the ClientApp in {self._folder} made a reply that is none: {error}"
@@ -170,13 +172,14 @@ class FlowerApp:
 
     def _note(self, kind: str, reply: RecordDict) -> None:
         numbers = {
-            f"{kind}.{name}": value
+            name: value
             for record in reply.metric_records.values()
             for name, value in record.items()
             if isinstance(value, int | float) and math.isfinite(value) and len(name) <= _LONGEST_NAME
         }
         others = {name: value for name, value in self._facts.items() if not name.startswith(f"{kind}.")}
-        self._facts = {**others, **dict(sorted(numbers.items())[:_MOST_FACTS])}
+        told = sorted(numbers, key=lambda name: (name != _WEIGHT, name))[:_MOST_FACTS]
+        self._facts = {**others, **{f"{kind}.{name}": numbers[name] for name in told}}
 
     def _keep(self) -> None:
         """What the app keeps in its context, for the next start. Most apps keep nothing, or no new thing."""
@@ -204,6 +207,11 @@ class FlowerApp:
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s does not hold the app's state, which begins anew: %s", self._kept, error)
             return RecordDict()
+
+
+def _number(name: str) -> int:
+    """What stands for a name where Flower has a number."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
 
 
 def _described(folder: Path) -> tuple[dict[str, Any], str]:

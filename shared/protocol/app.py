@@ -24,7 +24,7 @@ _LONGEST_KEPT = 1 << 16
 _LONGEST, _MOST = 1 << 22, 1 << 14
 """Bytes of what an app is told, and entries of a list or a table in it."""
 
-_SCALARS = (bool, int, float, str)
+_SCALARS = {bool, int, float, str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +126,5 @@ def _entry(
 
 
 def _is_value(value: object) -> bool:
-    entries = value if type(value) is list else [value]
-    return all(type(entry) in _SCALARS for entry in entries)
+    kinds = {type(entry) for entry in value} if type(value) is list else {type(value)}
+    return len(kinds) <= 1 and kinds <= _SCALARS

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgeflock.client.flower.app import FlowerApp
 from edgeflock.client.run import run_client
 from edgeflock.client.training import Progress
 from edgeflock.devices.library.server import Server
 from edgeflock.server.choices import CHOICES
+from edgeflock.server.operations.api import status
 from edgeflock.server.operations.federated import federated
-from edgeflock.server.operations.keys import HOST
+from edgeflock.server.operations.keys import EVALUATOR, HOST
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import ClientSettings, parse
+from tests.flower.welcomes import welcome_of
 
 PROJECT = """
 [tool.flwr.app.components]
@@ -139,18 +142,16 @@ async def test_what_an_app_keeps_survives_its_process(tmp_path: Path) -> None:
 
 async def test_an_app_evaluates_where_the_run_asks_for_it(tmp_path: Path) -> None:
     app = folder(tmp_path / "app", "native_evaluates")
-    async with serving(tmp_path, "run.updates=4", "run.evaluate_on_devices=2") as server:
-        facts: dict[str, object] = {}
+    async with serving(tmp_path, "run.updates=4", "run.evaluate_on_devices=1") as server:
         await client(server, app)
         (device,) = server._at.app[HOST].registry.devices.values()
-        facts = dict(device.statistics.telemetry)
+        facts, known = dict(device.statistics.telemetry), server._at.app
+        told = status(known[HOST], known[EVALUATOR], 0.0)
+    assert told["on_devices"] == {"eval_loss": 0.0, "num-examples": 30}
     # Its first update tells how it does, and later ones not before some seconds are over.
     assert facts["train.by-mod"] == 1, "the app's mods are applied"
     assert facts["train.num-examples"] == 40
     assert "train.grid" not in facts
-    from edgeflock.client.flower.app import FlowerApp
-    from tests.flower.welcomes import welcome_of
-
     again = FlowerApp(str(app), "", "pi", tmp_path / "elsewhere")
     again.join(welcome_of({"w": np.zeros(3, np.float32), "n": np.array(7), "b": np.zeros(())}, evaluate=2))
     for theta, told in ((0, None), (5, 5.0), (6, 5.0)):

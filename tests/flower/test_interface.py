@@ -71,7 +71,7 @@ def test_a_schedule_is_where_it_was_after_a_restart(grid: FakeGrid, tmp_path: Pa
     seen = told(grid, 1)
     told(grid, 2)
     for rounds in (4, 7):
-        strategy = halving(ScaDLES)(checkpoint=tmp_path, fraction_evaluate=0.0)
+        strategy = halving(ScaDLES)(checkpoint=tmp_path, fraction_evaluate=0.0)  # type: ignore[call-arg]
         strategy.start(grid, record(PLAIN), rounds, train_config=ConfigRecord({"lr": 0.8}))
     assert [c["lr"] for c in seen] == [0.8, 0.8, 0.4, 0.4, 0.4, 0.2, 0.2]
 
