@@ -136,6 +136,8 @@ COLUMNS: tuple[Column, ...] = (
     _column(
         "stream_loss", "stream loss", 11, numbers.decimal, "on its last samples before they were trained on"
     ),
+    _column("shards", "shards", 6, numbers.count, "data shards that it holds, in a run of tasks"),
+    _column("repeated", "repeated", 8, numbers.count, "its results of shards that already had one"),
     Column(
         "label",
         "label",
