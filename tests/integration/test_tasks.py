@@ -239,7 +239,10 @@ async def test_status_metrics_and_events_tell_of_it(tmp_path: Path) -> None:
             async with operating(hosted.port, "") as viewer, viewer.feed() as frames:
                 shown = await frames.next()
             assert shown.overview.tasks == Standing(3, 1, 2, 1)
-            assert {(row.name, row.shards, row.repeated) for row in shown.devices} == {("a", 3, 0), ("b", 2, 1)}
+            assert {(row.name, row.shards, row.repeated) for row in shown.devices} == {
+                ("a", 3, 0),
+                ("b", 2, 1),
+            }
             async with http.get(f"http://127.0.0.1:{hosted.port}/metrics") as answer:
                 assert "edgeflock_duplicates_total 1.0" in await answer.text()
             await a.offer(update(0, 2, 1))

@@ -84,7 +84,9 @@ PI = DeviceRow(
     *(2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
     *(48.0, None, False, 3, 1, None),
 )
-OVERVIEW = Overview(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0, None)
+OVERVIEW = Overview(
+    *(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0, None)
+)
 GOOD = Delta(1e9, OVERVIEW, (PI,), (), (Event(1e9, "joined", "pi-3", "joined"),), 0)
 
 

@@ -55,7 +55,7 @@ def test_how_the_round_of_tasks_stands() -> None:
     tasks = replace(made, overview=replace(made.overview, tasks=Standing(8, 5, 2, 1_234)))
     for width in (38, 78):
         text = " ".join(text_of(overview_numbers(tasks, width)).split())
-        assert "shards done" in text and "5 of 8" in text and "1,234" in text
+        assert all(part in text for part in ("shards done", "5 of 8", "1,234"))
     assert "shards done" not in text_of(overview_numbers(made, 78))
 
 
