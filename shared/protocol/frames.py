@@ -20,7 +20,6 @@ EventKind = Literal[
     "dropped",
     "config",
     "checkpoint",
-    "evaluated",
     "round",
     "diverged",
     "finished",

@@ -157,7 +157,7 @@ def select(state: State, view: View, labels: Labels) -> list[DeviceRow]:
 
     Raises ConfigError if the query has an unknown key.
     """
-    test = query.parse(view.query)
+    test = query.parse(view.query, state.time)
     rows = (
         [row for row in state.devices.values() if test(row, labels)]
         if view.query
