@@ -1,5 +1,5 @@
-"""The filter: `pi`, `state:paused`, `loss>1.5`, `seen>5m`, `in>1MB`, `!class:laptop`; terms apart, all of which
-must hold, or all of those on the other side of a `|`.
+"""The filter: `pi`, `state:paused`, `loss>1.5`, `seen>5m`, `in>1MB`, `!class:laptop`; terms apart, all of
+which must hold, or all of those on the other side of a `|`.
 """
 
 import re
