@@ -46,7 +46,7 @@ async def test_a_live_display_freezes_and_steps_back_while_frames_come() -> None
         assert view.state.time == BEGAN + 4
         await pilot.press("left_square_bracket", "left_square_bracket")
         assert view.state.time == BEGAN + 2
-        await shows(pilot, "paused 6s back")
+        await shows(pilot, "frozen 6s back")
         await pilot.press("right_square_bracket")
         assert view.state.time == BEGAN + 3
         await pilot.press("escape")
