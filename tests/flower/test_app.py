@@ -154,9 +154,9 @@ async def test_an_app_evaluates_where_the_run_asks_for_it(tmp_path: Path) -> Non
     assert "train.grid" not in facts
     again = FlowerApp(str(app), "", "pi", tmp_path / "elsewhere")
     again.join(welcome_of({"w": np.zeros(3, np.float32), "n": np.array(7), "b": np.zeros(())}, evaluate=2))
-    for theta, told in ((0, None), (5, 5.0), (6, 5.0)):
+    for theta, said in ((0, None), (5, 5.0), (6, 5.0)):
         again.gradient(np.full(4, theta, np.float32), *again.take(10))
-        assert again.telemetry().get("eval.eval_loss") == told
+        assert again.telemetry().get("eval.eval_loss") == said
 
 
 FAILING = [
