@@ -1,6 +1,7 @@
 """What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
 
 from edgeflock.server.coordination import GATES, MODES
+from edgeflock.server.descent import KINDS as OPTIMIZERS
 from edgeflock.server.descent import RULES
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
@@ -13,5 +14,6 @@ CHOICES: Tables = {
     "coordination.order": ORDERS,
     "coordination.rule": RULES,
     "downlink.mode": PUBLICATIONS,
+    "optimizer.kind": OPTIMIZERS,
     "run.trackers": KINDS,
 }

@@ -6,16 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
-from edgeflock.server.descent.optimizer import descend
+from edgeflock.server.descent.memory import Memory
+from edgeflock.server.descent.optimizer import Optimizer, clipped, descend
 from edgeflock.server.descent.reach import Reach, largest, within
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
-from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
 
 _STRIDE = 16
 """The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
 
+
+_SQUARABLE = 1e15
+"""No entry of a gradient may be larger where an optimizer remembers it: squares of larger ones add up to no
+number."""
 
 _LEAST_LAG = 10
 """Running statistics go at most a tenth of the way to an update's."""
@@ -29,17 +34,19 @@ class Parameters:
         version: int,
         theta: NDArray[np.float32],
         average: NDArray[np.float32] | None = None,
+        memory: bytes | None = None,
         *,
         buffers: int = 0,
         regime: Regime,
         start: int,
         recent: Iterable[Step] = (),
     ) -> None:
-        """theta at `version`, counting by `regime` from here on. Both vectors are changed in place.
+        """theta at `version`, counting by `regime` from here on. Both vectors are changed in place. `memory`
+        is what steps depend on beside them, from `packed_memory`.
 
         The last `buffers` entries of theta are running statistics: what steps bring of these is theirs.
         `recent` are the steps that made the versions after `start`: updates based on versions before it are
-        not admitted.
+        not admitted. Raises ConfigError if there is no such optimizer, ValueError for another memory.
         """
         self.version = version
         self.theta = theta
@@ -50,6 +57,11 @@ class Parameters:
         self._start = start
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
         self._rule = rule(regime.rule)
+        self._optimizer: Optimizer | None = None
+        """None: theta - rate g, in one pass."""
+        self._everywhere: NDArray[np.int64] | None = None
+        """All indices, once they were asked for."""
+        self._remember(memory)
         self._reach = Reach()
         self._staleness: Staleness | None = None
         if self._rule.per_parameter and not regime.rounds:
@@ -61,8 +73,27 @@ class Parameters:
         """The last version of theta that the model to use at `version` tells of."""
         return version if self.average is None else version - version % _STRIDE
 
-    def go_back(self, theta: NDArray[np.float32], average: NDArray[np.float32] | None) -> None:
+    def packed_memory(self) -> bytes | None:
+        """What steps to come depend on beside theta and its average; None: nothing."""
+        optimizer = self._optimizer
+        if optimizer is None or not optimizer.kind.columns:
+            return None
+        return Memory(optimizer.kind.remembers, optimizer.memory).packed()
+
+    def _remember(self, memory: bytes | None) -> None:
+        """Go on from this; an optimizer that remembers something else begins anew."""
+        if self.regime.how.is_plain:
+            return
+        self._optimizer = Optimizer(self.regime.how, self._trained.size)
+        known = Memory.unpacked(memory, self._trained.size)
+        if known.of == self._optimizer.kind.remembers:
+            self._optimizer = Optimizer(self.regime.how, self._trained.size, known.numbers)
+
+    def go_back(
+        self, theta: NDArray[np.float32], average: NDArray[np.float32] | None, memory: bytes | None = None
+    ) -> None:
         """The next version is this model. Only updates that start from there on are admitted."""
+        self._remember(memory)
         self.version += 1
         self._start = self.version
         self.theta[:] = theta
@@ -88,6 +119,8 @@ class Parameters:
         if self.regime.rounds:
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._bears_in_round(step, most, gathered)
+        if self._optimizer is not None:
+            return self._bears_optimized(self._optimizer, step, most)
         rate = self._rate(step)
         move = abs(float(rate)) * largest(step.delta)
         if self._reach.suffices(self._trained, move, most):
@@ -102,6 +135,28 @@ class Parameters:
             self._reach.take(move, most)
         return fine
 
+    def _bears_optimized(self, optimizer: Optimizer, step: Step, most: float) -> bool:
+        """The same where an optimizer steps, whose squares must stay numbers as well."""
+        weight = self._weight(step)
+        most_of_it = abs(float(weight)) * largest(step.delta)
+        if not most_of_it <= _SQUARABLE:
+            return False
+        rate = self._learning_rate()
+        move = optimizer.reach(most_of_it, float(rate), most)
+        if self._reach.suffices(self._trained, move, most):
+            return True
+        gradient = weight * step.delta
+        if self._staleness is not None:
+            sigma = self._staleness.sigma(step.where, step.base).astype(np.float32)
+            gradient = weight / np.maximum(sigma, np.float32(1)) * step.delta
+        gradient = clipped(gradient, self.regime.how.clip)
+        with np.errstate(over="ignore", invalid="ignore"):
+            after = optimizer.tried(self._trained, self._indices(step.where), gradient, rate)
+            fine = within(self._trained[step.where], after, most)
+        if fine:
+            self._reach.take(move, most)
+        return fine
+
     def _bears_in_round(self, step: Step, most: float, gathered: Gathered | None) -> bool:
         """Whether the round could end with `step`. What it leaves alone goes no further with more samples."""
         before, total = self._trained[step.where], np.float32(step.samples) * step.delta
@@ -109,13 +164,25 @@ class Parameters:
         if gathered is not None:
             total += gathered.gradient[step.where]
             samples += gathered.samples
+        if self._optimizer is not None:
+            total *= self._round_share(samples)
+            if not largest(total) <= _SQUARABLE:
+                return False
+            where = self._indices(step.where)
+            return within(
+                before, self._optimizer.tried(self._trained, where, total, self._learning_rate()), most
+            )
         total *= self._round_rate(samples)
         return within(before, np.subtract(before, total, out=total), most)
 
     def bears_end(self, gathered: Gathered, most: float) -> bool:
         """The same of a whole round, whose rate may be another one by now."""
         with np.errstate(over="ignore", invalid="ignore"):
-            after = self._trained - self._round_rate(gathered.samples) * gathered.gradient
+            if self._optimizer is None:
+                after = self._trained - self._round_rate(gathered.samples) * gathered.gradient
+            else:
+                gradient, where = self._round_gradient(gathered), self._indices(slice(None))
+                after = self._optimizer.tried(self._trained, where, gradient, self._learning_rate())
             return within(self._trained, after, most)
 
     def apply(self, change: Step | Gathered) -> None:
@@ -128,13 +195,39 @@ class Parameters:
     def _descend(self, step: Step) -> None:
         """Weigh, descend."""
         rate = self._rate(step)
-        if self._staleness is None:
+        if self._optimizer is not None:
+            gradient = clipped(self._weighed(step), self.regime.how.clip)
+            where = self._indices(step.where)
+            self._optimizer.step(self._trained, where, gradient, self._learning_rate())
+        elif self._staleness is None:
             descend(self._trained, step.where, step.delta, rate)
         else:
             self._staleness.descend(self._trained, step.where, step.delta, step.base, rate)
         if step.statistics.size:
             self._follow(step.statistics, self.version - step.base)
         self._made(1)
+
+    def _weighed(self, step: Step) -> NDArray[np.float32]:
+        """Its gradient, by its staleness and samples, which an optimizer steps with. It counts as applied."""
+        weight = self._weight(step)
+        if self._staleness is None:
+            return weight * step.delta
+        return self._staleness.weigh(step.where, step.delta, step.base, weight)
+
+    def _indices(self, where: Where) -> NDArray[np.int64]:
+        if not isinstance(where, slice):
+            return where
+        if self._everywhere is None:
+            self._everywhere = np.arange(self._trained.size)
+        return self._everywhere
+
+    def _learning_rate(self) -> np.float32:
+        """That of a step with a gradient that is weighed."""
+        return np.float32(self.regime.learning_rate)
+
+    def _weight(self, step: Step) -> np.float32:
+        """How much a step counts, but for the staleness of each parameter."""
+        return np.float32(self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch))
 
     def _rate(self, step: Step) -> np.float32:
         """The learning rate of a step, but for the staleness of each parameter."""
@@ -146,12 +239,23 @@ class Parameters:
         scale = linear_scaling(samples, self.regime.base_batch)
         return np.float32(self.regime.learning_rate * scale / samples)
 
+    def _round_share(self, samples: int) -> np.float32:
+        """What a round's sum is multiplied with to be its gradient."""
+        return np.float32(linear_scaling(samples, self.regime.base_batch) / samples)
+
+    def _round_gradient(self, gathered: Gathered) -> NDArray[np.float32]:
+        return clipped(self._round_share(gathered.samples) * gathered.gradient, self.regime.how.clip)
+
     def _end_round(self, gathered: Gathered) -> None:
         """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
 
         Of the versions that its steps make only the last one exists.
         """
-        self._trained -= self._round_rate(gathered.samples) * gathered.gradient
+        if self._optimizer is None:
+            self._trained -= self._round_rate(gathered.samples) * gathered.gradient
+        else:
+            gradient, where = self._round_gradient(gathered), self._indices(slice(None))
+            self._optimizer.step(self._trained, where, gradient, self._learning_rate())
         if gathered.statistics.size:
             self._follow(gathered.statistics / np.float32(gathered.samples), 0)
         self._made(gathered.steps)

@@ -368,9 +368,10 @@ class Engine:
             raise ConfigError("this run keeps no past that one could go back to")
         past, parameters = self._past(to), self.parameters
         self._log.add_rollback(
-            parameters.version + 1, past.version, parameters.regime, past.theta, past.average, now
-        )
-        parameters.go_back(past.theta, past.average)
+            parameters.version + 1, past.version, parameters.regime, past.theta, past.average,
+            past.packed_memory(), now,
+        )  # fmt: skip
+        parameters.go_back(past.theta, past.average, past.packed_memory())
         self._publication.begin_again()
         self._log.commit()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
@@ -397,8 +398,8 @@ class Engine:
         self._log.abandon()
 
     def _snapshot(self) -> None:
-        version = self.parameters.version
+        parameters, version = self.parameters, self.parameters.version
         self._next_snapshot = version + self._bounds.snapshot_every
-        self._log.add_snapshot(version, self.parameters.theta, self.parameters.average)
+        self._log.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
         if not self._bounds.keep_updates:
             self._log.forget_frames(version - self.parameters.regime.window)

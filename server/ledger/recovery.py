@@ -27,7 +27,7 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
 
     Raises JournalDamaged.
     """
-    parameters = recover(journal, layout, Regime.of(config.coordination))
+    parameters = recover(journal, layout, Regime.of(config))
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
@@ -59,7 +59,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
         if regimes[-1].regime == regime:
             return parameters
         snapshot = _snapshot(parameters)
-    journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average)
+    journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average, snapshot.memory)
     journal.add_regime(snapshot.version, regime)
     journal.commit()
     return _under(journal.regimes(), snapshot, journal, layout)
@@ -143,7 +143,7 @@ def _adjusted(regime: Regime, journal: Journal) -> Regime:
 
 
 def _snapshot(parameters: Parameters) -> Snapshot:
-    return Snapshot(parameters.version, parameters.theta, parameters.average)
+    return Snapshot(parameters.version, parameters.theta, parameters.average, parameters.packed_memory())
 
 
 def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int | None = None) -> None:
@@ -186,15 +186,19 @@ def _under(
     version, first = snapshot.version, journal.first_kept()
     began = max((turn.version for turn in regimes if turn.back_to is not None), default=0)
     start = max(began, version - regime.window, version if first is None else min(version, first - 1))
-    return Parameters(
-        version,
-        snapshot.theta,
-        snapshot.average,
-        buffers=layout.buffers,
-        regime=regime,
-        start=start,
-        recent=steps(journal, layout, start, version),
-    )
+    try:
+        return Parameters(
+            version,
+            snapshot.theta,
+            snapshot.average,
+            snapshot.memory,
+            buffers=layout.buffers,
+            regime=regime,
+            start=start,
+            recent=steps(journal, layout, start, version),
+        )
+    except ValueError as error:
+        raise JournalDamaged(f"{journal.path}: the snapshot of version {version}: {error}") from error
 
 
 def steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:

@@ -9,6 +9,7 @@ from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.settings.optimizer import OptimizerSettings
 from edgeflock.shared.settings.settings import Section, parse_as
 
 LEAST_RATE, LARGEST_RATE = 1e-12, 1e6
@@ -399,6 +400,7 @@ class Config(Section):
     run: RunSettings = RunSettings()
     model: ModelSettings = ModelSettings()
     coordination: CoordinationSettings = CoordinationSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
     compression: CompressionSettings = CompressionSettings()
     downlink: DownlinkSettings = DownlinkSettings()
     injection: InjectionSettings = InjectionSettings()
@@ -422,6 +424,11 @@ class Config(Section):
             raise ValueError(
                 f"downlink.mode = {self.downlink.mode!r}: elastic averaging asks for parts of the model; "
                 'set it to "exact", or leave it out'
+            )
+        if elastic and self.optimizer != OptimizerSettings():
+            raise ValueError(
+                f"optimizer.kind = {self.optimizer.kind!r}: in elastic averaging devices step, and the "
+                "server goes towards them; leave [optimizer] out"
             )
         if elastic and self.compression.threshold:
             raise ValueError(
