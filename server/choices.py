@@ -2,7 +2,7 @@
 
 from edgeflock.server.coordination import GATES, MODES
 from edgeflock.server.descent import KINDS as OPTIMIZERS
-from edgeflock.server.descent import RULES
+from edgeflock.server.descent import RULES, SCHEDULES
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
 from edgeflock.server.scheduling import ORDERS
@@ -15,5 +15,6 @@ CHOICES: Tables = {
     "coordination.rule": RULES,
     "downlink.mode": PUBLICATIONS,
     "optimizer.kind": OPTIMIZERS,
+    "optimizer.schedule": SCHEDULES,
     "run.trackers": KINDS,
 }

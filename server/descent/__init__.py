@@ -10,8 +10,9 @@ from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.how import How
 from edgeflock.server.descent.optimizer import KINDS
 from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.weighting import RULES
 
-__all__ = ["KINDS", "RULES", "Gathered", "How", "Parameters", "Regime", "Step", "Where"]
+__all__ = ["KINDS", "RULES", "SCHEDULES", "Gathered", "How", "Parameters", "Regime", "Step", "Where"]

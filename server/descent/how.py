@@ -19,6 +19,14 @@ class How:
     weight_decay: float = 0.0
     clip: float = 0.0
     """The largest norm of an update's gradient, weighed; 0: any."""
+    schedule: str = "constant"
+    """A name in rates.SCHEDULES."""
+    by: str = "updates"
+    """Or "seconds": what warmup and period count."""
+    warmup: float = 0.0
+    period: float = 0.0
+    factor: float = 0.5
+    least: float = 0.01
 
     @classmethod
     def of(cls, settings: OptimizerSettings) -> "How":
@@ -26,7 +34,7 @@ class How:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is theta - rate g: nothing is remembered, nothing else is done."""
+        """Whether a step is theta - rate g, whatever the rate, and nothing else."""
         return self.kind == "sgd" and not self.weight_decay and not self.clip
 
     def text(self) -> str:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.memory import Memory
 from edgeflock.server.descent.optimizer import Optimizer, clipped, descend
+from edgeflock.server.descent.rates import factor_at
 from edgeflock.server.descent.reach import Reach, largest, within
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
@@ -40,13 +41,16 @@ class Parameters:
         regime: Regime,
         start: int,
         recent: Iterable[Step] = (),
+        began: float | None = None,
     ) -> None:
         """theta at `version`, counting by `regime` from here on. Both vectors are changed in place. `memory`
         is what steps depend on beside them, from `packed_memory`.
 
         The last `buffers` entries of theta are running statistics: what steps bring of these is theirs.
         `recent` are the steps that made the versions after `start`: updates based on versions before it are
-        not admitted. Raises ConfigError if there is no such optimizer, ValueError for another memory.
+        not admitted. `began` is when the first step of all came.
+
+        Raises ConfigError if there is no such optimizer, ValueError for a memory that cannot be one.
         """
         self.version = version
         self.theta = theta
@@ -54,6 +58,8 @@ class Parameters:
         """The versions' polynomial-decay average, if the regime keeps one: the model to use. Devices train
         on theta."""
         self.regime = regime
+        self.began = began
+        """When the first step of all came; None: none has."""
         self._start = start
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
         self._rule = rule(regime.rule)
@@ -141,7 +147,7 @@ class Parameters:
         most_of_it = abs(float(weight)) * largest(step.delta)
         if not most_of_it <= _SQUARABLE:
             return False
-        rate = self._learning_rate()
+        rate = self._learning_rate(step.time)
         move = optimizer.reach(most_of_it, float(rate), most)
         if self._reach.suffices(self._trained, move, most):
             return True
@@ -170,23 +176,29 @@ class Parameters:
                 return False
             where = self._indices(step.where)
             return within(
-                before, self._optimizer.tried(self._trained, where, total, self._learning_rate()), most
+                before,
+                self._optimizer.tried(self._trained, where, total, self._learning_rate(step.time)),
+                most,
             )
-        total *= self._round_rate(samples)
+        total *= self._round_rate(samples, step.time)
         return within(before, np.subtract(before, total, out=total), most)
 
     def bears_end(self, gathered: Gathered, most: float) -> bool:
         """The same of a whole round, whose rate may be another one by now."""
         with np.errstate(over="ignore", invalid="ignore"):
             if self._optimizer is None:
-                after = self._trained - self._round_rate(gathered.samples) * gathered.gradient
+                after = self._trained - self._round_rate(gathered.samples, gathered.time) * gathered.gradient
             else:
                 gradient, where = self._round_gradient(gathered), self._indices(slice(None))
-                after = self._optimizer.tried(self._trained, where, gradient, self._learning_rate())
+                after = self._optimizer.tried(
+                    self._trained, where, gradient, self._learning_rate(gathered.time)
+                )
             return within(self._trained, after, most)
 
     def apply(self, change: Step | Gathered) -> None:
         """The next version; of what a round has gathered, as many versions as steps."""
+        if self.began is None:
+            self.began = change.began if isinstance(change, Gathered) else change.time
         if isinstance(change, Gathered):
             self._end_round(change)
         else:
@@ -198,7 +210,7 @@ class Parameters:
         if self._optimizer is not None:
             gradient = clipped(self._weighed(step), self.regime.how.clip)
             where = self._indices(step.where)
-            self._optimizer.step(self._trained, where, gradient, self._learning_rate())
+            self._optimizer.step(self._trained, where, gradient, self._learning_rate(step.time))
         elif self._staleness is None:
             descend(self._trained, step.where, step.delta, rate)
         else:
@@ -221,9 +233,15 @@ class Parameters:
             self._everywhere = np.arange(self._trained.size)
         return self._everywhere
 
-    def _learning_rate(self) -> np.float32:
-        """That of a step with a gradient that is weighed."""
-        return np.float32(self.regime.learning_rate)
+    def _learning_rate(self, time: float) -> np.float32:
+        """That of a step with a gradient that is weighed, at a time."""
+        return np.float32(self.learning_rate(time))
+
+    def learning_rate(self, time: float) -> float:
+        """Of the next version, made at a time: the regime's, by its schedule."""
+        how = self.regime.how
+        seconds = 0.0 if self.began is None else max(0.0, time - self.began)
+        return self.regime.learning_rate * factor_at(how, self.version if how.by == "updates" else seconds)
 
     def _weight(self, step: Step) -> np.float32:
         """How much a step counts, but for the staleness of each parameter."""
@@ -232,12 +250,12 @@ class Parameters:
     def _rate(self, step: Step) -> np.float32:
         """The learning rate of a step, but for the staleness of each parameter."""
         weight = self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch)
-        return np.float32(self.regime.learning_rate * weight)
+        return np.float32(self.learning_rate(step.time) * weight)
 
-    def _round_rate(self, samples: int) -> np.float32:
+    def _round_rate(self, samples: int, time: float) -> np.float32:
         """That of a round of so many samples, by which its gradient is not divided yet."""
         scale = linear_scaling(samples, self.regime.base_batch)
-        return np.float32(self.regime.learning_rate * scale / samples)
+        return np.float32(self.learning_rate(time) * scale / samples)
 
     def _round_share(self, samples: int) -> np.float32:
         """What a round's sum is multiplied with to be its gradient."""
@@ -252,10 +270,10 @@ class Parameters:
         Of the versions that its steps make only the last one exists.
         """
         if self._optimizer is None:
-            self._trained -= self._round_rate(gathered.samples) * gathered.gradient
+            self._trained -= self._round_rate(gathered.samples, gathered.time) * gathered.gradient
         else:
             gradient, where = self._round_gradient(gathered), self._indices(slice(None))
-            self._optimizer.step(self._trained, where, gradient, self._learning_rate())
+            self._optimizer.step(self._trained, where, gradient, self._learning_rate(gathered.time))
         if gathered.statistics.size:
             self._follow(gathered.statistics / np.float32(gathered.samples), 0)
         self._made(gathered.steps)

@@ -119,7 +119,7 @@ class Contents:
             version = facts[0]
             if frame is None:
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
-            yield JournaledUpdate(version, frame)
+            yield JournaledUpdate(version, frame, facts[3])
         if until is not None and version < until:
             raise missing(self.path, version + 1)
 
@@ -148,6 +148,12 @@ class Contents:
         """The version that the last one made; 0 if there was none."""
         return max((turn.version for turn in self.regimes() if turn.back_to is not None), default=0)
 
+    def began(self) -> float | None:
+        """When the first update came; None: none has."""
+        for (time,) in self._read("SELECT time FROM updates WHERE version = 1"):
+            return float(time)
+        return None
+
     def maker(self, version: int) -> tuple[str, int]:
         """(The name of the device whose update made a version, its sequence number)."""
         name, sequence = self._one(
@@ -159,8 +165,8 @@ class Contents:
 
     def adjustment(self) -> Adjustment | None:
         """The learning rate that an operator chose last, if it still holds."""
-        rows = self._read("SELECT configured, chosen FROM adjustments ORDER BY rowid DESC LIMIT 1")
-        return next((Adjustment(configured, chosen) for configured, chosen in rows), None)
+        rows = self._read("SELECT configured, chosen, version FROM adjustments ORDER BY rowid DESC LIMIT 1")
+        return next((Adjustment(*row) for row in rows), None)
 
     def accounts(self) -> list[Account]:
         """What is known of every device."""

@@ -36,10 +36,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class JournaledUpdate:
-    """The version that an update made, and its Update record as received."""
+    """The version that an update made, its Update record as received, and when that was."""
 
     version: int
     frame: bytes
+    time: float
+    """When it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Adjustment:
 
     configured: float
     chosen: float
+    version: int
+    """From which on it holds."""
 
 
 @dataclass(frozen=True, slots=True)

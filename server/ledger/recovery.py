@@ -10,7 +10,7 @@ from functools import partial
 
 from edgeflock.server.coordination import coordinator_of, gate_of
 from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
-from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate, RegimeStart, Snapshot
@@ -37,7 +37,9 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
     bounds = Bounds.of(config).from_first(first[: layout.parameters.size])
     past = partial(model_at, journal, layout)
     gate = gate_of(config.coordination)
-    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past, gate)
+    adjusted = journal.adjustment()
+    judge = Judge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
+    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge)
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
@@ -196,6 +198,7 @@ def _under(
             regime=regime,
             start=start,
             recent=steps(journal, layout, start, version),
+            began=journal.began() if version else None,
         )
     except ValueError as error:
         raise JournalDamaged(f"{journal.path}: the snapshot of version {version}: {error}") from error
@@ -227,4 +230,4 @@ def _step(journaled: JournaledUpdate, layout: Layout) -> Step:
     step = admit(
         update, layout, oldest=0, version=journaled.version - 1, samples=1 << 62, expansion_bytes=1 << 62
     )
-    return step if samples else replace(step, samples=0)
+    return replace(step, samples=samples, time=journaled.time)

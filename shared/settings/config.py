@@ -56,6 +56,18 @@ class RunSettings(Section):
     insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
     open: bool = Field(False, description="let devices and viewers in without a token, on this machine")
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
+    accuracy: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="stop once an evaluation has it; 0: never"
+    )
+    patience: Annotated[int, Field(ge=0)] = Field(
+        0, description="stop after so many evaluations that are no better than the best; 0: never"
+    )
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="stop so long after the first update, at an evaluation; 0: never"
+    )
+    bytes: Annotated[int, Field(ge=0)] = Field(
+        0, description="stop at an evaluation after so many to and from devices; 0: never"
+    )
     batch: Annotated[int, Field(ge=1)] = Field(10, description="samples per step")
     local_steps: Annotated[int, Field(ge=1)] = Field(1, description="steps a device takes per update")
     local_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
