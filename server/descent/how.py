@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.optimizer import OptimizerSettings
+from edgeflock.shared.settings.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,8 @@ class How:
 
     kind: str = "sgd"
     """A name in optimizer.KINDS."""
+    together: int = 1
+    """Updates that make a step: K of coordination.mode = "buffer"."""
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
@@ -29,13 +31,16 @@ class How:
     least: float = 0.01
 
     @classmethod
-    def of(cls, settings: OptimizerSettings) -> "How":
-        return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
+    def of(cls, config: Config) -> "How":
+        coordination, settings = config.coordination, dict(config.optimizer)
+        together = coordination.buffer if coordination.mode == "buffer" else 1
+        known = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
+        return cls(together=together, **known)
 
     @property
     def is_plain(self) -> bool:
         """Whether a step is theta - rate g, whatever the rate, and nothing else."""
-        return self.kind == "sgd" and not self.weight_decay and not self.clip
+        return self.kind == "sgd" and not self.weight_decay and not self.clip and self.together == 1
 
     def text(self) -> str:
         """What is not as usual, for the journal; "" if nothing is."""

@@ -1,4 +1,4 @@
-"""What steps to come depend on beside theta: what the optimizer remembers. Part of each snapshot."""
+"""What steps to come depend on beside theta. Part of each snapshot."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,21 @@ class Memory:
     of: str = ""
     """optimizer.Kind.remembers."""
     numbers: NDArray[np.float32] | None = None
-    """[P, columns]."""
+    """What the optimizer remembers: [P, columns]."""
+    gathered: NDArray[np.float32] | None = None
+    """The sum of the updates that make a step together with others to come: [P]."""
+    waiting: int = 0
+    """How many these are."""
 
     def packed(self) -> bytes | None:
         """None: there is nothing to remember."""
-        if self.numbers is None:
+        if self.numbers is None and self.gathered is None:
             return None
-        return bytes(msgpack.packb([self.of, self.numbers.shape[1], self.numbers.astype("<f4").tobytes()]))
+        arrays = [
+            b"" if one is None else one.astype("<f4").tobytes() for one in (self.numbers, self.gathered)
+        ]
+        columns = 0 if self.numbers is None else self.numbers.shape[1]
+        return bytes(msgpack.packb([self.of, columns, *arrays, self.waiting]))
 
     @classmethod
     def unpacked(cls, octets: bytes | None, size: int) -> "Memory":
@@ -28,7 +36,16 @@ class Memory:
         if octets is None:
             return cls()
         try:
-            of, columns, numbers = msgpack.unpackb(octets)
-            return cls(of, np.frombuffer(numbers, "<f4").astype(np.float32).reshape(size, columns))
+            of, columns, numbers, gathered, waiting = msgpack.unpackb(octets)
+            return cls(
+                str(of),
+                _vector(numbers).reshape(size, columns) if columns else None,
+                _vector(gathered).reshape(size) if gathered else None,
+                int(waiting),
+            )
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             raise ValueError(f"what the optimizer remembers cannot be read: {error}") from error
+
+
+def _vector(octets: bytes) -> NDArray[np.float32]:
+    return np.frombuffer(octets, "<f4").astype(np.float32)

@@ -65,6 +65,10 @@ class Parameters:
         self._rule = rule(regime.rule)
         self._optimizer: Optimizer | None = None
         """None: theta - rate g, in one pass."""
+        self._gathered: NDArray[np.float32] | None = None
+        """The sum of the updates that wait for others to make a step with: [P]."""
+        self._waiting = 0
+        """How many these are."""
         self._everywhere: NDArray[np.int64] | None = None
         """All indices, once they were asked for."""
         self._remember(memory)
@@ -82,18 +86,24 @@ class Parameters:
     def packed_memory(self) -> bytes | None:
         """What steps to come depend on beside theta and its average; None: nothing."""
         optimizer = self._optimizer
-        if optimizer is None or not optimizer.kind.columns:
+        if optimizer is None:
             return None
-        return Memory(optimizer.kind.remembers, optimizer.memory).packed()
+        numbers = optimizer.memory if optimizer.kind.columns else None
+        return Memory(optimizer.kind.remembers, numbers, self._gathered, self._waiting).packed()
 
     def _remember(self, memory: bytes | None) -> None:
-        """Go on from this; an optimizer that remembers something else begins anew."""
-        if self.regime.how.is_plain:
-            return
-        self._optimizer = Optimizer(self.regime.how, self._trained.size)
-        known = Memory.unpacked(memory, self._trained.size)
-        if known.of == self._optimizer.kind.remembers:
-            self._optimizer = Optimizer(self.regime.how, self._trained.size, known.numbers)
+        """Go on from this. An optimizer that remembers something else begins anew; what waits for a step is
+        in the next one, however many updates make one from now on.
+        """
+        how, size = self.regime.how, self._trained.size
+        known = Memory.unpacked(memory, size)
+        self._optimizer, self._gathered, self._waiting = None, None, known.waiting
+        if how.together > 1 or known.waiting:
+            self._gathered = np.zeros(size, np.float32) if known.gathered is None else known.gathered
+        if not how.is_plain or self._gathered is not None:
+            self._optimizer = Optimizer(how, size)
+            if known.of == self._optimizer.kind.remembers:
+                self._optimizer = Optimizer(how, size, known.numbers)
 
     def go_back(
         self, theta: NDArray[np.float32], average: NDArray[np.float32] | None, memory: bytes | None = None
@@ -149,13 +159,17 @@ class Parameters:
             return False
         rate = self._learning_rate(step.time)
         move = optimizer.reach(most_of_it, float(rate), most)
-        if self._reach.suffices(self._trained, move, most):
+        if self._gathered is None and self._reach.suffices(self._trained, move, most):
             return True
         gradient = weight * step.delta
         if self._staleness is not None:
-            sigma = self._staleness.sigma(step.where, step.base).astype(np.float32)
-            gradient = weight / np.maximum(sigma, np.float32(1)) * step.delta
-        gradient = clipped(gradient, self.regime.how.clip)
+            sigma = self._staleness.sigma(step.where, step.base) / np.float32(self.regime.how.together)
+            gradient = weight / np.maximum(sigma, np.float32(1)).astype(np.float32) * step.delta
+        if self._gathered is None:
+            gradient = clipped(gradient, self.regime.how.clip)
+        else:
+            together = max(self.regime.how.together, self._waiting + 1)
+            gradient = (self._gathered[step.where] + gradient) / np.float32(together)
         with np.errstate(over="ignore", invalid="ignore"):
             after = optimizer.tried(self._trained, self._indices(step.where), gradient, rate)
             fine = within(self._trained[step.where], after, most)
@@ -208,9 +222,7 @@ class Parameters:
         """Weigh, descend."""
         rate = self._rate(step)
         if self._optimizer is not None:
-            gradient = clipped(self._weighed(step), self.regime.how.clip)
-            where = self._indices(step.where)
-            self._optimizer.step(self._trained, where, gradient, self._learning_rate(step.time))
+            self._optimize(self._optimizer, step)
         elif self._staleness is None:
             descend(self._trained, step.where, step.delta, rate)
         else:
@@ -219,12 +231,37 @@ class Parameters:
             self._follow(step.statistics, self.version - step.base)
         self._made(1)
 
+    def _optimize(self, optimizer: Optimizer, step: Step) -> None:
+        """Weigh; wait for others, if several updates make a step; clip; step."""
+        how, gradient, where = self.regime.how, self._weighed(step), step.where
+        rate = self._learning_rate(step.time)
+        if self._gathered is not None:
+            descend(self._gathered, where, gradient, np.float32(-1))
+            self._waiting += 1
+            if self._waiting < how.together:
+                return
+            gradient, where = self._gathered / np.float32(self._waiting), slice(None)
+            self._gathered[:] = self._waiting = 0
+        optimizer.step(self._trained, self._indices(where), clipped(gradient, how.clip), rate)
+        if how.is_plain:  # what waited is of a regime before
+            self._optimizer = self._gathered = None
+
+    def changes(self, where: Where) -> Where:
+        """Which parameters the next version changes, whose update touches these."""
+        if self._gathered is None:
+            return where
+        if self._waiting + 1 < self.regime.how.together:
+            return np.zeros(0, np.int64)
+        if isinstance(where, slice):
+            return where
+        return np.union1d(np.flatnonzero(self._gathered), where)
+
     def _weighed(self, step: Step) -> NDArray[np.float32]:
         """Its gradient, by its staleness and samples, which an optimizer steps with. It counts as applied."""
         weight = self._weight(step)
         if self._staleness is None:
             return weight * step.delta
-        return self._staleness.weigh(step.where, step.delta, step.base, weight)
+        return self._staleness.weigh(step.where, step.delta, step.base, weight, self.regime.how.together)
 
     def _indices(self, where: Where) -> NDArray[np.int64]:
         if not isinstance(where, slice):
@@ -245,7 +282,15 @@ class Parameters:
 
     def _weight(self, step: Step) -> np.float32:
         """How much a step counts, but for the staleness of each parameter."""
-        return np.float32(self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch))
+        since = step.base + self._steps_since(step.base)
+        return np.float32(self._rule.weight(step, since) * stream_share(step, self.regime.base_batch))
+
+    def _steps_since(self, base: int) -> int:
+        """tau: how often theta has changed since version `base`. Where several updates make a step, a version
+        that still waits for the others changed nothing.
+        """
+        together = self.regime.how.together
+        return max(0, -(-(self.version - self._waiting - base) // together))
 
     def _rate(self, step: Step) -> np.float32:
         """The learning rate of a step, but for the staleness of each parameter."""

@@ -22,7 +22,7 @@ class Regime:
     rounds: bool = False
     """Whether the steps that start at the same version apply together."""
     how: How = How()
-    """The optimizer."""
+    """The optimizer, and how many updates make a step."""
 
     @classmethod
     def of(cls, config: Config) -> "Regime":
@@ -34,5 +34,5 @@ class Regime:
             settings.average,
             settings.base_batch,
             settings.mode == "rounds",
-            How.of(config.optimizer),
+            How.of(config),
         )

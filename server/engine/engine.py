@@ -243,7 +243,7 @@ class Engine:
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
             self._gate.made(push.device, version)
-            self._publication.add(touched)
+            self._publication.add(self.parameters.changes(touched))
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
         self.parameters.apply(verdict.change)

@@ -128,7 +128,10 @@ class CoordinationSettings(Section):
     mode: Annotated[str, one_of_the_ends("coordination.mode")] = Field(
         "async",
         description="rounds: the updates of all devices apply together, by samples; elastic: devices keep "
-        "parameters of their own, of which the model is the centre",
+        "parameters of their own, of which the model is the centre; buffer: several updates make a step",
+    )
+    buffer: Annotated[int, Field(ge=1, le=65536)] = Field(
+        10, description="of buffer: how many updates make a step; nobody waits for it"
     )
     alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.1, description="of elastic: part of its distance to the centre that a device gives and takes"
@@ -166,10 +169,10 @@ class CoordinationSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: object) -> object:
-        """A difference to the centre counts by alpha alone, whoever came before."""
-        return (
-            {"rule": ELASTIC, **given} if isinstance(given, dict) and given.get("mode") == ELASTIC else given
-        )
+        """A difference to the centre counts by alpha alone, whoever came before; buffers are FedBuff's."""
+        usual = {ELASTIC: ELASTIC, "buffer": "sqrt"}
+        rule = usual.get(str(given.get("mode"))) if isinstance(given, dict) else None
+        return given if rule is None else {"rule": rule, **given}
 
     @field_validator("mode")
     @classmethod

@@ -97,7 +97,9 @@ def test_the_best_is_by_accuracy_or_else_by_loss_and_never_no_number() -> None:
     assert judge.best.version == 5
 
 
-@pytest.mark.parametrize("setting", ["run.accuracy=1.1", "run.patience=-1", "run.seconds=inf", "run.bytes=-1"])
+@pytest.mark.parametrize(
+    "setting", ["run.accuracy=1.1", "run.patience=-1", "run.seconds=inf", "run.bytes=-1"]
+)
 def test_what_cannot_be_is_named(setting: str) -> None:
     with pytest.raises(ConfigError, match=setting.split("=")[0]):
         parse(overrides=[setting])
