@@ -62,4 +62,6 @@ def welcome(
         momentum=config.run.local_momentum,
         tasks=config.coordination.tasks > 0,
         input=shape,
+        adam=config.run.local_optimizer == "adam",
+        proximal=config.run.proximal,
     )

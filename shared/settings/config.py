@@ -74,7 +74,11 @@ class RunSettings(Section):
         0.05, description="learning rate of the steps between"
     )
     local_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="Nesterov's, of a device's own steps in elastic averaging"
+        0.0, description="Nesterov's, of a device's own steps"
+    )
+    local_optimizer: Literal["sgd", "adam"] = Field("sgd", description="of a device's own steps")
+    proximal: Annotated[float, Field(ge=0, le=1000)] = Field(
+        0.0, description="mu of FedProx: how much a device's own steps are drawn to where they set out from"
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     evaluate_every: Annotated[float, Field(gt=0)] = Field(2.0, description="seconds")
@@ -450,10 +454,24 @@ class Config(Section):
                 f"compression.threshold = {self.compression.threshold:g} is of gradients; leave it at 0 in "
                 "elastic averaging"
             )
-        if self.run.local_momentum and not elastic:
+        run = self.run
+        own = {
+            "run.local_momentum": 0.0 if elastic else run.local_momentum,
+            "run.proximal": run.proximal,
+            "run.local_optimizer": "" if run.local_optimizer == "sgd" else run.local_optimizer,
+        }
+        for key, value in own.items():
+            if value and elastic:
+                raise ValueError(f"{key} = {value!r} is not for elastic averaging; leave it out")
+            if value and run.local_steps == 1:
+                raise ValueError(
+                    f"{key} = {value!r} is for a device's own steps, and it takes none with run.local_steps "
+                    "= 1; raise that"
+                )
+        if run.local_optimizer == "adam" and run.local_momentum:
             raise ValueError(
-                f"run.local_momentum = {self.run.local_momentum:g} is for steps of elastic averaging; set "
-                'coordination.mode = "elastic", or leave it at 0'
+                f'run.local_momentum = {run.local_momentum:g} does not go with run.local_optimizer = "adam"; '
+                "leave it at 0"
             )
         return self
 
