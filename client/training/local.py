@@ -2,8 +2,9 @@
 
     theta <- theta - local_rate d
 
-The update is the sum of the directions d, so that local_rate times it is how far the device would have gone (the last step is the server's to take). Of a
-gradient g at theta, from theta_0, the model that the steps set out from:
+The update is the sum of the directions d, so that local_rate times it is how far the device would have gone
+(the last step is the server's to take). Of a gradient g at theta, from theta_0, the model that the steps set
+out from:
 
     g <- g + proximal (theta - theta_0)                                  FedProx (T. Li et al., 2020)
     d = g                                                                sgd
@@ -55,4 +56,5 @@ class Local:
         parts = [np.float32((1 - beta) / (1 - beta**self._steps)) for beta in _BETAS]
         self._first = self._first + parts[0] * (gradient - self._first)
         self._second = self._second + parts[1] * (gradient * gradient - self._second)
-        return self._first / (np.sqrt(self._second) + _EPSILON)
+        direction: Vector = self._first / (np.sqrt(self._second) + _EPSILON)
+        return direction

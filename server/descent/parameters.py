@@ -161,15 +161,17 @@ class Parameters:
         move = optimizer.reach(most_of_it, float(rate), most)
         if self._gathered is None and self._reach.suffices(self._trained, move, most):
             return True
-        gradient = weight * step.delta
+        gradient: NDArray[np.float32] = weight * step.delta
         if self._staleness is not None:
-            sigma = self._staleness.sigma(step.where, step.base) / np.float32(self.regime.how.together)
-            gradient = weight / np.maximum(sigma, np.float32(1)).astype(np.float32) * step.delta
+            sigma = self._staleness.sigma(step.where, step.base).astype(np.float32)
+            share = np.float32(self.regime.how.together)
+            gradient = weight / np.maximum(sigma / share, np.float32(1)) * step.delta
         if self._gathered is None:
             gradient = clipped(gradient, self.regime.how.clip)
         else:
             together = max(self.regime.how.together, self._waiting + 1)
-            gradient = (self._gathered[step.where] + gradient) / np.float32(together)
+            total: NDArray[np.float32] = self._gathered[step.where] + gradient
+            gradient = total / np.float32(together)
         with np.errstate(over="ignore", invalid="ignore"):
             after = optimizer.tried(self._trained, self._indices(step.where), gradient, rate)
             fine = within(self._trained[step.where], after, most)

@@ -39,7 +39,7 @@ class AsyncAdaComp(EdgeflockStrategy):
 
         Raises ConfigError if an option has a value that it cannot have.
         """
-        coordination = dict(
+        coordination: dict[str, object] = dict(
             mode="buffer" if buffer != 1 else "async", buffer=buffer, rule=rule, learning_rate=learning_rate,
             window=window, average=average, base_batch=base_batch,
         )  # fmt: skip

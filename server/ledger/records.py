@@ -1,7 +1,7 @@
 """What a journal takes and gives back, as records."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class RegimeStart:
     def of(cls, row: Sequence[Any]) -> "RegimeStart":
         """What a row came of. Raises ConfigError if it is of nothing."""
         version, *counts, kind, how = row
-        return cls(version, Regime(*counts, How.read(how)), kind)
+        return cls(version, replace(Regime(*counts), how=How.read(how)), kind)
 
     @property
     def back_to(self) -> int | None:

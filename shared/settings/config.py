@@ -176,7 +176,7 @@ class CoordinationSettings(Section):
         """A difference to the centre counts by alpha alone, whoever came before; buffers are FedBuff's."""
         usual = {ELASTIC: ELASTIC, "buffer": "sqrt"}
         rule = usual.get(str(given.get("mode"))) if isinstance(given, dict) else None
-        return given if rule is None else {"rule": rule, **given}
+        return {"rule": rule, **given} if isinstance(given, dict) and rule is not None else given
 
     @field_validator("mode")
     @classmethod

@@ -17,7 +17,8 @@ CENTRE: NDArray[np.float32] = np.random.default_rng(2).standard_normal(SIZE).ast
 
 
 def gradient(theta: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.tanh(theta - CENTRE) * np.linspace(0.1, 3, SIZE, dtype=np.float32)
+    slope: NDArray[np.float32] = np.tanh(theta - CENTRE)
+    return slope * np.linspace(0.1, 3, SIZE, dtype=np.float32)
 
 
 def steps(count: int, **terms: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -45,8 +46,8 @@ def test_they_are_as_torch_has_them(kind: str) -> None:
     for _ in range(20):
         there.grad = torch.from_numpy(gradient(there.detach().numpy()))
         optimizer.step()
-    terms = {"sgd": {}, "nesterov": {"momentum": 0.9}, "adam": {"adam": True}}[kind]
-    theta, total = steps(20, **terms)
+    terms: dict[str, dict[str, Any]] = {"sgd": {}, "nesterov": {"momentum": 0.9}, "adam": {"adam": True}}
+    theta, total = steps(20, **terms[kind])
     np.testing.assert_allclose(theta, there.detach().numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(1 - RATE * total, theta, rtol=1e-4, atol=1e-5)
 

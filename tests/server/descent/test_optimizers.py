@@ -296,7 +296,7 @@ def test_parameters_that_an_update_leaves_alone_are_left_alone() -> None:
 def test_what_a_journal_says_of_an_optimizer_is_read_back_or_refused() -> None:
     assert How().text() == ""
     assert How.read("") == How()
-    how = How("adamw", 0.5, 0.25, 1e-6, 0.125, 3.0)
+    how = How("adamw", 4, 0.5, 0.25, 1e-6, 0.125, 3.0)
     assert How.read(how.text()) == how
     for text in ("{", "[]", '{"kindness": 1}'):
         with pytest.raises(ConfigError, match="does not say how steps are taken"):
