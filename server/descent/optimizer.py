@@ -92,7 +92,8 @@ class Optimizer:
 
     def step(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> None:
         """theta and what is remembered after a gradient, of the parameters at `where`, in place."""
-        self._fastest = self._velocity(largest(gradient))
+        if self.kind.remembers == "velocity":
+            self._fastest = self._velocity(largest(gradient))
         self.kind.step(self, theta, self.memory, where, gradient, rate)
 
     def tried(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> Vector:

@@ -222,12 +222,12 @@ class Parameters:
 
     def _descend(self, step: Step) -> None:
         """Weigh, descend."""
-        rate = self._rate(step)
         if self._optimizer is not None:
             self._optimize(self._optimizer, step)
         elif self._staleness is None:
-            descend(self._trained, step.where, step.delta, rate)
+            descend(self._trained, step.where, step.delta, self._rate(step))
         else:
+            rate = self._rate(step)
             self._staleness.descend(self._trained, step.where, step.delta, step.base, rate)
         if step.statistics.size:
             self._follow(step.statistics, self.version - step.base)

@@ -14,6 +14,7 @@ from edgeflock.server.descent.kernels import _popcount
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
 _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
 _MEMORY = float32[:, ::1]
+_BLOCK = 256
 
 
 @nb.njit(
@@ -90,18 +91,30 @@ def nesterov(theta, memory, where, gradient, rate, decay, beta):
 def adam(theta, memory, where, gradient, rate, coupled, decoupled, epsilon, means, squares):
     """m_k += means[t_k] (g_k - m_k); s_k += squares[t_k] (g_k^2 - s_k); t_k += 1;
     theta_k -= rate (decoupled theta_k + m_k / (sqrt(s_k) + epsilon)), g_k with coupled theta_k added before.
+
+    Block by block, gathered, computed and put back: waiting for memory and for roots are thus one another's.
     """
-    last = means.size - 1
-    for i in range(where.size):
-        if gradient[i] != 0:
-            k = where[i]
-            decayed = gradient[i] + coupled * theta[k]
+    there, mean, square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
+    to_mean, to_square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
+    last = float32(means.size - 1)
+    for start in range(0, where.size, _BLOCK):
+        size = min(_BLOCK, where.size - start)
+        for i in range(size):
+            k = where[start + i]
+            there[i], mean[i], square[i] = theta[k], memory[k, 0], memory[k, 1]
             times = int64(memory[k, 2])
-            mean = memory[k, 0] + means[times] * (decayed - memory[k, 0])
-            square = memory[k, 1] + squares[times] * (decayed * decayed - memory[k, 1])
-            memory[k, 0], memory[k, 1] = mean, square
-            memory[k, 2] = float32(min(times + 1, last))
-            theta[k] -= rate * (decoupled * theta[k] + mean / (np.sqrt(square) + epsilon))
+            to_mean[i], to_square[i] = means[times], squares[times]
+        for i in range(size):
+            decayed = gradient[start + i] + coupled * there[i]
+            mean[i] = mean[i] + to_mean[i] * (decayed - mean[i])
+            square[i] = square[i] + to_square[i] * (decayed * decayed - square[i])
+            move = decoupled * there[i] + mean[i] / (np.sqrt(square[i]) + epsilon)
+            there[i] = there[i] - rate * move
+        for i in range(size):
+            if gradient[start + i] != 0:
+                k = where[start + i]
+                theta[k], memory[k, 0], memory[k, 1] = there[i], mean[i], square[i]
+                memory[k, 2] = min(memory[k, 2] + float32(1), last)
 
 
 @nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
