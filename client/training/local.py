@@ -35,7 +35,8 @@ class Local:
         self._proximal = np.float32(welcome.proximal)
         self._momentum = np.float32(welcome.momentum)
         self._adam = welcome.adam
-        self._first = self._second = np.zeros(0, np.float32)
+        self._first: Vector = np.zeros(0, np.float32)
+        self._second: Vector = np.zeros(0, np.float32)
         self._steps = 0
 
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
@@ -56,5 +57,6 @@ class Local:
         parts = [np.float32((1 - beta) / (1 - beta**self._steps)) for beta in _BETAS]
         self._first = self._first + parts[0] * (gradient - self._first)
         self._second = self._second + parts[1] * (gradient * gradient - self._second)
-        direction: Vector = self._first / (np.sqrt(self._second) + _EPSILON)
-        return direction
+        spread: Vector = np.sqrt(self._second)
+        spread += _EPSILON
+        return self._first / spread
