@@ -30,13 +30,14 @@ class Client:
         url: str,
         *,
         token: str = "",
-        data: Data | str | Batches,
+        data: Data | str | Batches | Callable[[], Any],
         backend: str = "auto",
         model: "Model | str | Callable[[], nn.Module] | nn.Module | None" = None,
         name: str = "",
         **settings: object,
     ) -> None:
-        """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, or Batches of your own.
+        """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, Batches of your own, or a
+        generator function, sync or async, of samples (x, y): a stream.
 
         `token` lets it join, under a `name` that is its own if none is given, anew with each `run`; without
         it the device is who it joined as (client.identity), and in a run that is open nobody asks. `model`
@@ -46,6 +47,7 @@ class Client:
         self._token = token
         self._model = None if model is None else model_of(model)
         self._batches: Callable[[list[int]], Batches] | None = None
+        self._samples: Callable[[], Any] | None = None
         given = {**settings, "server": url, "backend": backend}
         if isinstance(data, str | os.PathLike):
             given["data"] = os.fspath(data)
@@ -55,12 +57,15 @@ class Client:
         elif hasattr(data, "take"):
             own: Any = data
             self._batches = lambda seed: own
+        elif callable(data):
+            self._samples = data
+            given["data"] = f"python:{getattr(data, '__module__', '?')}:{getattr(data, '__qualname__', '?')}"
         else:
             raise ConfigError(
                 f"edgeflock.Client(data=...) is a {type(data).__name__}; give (x, y), a part of "
-                "edgeflock.deal, a data URI, or Batches"
+                "edgeflock.deal, a data URI, Batches, or a generator function"
             )
-        if self._batches is not None and "shards" in settings:
+        if (self._batches or self._samples) and "shards" in settings:
             raise ConfigError("edgeflock.Client(shards=...) names its data itself; leave data out: data=''")
         if self._model is not None:
             given["model"] = self._model.name
@@ -79,4 +84,5 @@ class Client:
         if self._token:
             identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
         make = None if self._model is None else self._model.make
-        return await run_client(settings, given=Given(identity, self._batches, make, self._threads))
+        given = Given(identity, self._batches, self._samples, make, self._threads)
+        return await run_client(settings, given=given)

@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,26 @@ async def test_a_function_judges_a_module_that_nobody_can_import(tmp_path: Path)
     assert (result.loss, result.accuracy) == (0.25, 0.75)
     assert torch.equal(seen[0], torch.full((2, 6), 3.0))
     assert isinstance(result.module(), Own)
+
+
+async def test_a_device_trains_on_what_a_generator_yields(tmp_path: Path, nothing_stays: None) -> None:
+    async def readings() -> AsyncGenerator[tuple[Any, int], None]:
+        for one, side in zip(*sides(40), strict=True):
+            yield one, int(side)
+
+    def broken() -> Iterator[tuple[Any, int]]:
+        yield X[0], int(Y[0])
+        raise ZeroDivisionError("no sensor")
+
+    own = {"batch_min": 4, "batch_max": 8, "directory": str(tmp_path / "device")}
+    async with here(tmp_path / "run", ef.Model(LINEAR, example=X)) as server:
+        random = torch.get_rng_state()
+        progress = await device(server, data=readings, **own).run()
+        assert (progress.updates, progress.samples, server.version) == (5, 40, 5)
+        with pytest.raises(ef.ConfigError, match=r"python:.*broken'.*it raised ZeroDivisionError: no sensor"):
+            await device(server, data=broken, **own).run()
+        torch.set_rng_state(random)
+    assert not await others()
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
