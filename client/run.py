@@ -158,7 +158,9 @@ async def run_client(
             if given.batches is not None:
                 held = [given.batches(own_seed(settings))]
             else:
-                held = [await opened.enter_async_context(batches_of(one, agreed, given.samples)) for one in each]
+                held = [
+                    await opened.enter_async_context(batches_of(one, agreed, given.samples)) for one in each
+                ]
             batches, shard_of = held[0], only
             if named:
                 batches = shards = Shards(held)

@@ -27,6 +27,7 @@ from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offer
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate
+from edgeflock.server.operations.listeners import Listening
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Unauthorized
@@ -50,6 +51,7 @@ class Given:
     """In the place of model.data."""
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """(loss, accuracy) of a module, in the place of both."""
+    listening: Listening = Listening()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class HostedRun:
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
+    listening: Listening = Listening()
 
 
 @contextmanager
@@ -137,6 +140,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 shape,
                 authority,
                 given.make,
+                given.listening,
             )
 
 

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from edgeflock.client.run import Given, run_client
 from edgeflock.client.training import Progress
 from edgeflock.devices.library.data import Data, dataset
 from edgeflock.devices.library.model import Model, model_of
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings import config
@@ -30,14 +31,19 @@ class Client:
         url: str,
         *,
         token: str = "",
-        data: Data | str | Batches | Callable[[], Any],
+        data: Data
+        | str
+        | Batches
+        | Generator[Any, None, None]
+        | AsyncGenerator[Any, None]
+        | Callable[[], Any],
         backend: str = "auto",
         model: "Model | str | Callable[[], nn.Module] | nn.Module | None" = None,
         name: str = "",
         **settings: object,
     ) -> None:
         """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, Batches of your own, or a
-        generator function, sync or async, of samples (x, y): a stream.
+        stream: a generator, sync or async, of samples (x, y), or a function that makes one.
 
         `token` lets it join, under a `name` that is its own if none is given, anew with each `run`; without
         it the device is who it joined as (client.identity), and in a run that is open nobody asks. `model`
@@ -57,13 +63,14 @@ class Client:
         elif hasattr(data, "take"):
             own: Any = data
             self._batches = lambda seed: own
-        elif callable(data):
-            self._samples = data
-            given["data"] = f"python:{getattr(data, '__module__', '?')}:{getattr(data, '__qualname__', '?')}"
+        elif isinstance(data, Generator | AsyncGenerator) or callable(data):
+            stream: Any = data
+            self._samples = stream if callable(stream) else lambda: stream
+            given["data"] = f"python:{getattr(data, '__qualname__', type(data).__name__)}"
         else:
             raise ConfigError(
                 f"edgeflock.Client(data=...) is a {type(data).__name__}; give (x, y), a part of "
-                "edgeflock.deal, a data URI, Batches, or a generator function"
+                "edgeflock.deal, a data URI, Batches, or a generator"
             )
         if (self._batches or self._samples) and "shards" in settings:
             raise ConfigError("edgeflock.Client(shards=...) names its data itself; leave data out: data=''")
@@ -73,6 +80,8 @@ class Client:
             given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
         self._settings = config.taken({"client": given}, "edgeflock.Client").client
         self._threads = "threads" in settings
+        self.account: Account | None = None
+        """What became of every sample of a stream, once `run` has ended."""
 
     async def run(self) -> Progress:
         """Train until the run is over. Cancel it to end it before: nothing is left behind.
@@ -85,4 +94,7 @@ class Client:
             identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
         make = None if self._model is None else self._model.make
         given = Given(identity, self._batches, self._samples, make, self._threads)
-        return await run_client(settings, given=given)
+        return await run_client(settings, self._count, given)
+
+    def _count(self, account: Account) -> None:
+        self.account = account

@@ -28,7 +28,7 @@ def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert Path("curves.png").stat().st_size
 
 
-@pytest.mark.parametrize("module", ["data", "model"])
+@pytest.mark.parametrize("module", ["data", "model", "ways"])
 def test_the_examples_in_docstrings_run(module: str) -> None:
     run = doctest.testmod(importlib.import_module(f"edgeflock.devices.library.{module}"))
     assert (run.failed, run.attempted > 0) == (0, True)

@@ -150,12 +150,78 @@ async def test_a_device_trains_on_what_a_generator_yields(tmp_path: Path, nothin
     own = {"batch_min": 4, "batch_max": 8, "directory": str(tmp_path / "device")}
     async with here(tmp_path / "run", ef.Model(LINEAR, example=X)) as server:
         random = torch.get_rng_state()
-        progress = await device(server, data=readings, **own).run()
+        streamed = device(server, data=readings(), **own)
+        progress = await streamed.run()
         assert (progress.updates, progress.samples, server.version) == (5, 40, 5)
+        assert streamed.account is not None
+        assert (streamed.account.came, streamed.account.trained) == (40, 40)
         with pytest.raises(ef.ConfigError, match=r"python:.*broken'.*it raised ZeroDivisionError: no sensor"):
             await device(server, data=broken, **own).run()
         torch.set_rng_state(random)
     assert not await others()
+
+
+async def test_a_program_is_told_of_updates_and_evaluations_in_order(tmp_path: Path) -> None:
+    told: list[Any] = []
+    listening = {"on_update": told.append, "on_evaluated": told.append}
+    async with here(tmp_path / "run", updates=20, evaluate=sides(), **listening) as server:
+        async with asyncio.TaskGroup() as group:
+            for name in ("one", "other"):
+                group.create_task(device(server, name=name).run())
+        result = await server.until()
+    updates = [one for one in told if hasattr(one, "device")]
+    assert [one.version for one in updates] == list(range(1, 21))
+    assert {one.device for one in updates} == {"one", "other"}
+    assert all(one.samples == 10 and one.loss > 0 for one in updates)
+    assert tuple(one for one in told if not hasattr(one, "device")) == result.evaluations
+    assert told[-1].version == 20  # the evaluation of the last one
+
+
+@pytest.mark.parametrize("waits", ["for its devices", "for the model", "for events"])
+@pytest.mark.parametrize("where", ["on_update", "on_evaluated"])
+async def test_what_a_function_raises_ends_the_run(
+    tmp_path: Path, nothing_stays: None, where: str, waits: str
+) -> None:
+    def fail(news: Any) -> None:
+        raise ZeroDivisionError(f"a fault of the program's at {news.version}")
+
+    async def train() -> None:
+        async with here(tmp_path, evaluate=sides(), **{where: fail}) as server:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(device(server).run())
+                if waits == "for the model":
+                    await server.until(updates=1_000_000)
+                elif waits == "for events":
+                    async for _ in server.events():
+                        pass
+
+    random = torch.get_rng_state()
+    with pytest.raises(ZeroDivisionError, match=r"a fault of the program's at \d+$"):
+        await train()
+    torch.set_rng_state(random)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    assert not await others()
+    async with here(tmp_path):  # its lock and its journal are free
+        pass
+
+
+async def test_a_function_may_say_when_it_is_enough(tmp_path: Path) -> None:
+    async with here(tmp_path / "run", evaluate=sides()) as server:
+        training = asyncio.create_task(device(server).run())
+        result = await server.until(stop=lambda one: one.version > 5)
+        with pytest.raises(ZeroDivisionError):
+            await server.until(stop=lambda one: 1 / 0)
+        training.cancel()
+        await asyncio.wait([training])
+    assert 5 < result.evaluations[-1].version <= result.version
+    assert all(one.version <= 5 for one in result.evaluations[:-1])
+    async with here(tmp_path / "unjudged") as server:
+        with pytest.raises(
+            ef.ConfigError, match=r"until\(stop=...\): nothing is evaluated; give the Server ev"
+        ):
+            await server.until(stop=lambda one: True)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
@@ -269,6 +335,14 @@ WRONG: list[tuple[Any, str]] = [
         r"edgeflock.Server: coordination.rule = 'adacom': must be .*did you mean 'adacomp'",
     ),
     (lambda: ef.Server(LINEAR, compression="recrod"), r"compression = 'recrod' is no preset; known are rec"),
+    (
+        lambda: ef.Server(LINEAR, on_update=ANYTHING),
+        r"Server\(on_update=...\) is a int; give a function of one",
+    ),
+    (
+        lambda: ef.Server(LINEAR, on_evaluated=asyncio.sleep),
+        r"Server\(on_evaluated=...\) is async, and nothing waits for it; give a plain function",
+    ),
     (lambda: ef.Server(LINEAR, limits=3), r"edgeflock.Server: limits = 3 stands outside a section"),
     (lambda: ef.Server(LINEAR, client={}), r"Server\(client=...\): settings of \[run\] go by their own"),
     (lambda: ef.Server(LINEAR, evaluate=(X, Y[:3])), r"\[4, 6\] and y \[3\]; give as many"),
