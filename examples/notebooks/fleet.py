@@ -34,12 +34,13 @@ class Net(nn.Module):
         return self.layers(x)
 
 
-GOAL = 0.95
+GOAL = 0.9
 COMMON = dict(
     data=(x, y),
-    updates=1500,
+    updates=800,
+    batch=20,
     evaluate_every=50,
-    coordination=ef.AdaComp(learning_rate=0.2, window=1024),
+    coordination=ef.AdaComp(learning_rate=0.1, window=1024),
 )
 
 
@@ -58,14 +59,14 @@ def row(name, run):
 # %% [markdown]
 # ## Which machine?
 #
-# Twenty of each make. All train the same model on the same data; what differs is how fast they compute and
-# how far away they are.
+# Ten of each make. All train the same model on the same data; what differs is how fast they compute and how
+# far away they are.
 
 # %%
 makes = {}
-for make in ("raspberry-pi-zero-2w", "raspberry-pi-4", "jetson-orin"):
-    makes[make] = ef.Fleet(Net, devices=20, profile=make, **COMMON).run(seed=0)
-    print(row(f"20 {make}", makes[make]))
+for make in ("raspberry-pi-zero-2w", "raspberry-pi-4"):
+    makes[make] = ef.Fleet(Net, devices=10, profile=make, **COMMON).run(seed=0)
+    print(row(f"10 {make}", makes[make]))
 
 # %%
 ef.plot(**makes, against="time")
@@ -76,10 +77,11 @@ ef.plot(**makes, against="time")
 # More devices make more updates a second, each from a model that more of the others have changed meanwhile.
 
 # %%
-sizes = {}
-for devices in (5, 20, 80):
+sizes = {"10 Pis": makes["raspberry-pi-4"]}
+for devices in (5, 20):
     sizes[f"{devices} Pis"] = ef.Fleet(Net, devices=devices, profile="raspberry-pi-4", **COMMON).run(seed=0)
-    print(row(f"{devices} raspberry-pi-4", sizes[f"{devices} Pis"]))
+for name, run in sizes.items():
+    print(row(name, run))
 
 # %%
 ef.plot(**sizes, against="time")
@@ -87,39 +89,41 @@ ef.plot(**sizes, against="time")
 # %% [markdown]
 # ## What about the ones that come and go?
 #
-# Three quarters are Pis that stay. The rest are laptops that leave after some ten seconds, are away for
-# twenty, and now and then do not come back.
+# Eight are Pis that stay. Two are laptops that leave after some second, are away for another, and now and
+# then do not come back. A laptop is faster while it is there.
 
 # %%
 mixed = ef.Fleet(
     Net,
-    devices=20,
+    devices=10,
     classes={
-        "pi": {"profile": "raspberry-pi-4", "share": 3},
-        "laptop": {"profile": "laptop", "session_s": 10, "away_s": 20, "crash": 0.002},
+        "pi": {"profile": "raspberry-pi-4", "share": 4},
+        "laptop": {"profile": "laptop", "session_s": 1, "away_s": 1, "crash": 0.002},
     },
     **COMMON,
 ).run(seed=0)
-print(row("15 Pis and 5 laptops", mixed))
+print(row("8 Pis and 2 laptops", mixed))
 for name, of in mixed.outcome.classes.items():
     print(f"{of.devices} {name}: {of.updates} updates")
 
 # %%
-ef.plot(**{"20 Pis": sizes["20 Pis"], "15 Pis and 5 laptops": mixed}, against="time")
+ef.plot(**{"10 Pis": sizes["10 Pis"], "8 Pis and 2 laptops": mixed}, against="time")
 
 # %% [markdown]
 # ## The bill
 #
-# The dearest link is metered by the byte. The preset `record` sends the least that we know of, for more
-# computing on the devices.
+# The dearest link is metered by the byte. Devices send a small part of each gradient, of 4,810 parameters
+# some 70; here beside it a third of these, which is less an update, and more updates.
 
 # %%
-record = ef.Fleet(Net, devices=20, profile="raspberry-pi-4", compression="record", **COMMON).run(seed=0)
-print(row("as it comes", sizes["20 Pis"]))
-print(row("record", record))
+less = ef.Fleet(Net, devices=10, profile="raspberry-pi-4", compression={"select": 0.005}, **COMMON).run(
+    seed=0
+)
+print(row("as it comes", sizes["10 Pis"]))
+print(row("a third of that", less))
 
 # %%
-ef.plot(usual=sizes["20 Pis"], record=record, against="bytes")
+ef.plot(usual=sizes["10 Pis"], less=less, against="bytes")
 
 # %% [markdown]
 # The same seed is the same run, bit for bit: what is found here can be shown to somebody else. As a file,

@@ -131,25 +131,25 @@ ef.plot(result, against="time")
 # [docs/streams.md](../../docs/streams.md) tells of brokers, files and buffers, which a data URI names:
 # `mqtt://`, `kafka://`, `csv:`, `http://` and others.
 #
-# ## Sixty of them, emulated
+# ## Twenty of them, emulated
 #
-# Before there are sixty sensors they can be emulated: here by day they bring 40 samples a second, by night
-# 4, and a day takes a minute. Beside them the same number that always brings 22.
+# Before there are twenty sensors they can be emulated: here by day they bring 40 samples a second, by night
+# 4, and a day takes twenty seconds. Beside them as many that always bring 22.
 
 # %%
-x, y = many(6000, seed=2)
+x, y = many(3000, seed=2)
 common = dict(
     data=(x, y),
     evaluate=held_out,
-    devices=60,
-    seconds=60,
-    evaluate_every=100,
-    coordination=ef.AdaComp(learning_rate=0.2, base_batch=16, window=1024),
+    devices=20,
+    seconds=25,
+    evaluate_every=20,
+    coordination=ef.AdaComp(learning_rate=0.05, base_batch=16, window=1024),
 )
 emulated = {
     name: ef.Fleet(
         model, classes={"sensor": {"profile": "raspberry-pi-4", "rate": rate, "batch_min": 4}}, **common
     ).run(seed=0)
-    for name, rate in {"by day and night": "sine:4..40/60s", "always": 22}.items()
+    for name, rate in {"by day and night": "sine:4..40/20s", "always": 22}.items()
 }
 ef.plot(**emulated, against="time")

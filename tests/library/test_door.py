@@ -49,7 +49,7 @@ def test_the_names_are_pinned_and_there() -> None:
 
 
 def test_another_name_is_not_there() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'Sever'; it has Client, .* Server, "):
+    with pytest.raises(AttributeError, match=r"no attribute 'Sever'; it has ASGD, .* Server, "):
         _ = ef.Sever
 
 
