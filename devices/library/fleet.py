@@ -18,6 +18,7 @@ from edgeflock.devices.emulation.fleet import FleetResult, Given, prepare, run_f
 from edgeflock.devices.library.data import Data, dataset
 from edgeflock.devices.library.functions import told_by
 from edgeflock.devices.library.model import Model, model_of
+from edgeflock.devices.library.named import named
 from edgeflock.devices.library.result import Evaluated
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.shared.data import datasets
@@ -64,7 +65,7 @@ class Fleet:
         """
         model = model_of(model)
         train, test, uris = _data(data, evaluate)
-        sections = {name: value for name, value in settings.items() if name in FleetFile.model_fields}
+        sections = named({name: value for name, value in settings.items() if name in FleetFile.model_fields})
         if refused := sections.keys() & {"run", "model", "client", "fleet"}:
             raise ConfigError(
                 f"edgeflock.Fleet({min(refused)}=...): settings of [fleet] and [run] go by their own names, "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from edgeflock.devices.library.data import Data, dataset
 from edgeflock.devices.library.functions import told_by
 from edgeflock.devices.library.model import Model, model_of
+from edgeflock.devices.library.named import named
 from edgeflock.devices.library.result import Result
 from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
@@ -255,7 +256,7 @@ def _described(
     settings: dict[str, object],
 ) -> tuple[Model, Config, Given]:
     """Raises ConfigError."""
-    sections = {name: value for name, value in settings.items() if name in Config.model_fields}
+    sections = named({name: value for name, value in settings.items() if name in Config.model_fields})
     run = {name: value for name, value in settings.items() if name not in sections}
     if refused := sections.keys() & {"run", "model", "client"}:
         raise ConfigError(

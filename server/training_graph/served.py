@@ -21,6 +21,7 @@ import msgpack
 
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.config import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,8 @@ class GraphStore:
                 "set it on the server to that of one sample, e.g. [16] or [1, 28, 28], or set model.data"
             )
         log.info("exporting %s for devices without torch", self._model.module)
-        exported = await (self._in_another_process() if self._make_module is None else self._in_a_thread())
+        elsewhere = self._make_module is None and not LOSSES.is_here_only(self._model.loss)
+        exported = await (self._in_another_process() if elsewhere else self._in_a_thread())
         if "refused" in exported:
             log.warning("no graph for devices without torch: %s", exported["refused"])
             raise NotExportable(exported["refused"])

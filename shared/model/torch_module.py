@@ -39,11 +39,13 @@ class FlatModule:
         Raises ConfigError if it cannot be imported, is no module, or cannot travel as a flat vector.
         """
         if loss not in LOSSES:
-            raise ConfigError(f"model.loss {loss!r} is unknown; known are {', '.join(LOSSES)}")
+            raise ConfigError(
+                f"model.loss {loss!r} is unknown here; known are {', '.join(LOSSES)}; a device with "
+                'client.backend = "onnx" need not know it'
+            )
         self.path = path
         self.loss = LOSSES[loss]
-        package, _, name = self.loss.function.partition(":")
-        self._mean_loss: Callable[[Tensor, Tensor], Tensor] = getattr(importlib.import_module(package), name)
+        self._mean_loss: Callable[[Tensor, Tensor], Tensor] = _function(self.loss.function)
         torch.manual_seed(seed)
         self._make = make
         self.module = _build(path, make)
@@ -116,7 +118,7 @@ class FlatModule:
         try:
             x = random.random((_EXAMPLES, *shape), np.float32)
             output = self.module(torch.from_numpy(x.copy()))  # a module may write into its input
-            if self.loss.classes:
+            if self._takes_classes(output):
                 y = random.integers(0, output.shape[1], (len(output), *output.shape[2:]))
             else:
                 y = random.integers(0, 2, tuple(output.shape)).astype(np.float32)
@@ -128,6 +130,18 @@ class FlatModule:
             ) from error
         return x, y
 
+    def _takes_classes(self, output: Tensor) -> bool:
+        """Whether the loss's targets are classes; if nobody says, whether it takes them."""
+        if self.loss.classes is not None:
+            return self.loss.classes
+        if output.dim() < 2 or output.shape[1] < 2:
+            return False
+        try:
+            self.loss_of(output, torch.zeros((len(output), *output.shape[2:]), dtype=torch.int64))
+        except (RuntimeError, IndexError, ValueError, TypeError):
+            return False
+        return True
+
     def flops(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> int:
         """Floating-point operations of one `gradient` on this batch, as torch counts them."""
         with FlopCounterMode(display=False) as counter:
@@ -136,7 +150,7 @@ class FlatModule:
 
     def loss_of(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing."""
-        if not self.loss.classes and output.shape != target.shape:
+        if self.loss.classes is False and output.shape != target.shape:
             raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
         return self._mean_loss(output, target)
 
@@ -166,6 +180,14 @@ class FlatModule:
             if self.loss.right is not None:
                 correct += int(self.loss.right(output, target).sum())
         return total / len(y), None if self.loss.right is None else correct / y.size
+
+
+def _function(named: str | Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    if not isinstance(named, str):
+        return named
+    package, _, name = named.partition(":")
+    function: Callable[[Tensor, Tensor], Tensor] = getattr(importlib.import_module(package), name)
+    return function
 
 
 def made(path: str, make: Make | None = None) -> nn.Module:

@@ -45,7 +45,9 @@ async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (told.count("joined"), told[-1], result.version) == (4, "finished", 200)
     assert server.config.compression.select == 0.0005
     assert accuracy(net, x_test, y_test) == result.accuracy
-    assert np.array_equal(load_file("model.safetensors")["layer.bias"], net.get_parameter("layer.bias").detach())
+    assert np.array_equal(
+        load_file("model.safetensors")["layer.bias"], net.get_parameter("layer.bias").detach()
+    )
     assert isinstance(net, Net)
     assert not torch.equal(net.layer.weight, Net().layer.weight)
     assert (fleet.outcome.updates, len(figure.axes[0].lines)) == (100, 2)

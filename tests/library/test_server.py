@@ -224,6 +224,37 @@ async def test_a_function_may_say_when_it_is_enough(tmp_path: Path) -> None:
             await server.until(stop=lambda one: True)
 
 
+async def test_a_rule_and_a_loss_that_only_this_program_has(tmp_path: Path) -> None:
+    """And again, from the journal, which has the rule by its name."""
+    weighed: list[int] = []
+
+    def rule(step: Any, version: int) -> float:
+        weighed.append(version)
+        return 0.5
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(output, target, label_smoothing=0.1)
+
+    model = ef.Model(LINEAR, loss=loss)
+
+    def again(updates: int) -> ef.Server:
+        return ef.Server(model, directory=tmp_path, updates=updates, evaluate=sides(), coordination=rule)
+
+    async with again(6) as server:
+        async with asyncio.TaskGroup() as group:
+            for backend in ("torch", "onnx"):
+                group.create_task(device(server, model=model, backend=backend).run())
+        result = await server.until()
+    assert sorted(set(weighed)) == list(range(6))
+    assert result.loss is not None
+    assert result.loss > 0.1  # smoothed: it never gets lower than that
+    async with again(8) as server:
+        training = asyncio.create_task(device(server, model=model).run())
+        await server.until()
+        await training
+    assert sorted(set(weighed)) == list(range(8))
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
 async def test_whatever_ends_it_nothing_is_left_behind(
     tmp_path: Path, nothing_stays: None, error: type[BaseException]
