@@ -90,16 +90,13 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     Raises ConfigError if the model, the data or the directory cannot serve.
     """
     # torch takes seconds to import and only hosting needs it.
-    import torch
-
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
     trackers.check(config.run.trackers)
-    with torch.random.fork_rng(devices=()):  # building it draws under the run's seed
-        flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
-        check_limits(config, flat.layout)
-        theta, start = first_model(flat, config.model.weights, config.run.seed)
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    check_limits(config, flat.layout)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
     held_out = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.load(config.model.data, "test")

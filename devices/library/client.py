@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings import config
+from edgeflock.shared.settings.config import ClientSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -78,8 +79,19 @@ class Client:
             given["model"] = self._model.name
         if name or token:
             given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
-        self._settings = config.taken({"client": given}, "edgeflock.Client").client
-        self._threads = "threads" in settings
+        self._set(config.taken({"client": given}, "edgeflock.Client").client, threads="threads" in settings)
+
+    @classmethod
+    def configured(cls, settings: ClientSettings) -> Self:
+        """A device of settings as a file has them."""
+        client = cls.__new__(cls)
+        client._token, client._model, client._batches, client._samples = "", None, None, None
+        client._set(settings, threads=True)
+        return client
+
+    def _set(self, settings: ClientSettings, *, threads: bool) -> None:
+        self._settings = settings
+        self._threads = threads
         self.account: Account | None = None
         """What became of every sample of a stream, once `run` has ended."""
 

@@ -11,8 +11,9 @@ News = TypeVar("News")
 
 def told_by(function: Callable[[News], object] | None, where: str) -> Callable[[News], object] | None:
     """`function`, which was given to `where`. Raises ConfigError if it is none, or async."""
-    if function is not None and not callable(function):
-        kind = type(function).__name__
+    given: object = function
+    if given is not None and not callable(given):
+        kind = type(given).__name__
         raise ConfigError(f"edgeflock.{where}=...) is a {kind}; give a function of one argument")
     if inspect.iscoroutinefunction(function):
         raise ConfigError(

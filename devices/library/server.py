@@ -12,6 +12,7 @@ from edgeflock.devices.library.data import Data, dataset
 from edgeflock.devices.library.functions import told_by
 from edgeflock.devices.library.model import Model, model_of
 from edgeflock.devices.library.named import named
+from edgeflock.devices.library.opening import in_a_thread
 from edgeflock.devices.library.result import Result
 from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
@@ -94,7 +95,8 @@ class Server:
         if self._hosted is not None:
             raise ConfigError("this Server has been used; make another one to serve its run again")
         async with AsyncExitStack() as opening:
-            self._hosted = opening.enter_context(open_run(self.config, self._given))
+            run = open_run(self.config, self._given)
+            self._hosted = await opening.enter_async_context(in_a_thread(run))
             self._serving = await opening.enter_async_context(serving(self.config, self._hosted, self._end))
             assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.listens(self.url, self._hosted.pin)

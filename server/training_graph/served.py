@@ -134,13 +134,11 @@ def _answer(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict
 
 def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, Any]:
     try:
-        import torch
-
         from edgeflock.server.training_graph.export import export_model
-        from edgeflock.shared.model.torch_module import FlatModule
+        from edgeflock.shared.model.torch_module import FlatModule, random_of
     except ImportError as error:
         raise NotExportable(f"the server lacks {error.name}: pip install 'edgeflock[server]'") from error
-    with torch.random.fork_rng(devices=()):  # modules are built under a seed
+    with random_of(0):
         if model.data:
             held_out = datasets.load(model.data, "test")
             batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]

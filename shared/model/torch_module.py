@@ -7,7 +7,9 @@ A step replaces the statistics by its batch's own: it is the server that average
 """
 
 import importlib
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -23,6 +25,8 @@ from edgeflock.shared.model.measuring import measured
 from edgeflock.shared.model.start import Start, generate
 
 _EXAMPLES = 8
+
+_RANDOM = threading.RLock()
 
 Make = Callable[[], nn.Module]
 """Builds a module, as it starts."""
@@ -46,9 +50,9 @@ class FlatModule:
         self.path = path
         self.loss = LOSSES[loss]
         self._mean_loss: Callable[[Tensor, Tensor], Tensor] = _function(self.loss.function)
-        torch.manual_seed(seed)
         self._make = make
-        self.module = _build(path, make)
+        with random_of(seed):
+            self.module = _build(path, make)
         named = _tensors(self.module)
         self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
         self._theta = torch.zeros(self.layout.size)
@@ -76,12 +80,9 @@ class FlatModule:
         module once more, under another seed.
         """
         theta = self.theta()
-        random = torch.get_rng_state()
-        torch.manual_seed(seed ^ 1)
-        other = torch.cat(
-            [tensor.detach().flatten() for _, tensor, _ in _tensors(_build(self.path, self._make))]
-        )
-        torch.set_rng_state(random)
+        with random_of(seed ^ 1):
+            module = _build(self.path, self._make)
+        other = torch.cat([tensor.detach().flatten() for _, tensor, _ in _tensors(module)])
         start = measured(theta, other.numpy(), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
 
@@ -180,6 +181,21 @@ class FlatModule:
             if self.loss.right is not None:
                 correct += int(self.loss.right(output, target).sum())
         return total / len(y), None if self.loss.right is None else correct / y.size
+
+
+@contextmanager
+def random_of(seed: int | Tensor) -> Iterator[None]:
+    """torch draws under a seed, or from a state of it, and afterwards as if nobody had.
+
+    Its random numbers are all of the process's: one at a time. Whoever draws meanwhile in another thread
+    draws from these.
+    """
+    with _RANDOM, torch.random.fork_rng(devices=()):
+        if isinstance(seed, int):
+            torch.manual_seed(seed)
+        else:
+            torch.set_rng_state(seed)
+        yield
 
 
 def _function(named: str | Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:

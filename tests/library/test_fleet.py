@@ -53,8 +53,9 @@ def test_what_a_function_raises_ends_it(where: str, mode: str) -> None:
         raise ZeroDivisionError(f"at {news.version}")
 
     settings = {"coordination": {"learning_rate": 0.5, "mode": mode}}
+    functions: dict[str, Any] = {where: fail}
     with pytest.raises(ZeroDivisionError, match="at 1$" if where == "on_update" else "at 20$"):
-        fleet(**settings).run(**{where: fail})
+        fleet(**settings).run(**functions)
 
 
 async def test_it_runs_where_an_event_loop_runs() -> None:

@@ -68,13 +68,11 @@ async def test_a_run_from_its_first_event_to_the_model(tmp_path: Path, nothing_s
     told = []
     async with here(tmp_path / "run", updates=60, evaluate=(x, y)) as server:
         async with asyncio.TaskGroup() as group:
-            random = torch.get_rng_state()
             for part in ef.deal(x, y, 2):
                 group.create_task(device(server, data=part).run())
             async for event in server.events():
                 told.append(event.kind)
             result = await server.until()
-        torch.set_rng_state(random)  # devices build the module, of which torch keeps one state
     assert (told.count("joined"), told[-1]) == (2, "finished")
     assert result.version == result.evaluations[-1].version == 60
     module = result.module()
@@ -83,6 +81,19 @@ async def test_a_run_from_its_first_event_to_the_model(tmp_path: Path, nothing_s
     kept = load_file(tmp_path / "model.safetensors")
     assert np.array_equal(kept["layer.weight"], module.state_dict()["layer.weight"].numpy())
     assert not await others()
+
+
+async def test_the_loop_goes_on_while_a_run_opens(tmp_path: Path, nothing_stays: None) -> None:
+    threads: list[str] = []
+
+    def make() -> Linear:
+        threads.append(threading.current_thread().name)
+        return Linear()
+
+    async with here(tmp_path, make):
+        pass
+    assert threads
+    assert all(name.startswith("edgeflock-opening") for name in threads)
 
 
 async def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -149,7 +160,6 @@ async def test_a_device_trains_on_what_a_generator_yields(tmp_path: Path, nothin
 
     own = {"batch_min": 4, "batch_max": 8, "directory": str(tmp_path / "device")}
     async with here(tmp_path / "run", ef.Model(LINEAR, example=X)) as server:
-        random = torch.get_rng_state()
         streamed = device(server, data=readings(), **own)
         progress = await streamed.run()
         assert (progress.updates, progress.samples, server.version) == (5, 40, 5)
@@ -157,7 +167,6 @@ async def test_a_device_trains_on_what_a_generator_yields(tmp_path: Path, nothin
         assert (streamed.account.came, streamed.account.trained) == (40, 40)
         with pytest.raises(ef.ConfigError, match=r"python:.*broken'.*it raised ZeroDivisionError: no sensor"):
             await device(server, data=broken, **own).run()
-        torch.set_rng_state(random)
     assert not await others()
 
 
@@ -195,10 +204,8 @@ async def test_what_a_function_raises_ends_the_run(
                     async for _ in server.events():
                         pass
 
-    random = torch.get_rng_state()
     with pytest.raises(ZeroDivisionError, match=r"a fault of the program's at \d+$"):
         await train()
-    torch.set_rng_state(random)
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -371,7 +378,7 @@ WRONG: list[tuple[Any, str]] = [
         r"Server\(on_update=...\) is a int; give a function of one",
     ),
     (
-        lambda: ef.Server(LINEAR, on_evaluated=asyncio.sleep),
+        lambda: ef.Server(LINEAR, on_evaluated=others),  # type: ignore[arg-type]
         r"Server\(on_evaluated=...\) is async, and nothing waits for it; give a plain function",
     ),
     (lambda: ef.Server(LINEAR, limits=3), r"edgeflock.Server: limits = 3 stands outside a section"),

@@ -90,7 +90,7 @@ class Falling:
     power: int = 1
 
     def weight(self, step: Step, version: int) -> float:
-        return 1 / max(1, version - step.base) ** self.power
+        return float(1 / max(1, version - step.base) ** self.power)
 
 
 HERE = "tests.shared.test_plugins:"

@@ -169,8 +169,8 @@ class Arrival:
 class Watched(EmulatedServer):
     """A server that remembers every update."""
 
-    def __init__(self, *arguments: Any, keep_frames: bool) -> None:
-        super().__init__(*arguments, keep_frames=keep_frames)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self.arrivals: list[Arrival] = []
 
     async def push(self, push: Push) -> Accepted:
