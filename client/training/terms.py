@@ -39,7 +39,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     """
     if welcome.protocol != PROTOCOL:
         raise ServerAtFault(f"the server speaks protocol {welcome.protocol}, this device {PROTOCOL}")
-    for name in ("run", "model"):
+    for name in ("run", "model", "loss"):
         _check(_is_name(getattr(welcome, name)), name, getattr(welcome, name))
     for name, most in (
         ("batch", _BATCH),
