@@ -27,6 +27,7 @@ from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offer
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate, Keep
+from edgeflock.server.operations.listeners import Listening
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
@@ -57,6 +58,7 @@ class Given:
     """In the place of model.data."""
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """(loss, accuracy) of a module, in the place of both."""
+    listening: Listening = Listening()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class HostedRun:
     """Builds the model, if no import string does."""
     keep: Keep = lambda theta, evaluation: None
     """Gets each model that is better than all before it."""
+    listening: Listening = Listening()
 
 
 @contextmanager
@@ -96,16 +99,13 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     Raises ConfigError if the model, the data or the directory cannot serve.
     """
     # torch takes seconds to import and only hosting needs it.
-    import torch
-
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
     trackers.check(config.run.trackers)
-    with torch.random.fork_rng(devices=()):  # building it draws under the run's seed
-        flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
-        check_limits(config, flat.layout)
-        theta, start = first_model(flat, config.model.weights, config.run.seed)
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    check_limits(config, flat.layout)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
     held_out = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.load(config.model.data, "test")
@@ -148,6 +148,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 authority,
                 given.make,
                 partial(_keep_best, directory, flat.layout, config.model.module, claim.run),
+                given.listening,
             )
 
 
