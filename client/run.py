@@ -75,6 +75,8 @@ class Given:
     """What it joined with, in the place of client.identity; it is kept nowhere."""
     batches: Callable[[list[int]], Batches] | None = None
     """Of a seed of the device's own: in the place of client.data."""
+    samples: Callable[..., Any] | None = None
+    """A generator function, which client.data does not name but calls by a name."""
     make: "Make | None" = None
     """Builds the model, in the place of client.model."""
     threads: bool = True
@@ -167,7 +169,9 @@ async def run_client(
             elif given.batches is not None:
                 held = [given.batches(own_seed(settings))]
             else:
-                held = [await opened.enter_async_context(batches_of(one, agreed)) for one in each]
+                held = [
+                    await opened.enter_async_context(batches_of(one, agreed, given.samples)) for one in each
+                ]
             batches, shard_of = held[0], only
             if named:
                 batches = shards = Shards(held)

@@ -1,6 +1,6 @@
 """The run in its directory: model, data, identities, and the engine as it was left."""
 
-import os
+import logging
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -23,10 +23,12 @@ from edgeflock.server.identity import (
     pin_of_file,
     server_tls,
 )
-from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step
+from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step, write_whole
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
-from edgeflock.server.operations.evaluation import Evaluate
+from edgeflock.server.operations.evaluation import Evaluate, Keep
+from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Unauthorized
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
 
     from edgeflock.shared.model.torch_module import FlatModule, Make
 
+log = logging.getLogger(__name__)
+
+BEST = "best.safetensors"
+"""The model that had the best evaluation, beside the journal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -53,6 +60,7 @@ class Given:
     """In the place of model.data."""
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """(loss, accuracy) of a module, in the place of both."""
+    listening: Listening = Listening()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,9 @@ class HostedRun:
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
+    keep: Keep = lambda theta, evaluation: None
+    """Gets each model that is better than all before it."""
+    listening: Listening = Listening()
     app: bytes = b""
     """What devices' own apps are told (protocol/app.py)."""
 
@@ -138,6 +149,8 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 model.input,
                 authority,
                 given.make,
+                partial(_keep_best, directory, model.layout, config.model.module, claim.run),
+                given.listening,
                 model.app,
             )
 
@@ -148,13 +161,13 @@ def _of_arrays(config: Config) -> _Model:
 
     arrays, theta = files.read(config.model)
     check_limits(config, arrays.layout)
-    return _Model(arrays.layout, theta, files.judge(config.model, arrays), app=_told(config, arrays))
+    evaluate = files.judge(config.model, arrays)
+    _check_watched(config, evaluated=evaluate is not None)
+    return _Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
 
 
 def _of_a_module(config: Config, given: Given) -> _Model:
     # torch takes seconds to import and only hosting needs it.
-    import torch
-
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
@@ -163,10 +176,9 @@ def _of_a_module(config: Config, given: Given) -> _Model:
             f"model.evaluate = {config.model.evaluate!r} is of arrays, and model.module = "
             f"{config.model.module!r} is a torch module, which is evaluated on model.data: leave it out"
         )
-    with torch.random.fork_rng(devices=()):  # building it draws under the run's seed
-        flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
-        check_limits(config, flat.layout)
-        theta, start = first_model(flat, config.model.weights, config.run.seed)
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    check_limits(config, flat.layout)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
     held_out = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.load(config.model.data, "test")
@@ -175,6 +187,7 @@ def _of_a_module(config: Config, given: Given) -> _Model:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
         evaluate = _evaluation(config, flat.evaluate, theta, held_out)
+    _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
     layout, told = flat.layout, b""
     if config.client_config.model_extra or config.run.evaluate_on_devices:
@@ -196,6 +209,32 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
             f"run.directory = {str(directory)!r} has no room for the first model: {error}"
         ) from error
     return directory / OFFERED
+
+
+def _keep_best(
+    directory: Path, layout: Layout, model: str, run: str, theta: NDArray[np.float32], evaluation: Evaluation
+) -> None:
+    """Put the model into best.safetensors, whole or not at all. A disk that has no room stops no run."""
+    try:
+        write_whole(directory / BEST, safetensors_of(theta, layout, model, evaluation.version, run))
+    except OSError as error:
+        log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
+
+
+def _check_watched(config: Config, *, evaluated: bool) -> None:
+    """Raises ConfigError if something waits for evaluations, and there are none."""
+    if evaluated:
+        return
+    waiting = {
+        "run.accuracy": config.run.accuracy,
+        "run.patience": config.run.patience,
+        "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
+    }
+    for key, value in waiting.items():
+        if value:
+            raise ConfigError(
+                f"{key} = {value!r} needs evaluations, and there are no data for them; set model.data"
+            )
 
 
 def _evaluation(
@@ -291,9 +330,4 @@ def _operators(register: Register, directory: Path) -> None:
             return
     except (Unauthorized, ConfigError):
         pass
-    fresh = directory / f"{ADMIN_TOKEN}.{os.getpid()}"
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(register.create("admin", reusable=True).text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    write_whole(path, f"{register.create('admin', reusable=True).text}\n".encode())

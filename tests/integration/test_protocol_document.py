@@ -273,11 +273,15 @@ RECORDS["welcome-input"] = (
     [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, [9]],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), input=(9,)),
 )
+RECORDS["welcome-local"] = (
+    [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, True, 0.125],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), adam=True, proximal=0.125),
+)
 TOLD = bytes.fromhex(
     "9381a26c72cb3fb999999999999a3293" "92a177a33c6634" "94a16ea37c753190c40107" "92a162a33c6638"
 )  # fmt: skip
 RECORDS["welcome-app"] = (
-    [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, TOLD],
+    [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, False, 0.0, TOLD],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), app=TOLD),
 )
 
