@@ -34,6 +34,7 @@ from torch.onnx.errors import OnnxExporterError
 from edgeflock.server.training_graph import tracing
 from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
+from edgeflock.server.training_graph.scanning import name_apart
 from edgeflock.server.training_graph.translations import TRANSLATIONS
 from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
@@ -162,18 +163,26 @@ def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:
     """In the one form that graphs have, without what only people read. Raises NotExportable."""
     model.ClearField("producer_name")
     model.ClearField("producer_version")
-    for node in model.graph.node:
-        node.ClearField("metadata_props")
-        node.ClearField("doc_string")
-    for value in (*model.graph.input, *model.graph.output):
-        value.ClearField("metadata_props")
-    model.graph.ClearField("value_info")
-    model.graph.ClearField("metadata_props")
+    _clear(model.graph)
     model.ClearField("metadata_props")
+    name_apart(model.graph)
     try:
         return write(read(model.SerializeToString(deterministic=True)))
     except BadGraph as error:
         raise NotExportable(f"{flat.path}: devices would refuse its ONNX graph: {error}") from error
+
+
+def _clear(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _clear(attribute.g)
+    for value in (*graph.input, *graph.output):
+        value.ClearField("metadata_props")
+    graph.ClearField("value_info")
+    graph.ClearField("metadata_props")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from edgeflock.server.training_graph.recurrence import lstm_of
+from edgeflock.server.training_graph import recurrence
 from edgeflock.server.training_graph.translations import TRANSLATIONS
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -179,7 +179,7 @@ def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
 
 
 class _AsOnnxHasIt(TorchFunctionMode):
-    """LSTM layers in their small form, and no memory formats: ONNX has one."""
+    """Recurrent layers in their small form, and no memory formats: ONNX has one."""
 
     def __torch_function__(
         self,
@@ -188,10 +188,9 @@ class _AsOnnxHasIt(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func is torch._VF.lstm:
-            result = lstm_of(args)
-            if result is not None:
-                return result
+        result = recurrence.of(func, args)
+        if result is not None:
+            return result
         if func in (Tensor.to, Tensor.contiguous, Tensor.clone):
             kwargs = {name: value for name, value in (kwargs or {}).items() if name != "memory_format"}
             if func is Tensor.to and len(args) == 1 and not kwargs:

@@ -13,7 +13,8 @@ RIGHT = "right"
 """The output that a graph may have beside those of its layout: the part of the predictions that are right."""
 
 MOST_WORK = 1 << 44
-"""Multiplications of a step. A Raspberry Pi 4 takes an hour for them; there are no loops, so it ends."""
+"""Multiplications of a step. A Raspberry Pi 4 takes an hour for them; loops are as long as their arguments,
+so it ends."""
 
 _TRY = 2
 """Samples of the batch for which a graph is gone through before it is opened."""

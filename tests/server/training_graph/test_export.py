@@ -25,7 +25,7 @@ from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.graphs.footprint import footprint
 from edgeflock.shared.graphs.operators import TABLE
-from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.reading import all_nodes, read
 from edgeflock.shared.graphs.step import outputs_of
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
@@ -283,7 +283,7 @@ def test_devices_take_what_is_exported_and_nothing_else() -> None:
     used: dict[str, dict[str, set[bytes]]] = {}
     every = [exported(name) for name in MODELS] + [export_model(*DROPPING, *pictures())]
     for graphs in every:
-        for node in (*read(graphs.step).nodes, *read(graphs.evaluation).nodes):
+        for node in (*all_nodes(read(graphs.step)), *all_nodes(read(graphs.evaluation))):
             attributes = used.setdefault(node.operator, {})
             for name, value in node.attributes.items():
                 attributes.setdefault(name, set()).update([value] if isinstance(value, bytes) else [])
