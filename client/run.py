@@ -33,6 +33,7 @@ from edgeflock.client.transport import Link
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, Hello, Model, Welcome
@@ -118,7 +119,7 @@ async def run_client(
 
         async def build(welcome: Welcome) -> Trainer:
             agreed.shape = welcome.input  # samples come while the backend is made
-            kind = choose(settings, welcome.model, given)
+            kind = choose(settings, welcome.model, given, welcome.loss)
             await link.introduce(_facts(kind))
             if kind == "torch":
                 backend: Backend = await compute(_torch, settings, welcome, given)
@@ -251,12 +252,20 @@ def _samples() -> int:
     return LONGEST_RECORD
 
 
-def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Kind:
+def choose(
+    settings: "ClientSettings", model: str, given: Given = Given(), loss: str = "cross_entropy"
+) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
+
+    A server may name models of the zoo by itself, and losses of its own that come of no import; all else must
+    be of the package whose model the owner named.
 
     Raises ConfigError if nothing does.
     """
-    allowed = bool(settings.model or given.make) or model.startswith(ZOO)
+    own = Call.of(loss, "the server's model.loss")
+    allowed = bool(settings.model or given.make) or (model.startswith(ZOO) and "(" not in model)
+    if own.imported and given.make is None:
+        allowed = bool(settings.model) and _package(own.name) == _package(settings.model)
     # Looked for, not imported: torch takes seconds.
     here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
     wanted = settings.backend
@@ -277,9 +286,11 @@ def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Ki
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
         )
     if wanted == "torch" and not allowed:
+        with_it = f" with the loss {loss}" if own.imported else ""
         raise ConfigError(
-            f"the server asks to train {model}; a server may only name models of {ZOO}... by itself. "
-            f"If you trust it, set client.model={model}; without its code, client.backend=onnx trains it"
+            f"the server asks to train {model}{with_it}; a server may "
+            f"only name models of {ZOO}... by itself. If you trust it, set client.model={model}; without its "
+            "code, client.backend=onnx trains it"
         )
     return wanted
 
@@ -289,8 +300,14 @@ def _torch(settings: "ClientSettings", welcome: Welcome, given: Given) -> Backen
         from edgeflock.client.backends.torch import TorchBackend
 
     model = settings.model or welcome.model
+    if Call.of(welcome.model, "the server's model").name == settings.model:
+        model = welcome.model  # with its arguments
     threads = settings.threads if given.threads else 0
     return TorchBackend(model, welcome.loss, seed=settings.seed, threads=threads, make=given.make)
+
+
+def _package(path: str) -> str:
+    return path.partition(":")[0].partition(".")[0]
 
 
 def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> Backend:

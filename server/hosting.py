@@ -29,8 +29,10 @@ from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.fields import Fields, described, rows
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
+from edgeflock.shared.model.layout import NOTHING, Beside
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -77,6 +79,8 @@ class HostedRun:
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
+    beside: Beside = NOTHING
+    """What a saved model has beside theta."""
 
 
 @contextmanager
@@ -137,6 +141,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 shape,
                 authority,
                 given.make,
+                flat.beside(),
             )
 
 
@@ -159,7 +164,7 @@ def _evaluation(
 ) -> Evaluate:
     """`evaluate` on the held-out data."""
     try:
-        evaluate(theta, held_out.x[:2], held_out.y[:2])
+        evaluate(theta, rows(held_out.x, slice(2)), held_out.y[:2])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
@@ -185,7 +190,14 @@ def _input(
         if model.input:
             example(tuple(model.input))
         return tuple(model.input) or None
-    shape = held_out.x.shape[1:]
+    if isinstance(held_out.x, Fields):
+        if model.input:
+            raise ConfigError(
+                f"model.input = {model.input}: samples of model.data = {model.data!r} have several fields, "
+                f"{described(held_out.x)}; leave it empty"
+            )
+        return None
+    shape: tuple[int, ...] = held_out.x.shape[1:]
     if model.input and tuple(model.input) != shape:
         raise ConfigError(
             f"model.input = {model.input}: samples of model.data = {model.data!r} have the shape "

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from edgeflock.shared.data.fields import Inputs, described
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
@@ -32,12 +33,10 @@ class TorchBackend:
     def layout(self) -> Layout:
         return self._flat.layout
 
-    def gradient(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
+    def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
             return self._flat.gradient(theta, x, y)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ConfigError(
-                f"{self._model} cannot train on inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"
+                f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {error}"
             ) from error

@@ -31,7 +31,7 @@ class Model:
         weights: str = "",
     ) -> None:
         """`module` is "package.module:Name", a class or function that builds one without arguments, or a
-        module as it is, which is copied. `loss` is cross_entropy, mse or bce. `example` is (x, y) or x of a
+        module as it is, which is copied. `loss` is as model.loss, e.g. mse. `example` is (x, y) or x of a
         few samples: only its shape counts, and only if there is no data to evaluate on. `weights` is a
         safetensors file to begin with.
 

@@ -111,10 +111,10 @@ def _rnn(step: str) -> Direction:
 
 
 _DIRECTIONS: dict[Callable[..., Any], Direction] = {
-    torch._VF.lstm: _lstm,  # type: ignore[attr-defined]
-    torch._VF.gru: _gru,  # type: ignore[attr-defined]
-    torch._VF.rnn_tanh: _rnn("rnn_tanh"),  # type: ignore[attr-defined]
-    torch._VF.rnn_relu: _rnn("rnn_relu"),  # type: ignore[attr-defined]
+    torch._VF.lstm: _lstm,
+    torch._VF.gru: _gru,
+    torch._VF.rnn_tanh: _rnn("rnn_tanh"),
+    torch._VF.rnn_relu: _rnn("rnn_relu"),
 }
 
 

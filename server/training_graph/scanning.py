@@ -135,9 +135,9 @@ def to_onnx(
         *(_port(f"{_BODY}state_{number}", state.shape, state) for number, state in enumerate(states)),
         *(_port(f"{_BODY}at_{number}", value.shape[1:], value) for number, value in enumerate(scanned)),
     ]
-    given, of_all = (
-        [_Recorded(value, value.shape[-1], tape) for value in values] for values in (ports, held)
-    )
+    widths = [int(value.shape[-1]) for value in (*states, *scanned)]
+    given = [_Recorded(port, width, tape) for port, width in zip(ports, widths, strict=True)]
+    of_all = [_Recorded(value, int(value.shape[-1]), tape) for value in held]
     last, found = STEPS[step](_Onnx(), given[: len(states)], given[len(states) :], of_all)
     outputs: list[ir.Value] = []
     for result in (*last, *found):
@@ -147,10 +147,11 @@ def to_onnx(
         outputs.append(value)
     for number, value in enumerate(value for node in tape.nodes for value in node.outputs):
         value.name = f"{_BODY}{number}"
+    body: Any = ir.Graph(ports, outputs, nodes=tape.nodes, name=step)
     first = op.Scan(
         *states,
         *scanned,
-        body=ir.Graph(ports, outputs, nodes=tape.nodes, name=step),
+        body=body,
         num_scan_inputs=len(scanned),
         scan_input_directions=[int(backwards)] * len(scanned),
         scan_output_directions=[int(backwards)] * len(found),

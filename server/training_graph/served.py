@@ -20,6 +20,7 @@ from typing import Any
 import msgpack
 
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.fields import rows
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.settings.config import ModelSettings
 
@@ -141,7 +142,7 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, A
     with torch.random.fork_rng(devices=()):  # modules are built under a seed
         if model.data:
             held_out = datasets.load(model.data, "test")
-            batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]
+            batch: tuple[Any, Any] = rows(held_out.x, slice(8)), held_out.y[:8]
         else:
             batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))
         graphs = export_model(model.module, model.loss, *batch, make)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
 from edgeflock.shared.plugins import Table
 
 
@@ -17,6 +19,8 @@ class Loss:
     """(output, target) -> for each prediction whether it is right. None: there is no accuracy."""
     classes: bool = False
     """Whether targets are classes. Else each has the shape of its output."""
+    own: bool = False
+    """Whether it is somebody's own: a function (outputs, batch) -> scalar, or the class of a module."""
 
 
 LOSSES: Table[Loss] = Table(
@@ -32,5 +36,20 @@ LOSSES: Table[Loss] = Table(
             "torch.nn.functional:binary_cross_entropy_with_logits",
             lambda output, target: (output > 0) == (target > 0.5),
         ),
+        "huber": Loss("torch.nn.functional:huber_loss"),
+        "l1": Loss("torch.nn.functional:l1_loss"),
     },
 )
+
+
+def chosen(text: str) -> tuple[Loss, Call]:
+    """The loss that `model.loss` names, by name or import string, and its call. Raises ConfigError."""
+    call = Call.of(text, "model.loss")
+    if call.imported:
+        return Loss(call.name, own=True), call
+    if call.name not in LOSSES:
+        raise ConfigError(
+            f"model.loss {text!r} is unknown; known are {', '.join(LOSSES)}, or package.module:name of "
+            "(outputs, batch) -> scalar"
+        )
+    return LOSSES[call.name], call

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 from pydantic import PlainValidator, ValidationInfo
 from pydantic_core import PydanticKnownError
 
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
+
 Entry = TypeVar("Entry")
 
 Tables = Mapping[str, Mapping[str, Any]]
@@ -20,6 +23,23 @@ def one_of(table: Mapping[str, Entry], where: Callable[[Entry], bool] = lambda e
 
     def check(name: object) -> object:
         return _checked(name, [known for known, entry in table.items() if where(entry)])
+
+    return PlainValidator(check)
+
+
+def call_of(table: Mapping[str, Entry], key: str) -> PlainValidator:
+    """For a setting that is an import string or a name in `table`, with arguments or without."""
+
+    def check(text: object) -> object:
+        if isinstance(text, str):
+            try:
+                call = Call.of(text, key)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+            if not call.imported:
+                _checked(call.name, table)
+            return str(call)
+        return _checked(text, table)
 
     return PlainValidator(check)
 

@@ -1,14 +1,16 @@
 """The settings of a run: every key is declared here with its default. settings.py reads them."""
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
+from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.losses import LOSSES
-from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.settings.choices import Tables, call_of, one_of, one_of_the_ends
 from edgeflock.shared.settings.settings import Section, parse_as
 
 LEAST_RATE, LARGEST_RATE = 1e-12, 1e6
@@ -83,9 +85,16 @@ class RunSettings(Section):
 class ModelSettings(Section):
     """What is trained."""
 
-    module: str = Field("edgeflock.client.zoo:DigitsCNN", description="package.module:Name")
+    module: str = Field(
+        "edgeflock.client.zoo:DigitsCNN", description="package.module:Name, or Name(argument=value, ...)"
+    )
+    arguments: dict[str, Any] = Field({}, description="of module, by name: plain values")
     weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
-    loss: Annotated[str, one_of(LOSSES)] = "cross_entropy"
+    loss: Annotated[str, call_of(LOSSES, "model.loss")] = Field(
+        "cross_entropy",
+        description="cross_entropy, bce, mse, huber, l1, with arguments as (label_smoothing=0.1); or "
+        "package.module:name of (outputs, batch) -> scalar",
+    )
     data: str = Field("digits:", description="held-out data for evaluation; empty: none")
     input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
         [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or not known"
@@ -93,6 +102,28 @@ class ModelSettings(Section):
     pull: Annotated[str, one_of(VALUE_CODINGS, lambda coding: coding.of_models)] = Field(
         "f32", description="coding of whole models, if downlink.mode is exact; lossy: as few bytes as will do"
     )
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _from_json(cls, arguments: object) -> object:
+        """The environment and --set have them as JSON."""
+        if not isinstance(arguments, str):
+            return arguments
+        try:
+            return json.loads(arguments or "{}")
+        except ValueError as error:
+            raise ValueError('must be JSON, e.g. {"width": 64}') from error
+
+    @model_validator(mode="after")
+    def _is_one_call(self) -> Self:
+        """From now on the module's name has its arguments with it."""
+        if self.arguments:
+            call = Call.of(self.module, "model.module")
+            both = Call(call.name, {**call.arguments, **self.arguments})
+            Call.of(str(both), "model.arguments")
+            object.__setattr__(self, "module", str(both))
+            object.__setattr__(self, "arguments", {})
+        return self
 
     @field_validator("input", mode="before")
     @classmethod

@@ -80,7 +80,7 @@ from edgeflock.server.descent.weighting import rule
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.config import parse
 
-settings = parse(overrides=["coordination.rule=squared", "model.loss=huber"], tables=CHOICES)
+settings = parse(overrides=["coordination.rule=squared", "model.loss=smooth"], tables=CHOICES)
 print(LOSSES[settings.model.loss].function)
 
 step = Step(4, slice(0), np.zeros(0, np.float32))
@@ -101,7 +101,7 @@ def test_the_example_is_chosen_by_name(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        "torch.nn.functional:huber_loss",
+        "torch.nn.functional:smooth_l1_loss",
         str([1.0, 1.0, 1 / 4**2]),
         "(100, 6)",
     ], done.stderr

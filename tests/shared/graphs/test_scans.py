@@ -84,7 +84,8 @@ def test_what_a_step_takes_counts_beside_what_it_leaves() -> None:
 
 
 def body_of(proto: onnx.ModelProto) -> onnx.GraphProto:
-    return proto.graph.node[1].attribute[0].g
+    body: onnx.GraphProto = proto.graph.node[1].attribute[0].g
+    return body
 
 
 def outside(name: str) -> onnx.TensorProto:
