@@ -29,9 +29,9 @@ from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.fields import Fields, described, rows
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
+from edgeflock.shared.model.fields import Fields, described, rows
 from edgeflock.shared.model.layout import NOTHING, Beside
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.fields import Inputs
+from edgeflock.shared.model.fields import Inputs
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 

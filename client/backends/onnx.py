@@ -18,9 +18,9 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.fields import Inputs, described, named
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs import step as steps
+from edgeflock.shared.model.fields import Inputs, described, named
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout, Tensor
 

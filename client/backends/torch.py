@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.fields import Inputs, described
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Inputs, described
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.fields import Inputs, rows
+from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 Batch = tuple[Inputs, NDArray[np.generic]]

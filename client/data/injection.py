@@ -23,8 +23,8 @@ from edgeflock.client.data.batcher import Batch, Batches
 from edgeflock.client.data.checks import IGNORED
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.records import Broken, Skipped
-from edgeflock.shared.data.fields import Fields
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 
 KEPT_BYTES = 1 << 25

@@ -66,7 +66,7 @@ def write_graphs(model: str, loss: str, data: str, out: Path, *, as_json: bool) 
 def _exported(model: str, loss: str, data: str) -> tuple[bytes, bytes]:
     """(step, evaluation)."""
     from edgeflock.shared.data import datasets
-    from edgeflock.shared.data.fields import rows
+    from edgeflock.shared.model.fields import rows
 
     with needing("server", "the export needs"):
         from edgeflock.server.training_graph.export import export_model

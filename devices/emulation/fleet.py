@@ -37,8 +37,8 @@ from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.data.fields import rows
 from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.protocol.frames import Evaluation

@@ -17,7 +17,7 @@ from torch.utils.module_tracker import ModuleTracker
 
 from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, session_for
 from edgeflock.server.training_graph.tracing import apart
-from edgeflock.shared.data.fields import Fields
+from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, applied
 

@@ -41,11 +41,11 @@ from edgeflock.server.training_graph.blame import first_difference, module_that_
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
 from edgeflock.server.training_graph.scanning import name_apart
 from edgeflock.server.training_graph.translations import TRANSLATIONS
-from edgeflock.shared.data.fields import Fields, Inputs, concatenated, copied, described, rows
 from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import RIGHT, outputs_of
 from edgeflock.shared.graphs.writing import write
+from edgeflock.shared.model.fields import Fields, Inputs, concatenated, copied, described, rows
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make, applied, tensors_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.fields import Inputs, copied, named, rows
+from edgeflock.shared.model.fields import Inputs, copied, named, rows
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 

@@ -20,8 +20,8 @@ from typing import Any
 import msgpack
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.fields import rows
 from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.model.fields import rows
 from edgeflock.shared.settings.config import ModelSettings
 
 log = logging.getLogger(__name__)

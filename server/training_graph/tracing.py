@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_leaves
 
 from edgeflock.server.training_graph import recurrence
 from edgeflock.server.training_graph.translations import TRANSLATIONS
-from edgeflock.shared.data.fields import Inputs, named
+from edgeflock.shared.model.fields import Inputs, named
 from edgeflock.shared.model.torch_module import FlatModule, X, call_of
 
 aten = torch.ops.aten

@@ -21,8 +21,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.fields import Fields, Inputs, concatenated, rows
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Fields, Inputs, concatenated, rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from edgeflock.shared.data.fields import Fields, Inputs, rows
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.calls import Call
+from edgeflock.shared.model.fields import Fields, Inputs, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.model.losses import Loss, chosen

@@ -7,9 +7,9 @@ from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.gradient_check import session_for
-from edgeflock.shared.data.fields import Fields
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.model.fields import Fields
 from tests.shared.model.test_own_models import houses
 
 MODELS = "tests.shared.model.test_own_models:"

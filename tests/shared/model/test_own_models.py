@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgeflock.server.operations.saved import safetensors_of
-from edgeflock.shared.data.fields import Fields
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.selection.largest import select_largest

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.data.datasets import deal, joined, load
-from edgeflock.shared.data.fields import Fields, concatenated, named, rows
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Fields, concatenated, named, rows
 
 
 def archive(path: Path, **arrays: object) -> str:
