@@ -257,15 +257,19 @@ def choose(
 ) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
 
-    A server may name models of the zoo by itself, and losses of its own that come of no import; all else must
-    be of the package whose model the owner named.
+    A server may name models of the zoo by itself, and losses that come of no import. Arguments of a module
+    must be the owner's, too, and a loss by import string must be of the module that the owner named: what
+    either does with its arguments, who named only the model has not said.
 
     Raises ConfigError if nothing does.
     """
     own = Call.of(loss, "the server's model.loss")
     allowed = bool(settings.model or given.make) or (model.startswith(ZOO) and "(" not in model)
-    if own.imported and given.make is None:
-        allowed = bool(settings.model) and _package(own.name) == _package(settings.model)
+    named = settings.model
+    if Call.of(model, "the server's model").name == Call.of(named, "client.model").name != "":
+        allowed = allowed and named == model
+    if own.imported:
+        allowed = allowed and own.name.partition(":")[0] == named.partition(":")[0]
     # Looked for, not imported: torch takes seconds.
     here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
     wanted = settings.backend
@@ -286,7 +290,7 @@ def choose(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
         )
     if wanted == "torch" and not allowed:
-        with_it = f" with the loss {loss}" if own.imported else ""
+        with_it = f" with the loss {loss}, which must be of client.model's module" if own.imported else ""
         raise ConfigError(
             f"the server asks to train {model}{with_it}; a server may "
             f"only name models of {ZOO}... by itself. If you trust it, set client.model={model}; without its "
@@ -300,14 +304,8 @@ def _torch(settings: "ClientSettings", welcome: Welcome, given: Given) -> Backen
         from edgeflock.client.backends.torch import TorchBackend
 
     model = settings.model or welcome.model
-    if Call.of(welcome.model, "the server's model").name == settings.model:
-        model = welcome.model  # with its arguments
     threads = settings.threads if given.threads else 0
     return TorchBackend(model, welcome.loss, seed=settings.seed, threads=threads, make=given.make)
-
-
-def _package(path: str) -> str:
-    return path.partition(":")[0].partition(".")[0]
 
 
 def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> Backend:

@@ -106,6 +106,7 @@ MODELS: dict[str, Model] = {
     "Switch": Model(HERE + "Switch", (6,), "bce"),
     "Functions": Model(HERE + "Functions", (4, 6)),
     "upsampling": Model(HERE + "upsampling", (1, 4, 4)),
+    "volumes": Model(HERE + "volumes", (1, 3, 4, 4)),
 }
 
 LONG = {
@@ -118,6 +119,7 @@ LONG = {
     "Odd",
     "signals",
     "Functions",
+    "volumes",
 }
 
 every_model = pytest.mark.parametrize(
@@ -391,7 +393,7 @@ def refusal(name: str, shape: tuple[int, ...], loss: str = "cross_entropy") -> s
 
 
 UNKNOWN = {
-    "Volume": (PICTURE, ["0.0 (Conv3d)", "aten.convolution_backward"]),
+    "Volume": (PICTURE, ["1 (MaxPool3d)", "aten.max_pool3d_with_indices"]),
     "adaptive_maxima": (PICTURE, ["1 (AdaptiveMaxPool2d)", "aten.adaptive_max_pool2d_backward"]),
     "weight_normed": (SIX, ["0.parametrizations.weight.0 (_WeightNorm)", "aten._weight_norm_interface"]),
     "bags": (SIX, ["0 (Bag)", "aten._embedding_bag_backward"]),
