@@ -35,6 +35,7 @@ from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, Hello, Model, Welcome
 
@@ -72,6 +73,8 @@ class Given:
     """What it joined with, in the place of client.identity; it is kept nowhere."""
     batches: Callable[[list[int]], Batches] | None = None
     """Of a seed of the device's own: in the place of client.data."""
+    samples: Callable[..., Any] | None = None
+    """A generator function, which client.data does not name but calls by a name."""
     make: "Make | None" = None
     """Builds the model, in the place of client.model."""
     threads: bool = True
@@ -157,7 +160,9 @@ async def run_client(
             if given.batches is not None:
                 held = [given.batches(own_seed(settings))]
             else:
-                held = [await opened.enter_async_context(batches_of(one, agreed)) for one in each]
+                held = [
+                    await opened.enter_async_context(batches_of(one, agreed, given.samples)) for one in each
+                ]
             batches, shard_of = held[0], only
             if named:
                 batches = shards = Shards(held)
@@ -263,13 +268,13 @@ def choose(
 
     Raises ConfigError if nothing does.
     """
-    own = Call.of(loss, "the server's model.loss")
     allowed = bool(settings.model or given.make) or (model.startswith(ZOO) and "(" not in model)
     named = settings.model
     if Call.of(model, "the server's model").name == Call.of(named, "client.model").name != "":
         allowed = allowed and named == model
-    if own.imported:
-        allowed = allowed and own.name.partition(":")[0] == named.partition(":")[0]
+    imported = ":" in loss.partition("(")[0] and loss not in LOSSES
+    if imported:
+        allowed = allowed and loss.partition(":")[0] == named.partition(":")[0]
     # Looked for, not imported: torch takes seconds.
     here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
     wanted = settings.backend
@@ -290,7 +295,7 @@ def choose(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
         )
     if wanted == "torch" and not allowed:
-        with_it = f" with the loss {loss}, which must be of client.model's module" if own.imported else ""
+        with_it = f" with the loss {loss}, which must be of client.model's module" if imported else ""
         raise ConfigError(
             f"the server asks to train {model}{with_it}; a server may "
             f"only name models of {ZOO}... by itself. If you trust it, set client.model={model}; without its "

@@ -1,6 +1,6 @@
 """The run in its directory: model, data, identities, and the engine as it was left."""
 
-import os
+import logging
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -23,16 +23,18 @@ from edgeflock.server.identity import (
     pin_of_file,
     server_tls,
 )
-from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step
+from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step, write_whole
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
-from edgeflock.server.operations.evaluation import Evaluate
+from edgeflock.server.operations.evaluation import Evaluate, Keep
+from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.model.fields import Fields, described, rows
-from edgeflock.shared.model.layout import NOTHING, Beside
+from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from edgeflock.shared.model.torch_module import FlatModule, Make
+
+log = logging.getLogger(__name__)
+
+BEST = "best.safetensors"
+"""The model that had the best evaluation, beside the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class Given:
     """In the place of model.data."""
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """(loss, accuracy) of a module, in the place of both."""
+    listening: Listening = Listening()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,9 @@ class HostedRun:
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
+    keep: Keep = lambda theta, evaluation: None
+    """Gets each model that is better than all before it."""
+    listening: Listening = Listening()
     beside: Beside = NOTHING
     """What a saved model has beside theta."""
 
@@ -91,16 +102,14 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     Raises ConfigError if the model, the data or the directory cannot serve.
     """
     # torch takes seconds to import and only hosting needs it.
-    import torch
-
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
     trackers.check(config.run.trackers)
-    with torch.random.fork_rng(devices=()):  # building it draws under the run's seed
-        flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
-        check_limits(config, flat.layout)
-        theta, start = first_model(flat, config.model.weights, config.run.seed)
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    check_limits(config, flat.layout)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
+    beside = flat.beside()
     held_out = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.load(config.model.data, "test")
@@ -109,6 +118,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
         evaluate = _evaluation(config, flat.evaluate, theta, held_out)
+    _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
@@ -141,7 +151,9 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 shape,
                 authority,
                 given.make,
-                flat.beside(),
+                partial(_keep_best, directory, flat.layout, config.model.module, claim.run, beside),
+                given.listening,
+                beside,
             )
 
 
@@ -154,6 +166,38 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
             f"run.directory = {str(directory)!r} has no room for the first model: {error}"
         ) from error
     return directory / OFFERED
+
+
+def _keep_best(
+    directory: Path,
+    layout: Layout,
+    model: str,
+    run: str,
+    beside: Beside,
+    theta: NDArray[np.float32],
+    evaluation: Evaluation,
+) -> None:
+    """Put the model into best.safetensors, whole or not at all. A disk that has no room stops no run."""
+    try:
+        write_whole(directory / BEST, safetensors_of(theta, layout, model, evaluation.version, run, beside))
+    except OSError as error:
+        log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
+
+
+def _check_watched(config: Config, *, evaluated: bool) -> None:
+    """Raises ConfigError if something waits for evaluations, and there are none."""
+    if evaluated:
+        return
+    waiting = {
+        "run.accuracy": config.run.accuracy,
+        "run.patience": config.run.patience,
+        "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
+    }
+    for key, value in waiting.items():
+        if value:
+            raise ConfigError(
+                f"{key} = {value!r} needs evaluations, and there are no data for them; set model.data"
+            )
 
 
 def _evaluation(
@@ -256,9 +300,4 @@ def _operators(register: Register, directory: Path) -> None:
             return
     except (Unauthorized, ConfigError):
         pass
-    fresh = directory / f"{ADMIN_TOKEN}.{os.getpid()}"
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(register.create("admin", reusable=True).text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    write_whole(path, f"{register.create('admin', reusable=True).text}\n".encode())

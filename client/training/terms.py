@@ -11,7 +11,6 @@ from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.calls import LONGEST
 from edgeflock.shared.model.chunks import MOST_CHUNKS
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.losses import chosen
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 
 _TENSORS, _RANK, _NAME = 10_000, 8, 300
@@ -42,8 +41,8 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     if welcome.protocol != PROTOCOL:
         raise ServerAtFault(f"the server speaks protocol {welcome.protocol}, this device {PROTOCOL}")
     _check(_is_text(welcome.run, _NAME), "run", welcome.run)
-    _check(_is_text(welcome.model, LONGEST), "model", welcome.model)
-    _check(_is_loss(welcome.loss), "loss", welcome.loss)
+    for name in ("model", "loss"):
+        _check(_is_text(getattr(welcome, name), LONGEST), name, getattr(welcome, name))
     for name, most in (
         ("batch", _BATCH),
         ("local_steps", _SAMPLES // max(1, min(welcome.batch, _BATCH))),
@@ -62,6 +61,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         "significance",
         welcome.significance,
     )
+    _check(0 <= welcome.proximal < math.inf, "proximal", welcome.proximal)
     _check(0 < welcome.local_rate < math.inf, "local_rate", welcome.local_rate)
     _check(welcome.indices in (coding.mode for coding in sparse.CODINGS.values()), "indices", welcome.indices)
     _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)
@@ -117,14 +117,6 @@ def _is_entry(entry: Any) -> bool:
         and len(entry[1]) <= _RANK
         and all(type(size) is int and 0 <= size <= 1 << 40 for size in entry[1])
     )
-
-
-def _is_loss(text: str) -> bool:
-    try:
-        chosen(text)
-    except ConfigError:
-        return False
-    return text.isprintable()
 
 
 def _is_text(text: str, most: int) -> bool:

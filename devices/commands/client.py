@@ -75,12 +75,11 @@ def train(
         graph_digest=graph_digest,
     )
     settings = settings_of(config, [*(set_ or []), *flags], verbose)
-    from edgeflock.client.run import run_client
+    from edgeflock.devices.library.client import Client
 
     async def until_stopped() -> None:
-        training = asyncio.create_task(
-            run_client(settings.client, lambda account: print(account, file=sys.stderr))
-        )
+        device = Client.configured(settings.client)
+        training = asyncio.create_task(device.run())
         with suppress(NotImplementedError):  # where there are no such signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, training.cancel, "terminated")
         try:
@@ -91,6 +90,9 @@ def train(
             print("stopped, as it was asked to", file=sys.stderr)
         else:
             print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
+        finally:
+            if device.account is not None:
+                print(device.account, file=sys.stderr)
 
     asyncio.run(until_stopped())
 

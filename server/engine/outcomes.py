@@ -1,5 +1,6 @@
 """What an engine hands out: what came of updates, and what everybody may see of the run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class Staged(NamedTuple):
     """Updates of this group, and earlier ones that were held until now. What is not in it is held."""
     together: int = 0
     """How many of them had waited for each other."""
+    made: Sequence[tuple[Push, Accepted]] = ()
+    """The updates that made versions, in their order, answered or not yet."""
     answered_later: bool = False
     """Whether updates behind a gate may be in the model by now, so that there is something to publish."""
 
@@ -37,7 +40,12 @@ class Published:
     version: int
     """How many updates have been applied."""
     learning_rate: float
-    complete: bool
-    """Whether the run has all its updates."""
+    over: str | None
+    """Why the run is complete, if it is."""
     diverged: str | None = None
     """Why no update is taken any more, and what to do about it, if the model has diverged."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no more updates are wanted."""
+        return self.over is not None

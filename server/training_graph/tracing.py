@@ -102,7 +102,7 @@ def apart(tensors: Sequence[Tensor], fields: Sequence[str]) -> tuple[list[Tensor
 
 
 def _loss(flat: FlatModule, output: Any, y: Tensor, x: X) -> Tensor:
-    if flat.loss.classes and not y.is_floating_point():
+    if flat.loss.classes is not False and not flat.loss.own and not y.is_floating_point():
         # torch refuses a negative class, ONNX counts it from the last: make it one that nobody has.
         y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
     return flat.loss_of(output, y, x)

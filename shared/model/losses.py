@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from edgeflock.shared.errors import ConfigError
@@ -13,14 +14,32 @@ from edgeflock.shared.plugins import Table
 class Loss:
     """A loss of a batch of outputs against its targets."""
 
-    function: str
-    """package.module:name of (output, target) -> the mean over the batch, in torch tensors."""
+    function: str | Callable[[Any, Any], Any]
+    """(output, target) -> the mean over the batch, in torch tensors; or package.module:name of it."""
     right: Callable[[Any, Any], Any] | None = None
     """(output, target) -> for each prediction whether it is right. None: there is no accuracy."""
-    classes: bool = False
-    """Whether targets are classes. Else each has the shape of its output."""
+    classes: bool | None = False
+    """Whether targets are classes. Else each has the shape of its output. None: as the function has it."""
     own: bool = False
-    """Whether it is somebody's own: a function (outputs, batch) -> scalar, or the class of a module."""
+    """Whether it takes the batch rather than targets, or is the class of a module that does."""
+
+
+def loss_of(found: object) -> Loss | None:
+    """A Loss, or one of a function or a class alone, which has no accuracy. What calls its second argument
+    `batch` gets the batch.
+    """
+    if isinstance(found, Loss):
+        return found
+    if isinstance(found, type):
+        return Loss(found, classes=None, own=True)
+    return Loss(found, classes=None, own=_takes_batch(found)) if callable(found) else None
+
+
+def _takes_batch(function: Callable[..., Any]) -> bool:
+    try:
+        return [*signature(function).parameters][1:2] == ["batch"]
+    except ValueError:  # one of C has none
+        return False
 
 
 LOSSES: Table[Loss] = Table(
@@ -39,17 +58,19 @@ LOSSES: Table[Loss] = Table(
         "huber": Loss("torch.nn.functional:huber_loss"),
         "l1": Loss("torch.nn.functional:l1_loss"),
     },
+    loss_of,
 )
 
 
 def chosen(text: str) -> tuple[Loss, Call]:
-    """The loss that `model.loss` names, by name or import string, and its call. Raises ConfigError."""
+    """The loss that `text` names, by name or import string, and its call. Raises ConfigError."""
+    if text in LOSSES:
+        return LOSSES[text], Call(text, {})
     call = Call.of(text, "model.loss")
-    if call.imported:
-        return Loss(call.name, own=True), call
-    if call.name not in LOSSES:
+    try:
+        return LOSSES.chosen(call.name), call
+    except KeyError:
         raise ConfigError(
-            f"model.loss {text!r} is unknown; known are {', '.join(LOSSES)}, or package.module:name of "
-            "(outputs, batch) -> scalar"
-        )
-    return LOSSES[call.name], call
+            f"model.loss {text!r} is unknown here; known are {', '.join(LOSSES)}, and package.module:name; a "
+            'device with client.backend = "onnx" need not know it'
+        ) from None

@@ -7,7 +7,9 @@ A step replaces the statistics by its batch's own: it is the server that average
 """
 
 import importlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any
@@ -29,6 +31,8 @@ from edgeflock.shared.model.start import Start, generate
 
 _EXAMPLES = 8
 
+_RANDOM = threading.RLock()
+
 Make = Callable[[], nn.Module]
 """Builds a module, as it starts."""
 
@@ -49,9 +53,9 @@ class FlatModule:
         self.path = path
         self.loss, call = chosen(loss)
         self._mean_loss = _loss_function(self.loss, call)
-        torch.manual_seed(seed)
         self._make = make
-        self.module = _build(path, make)
+        with random_of(seed):
+            self.module = _build(path, make)
         named = _tensors(self.module)
         self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
         self._theta = torch.zeros(self.layout.size)
@@ -79,12 +83,9 @@ class FlatModule:
         module once more, under another seed.
         """
         theta = self.theta()
-        random = torch.get_rng_state()
-        torch.manual_seed(seed ^ 1)
-        other = torch.cat(
-            [tensor.detach().flatten() for _, tensor, _ in _tensors(_build(self.path, self._make))]
-        )
-        torch.set_rng_state(random)
+        with random_of(seed ^ 1):
+            module = _build(self.path, self._make)
+        other = torch.cat([tensor.detach().flatten() for _, tensor, _ in _tensors(module)])
         start = measured(theta, other.numpy(), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
 
@@ -133,13 +134,13 @@ class FlatModule:
         self.module.eval()
         if self.loss.own:
             raise ConfigError(
-                f"model.loss = {self.loss.function!r}: what targets it wants is not known; set model.data on "
+                f"model.loss = {_called(self.loss)}: what targets it wants is not known; set model.data on "
                 "the server, whose samples say so"
             )
         try:
             x = random.random((_EXAMPLES, *shape), np.float32)
             output = self.module(torch.from_numpy(x.copy()))  # a module may write into its input
-            if self.loss.classes:
+            if self._takes_classes(output):
                 y = random.integers(0, output.shape[1], (len(output), *output.shape[2:]))
             else:
                 y = random.integers(0, 2, tuple(output.shape)).astype(np.float32)
@@ -150,6 +151,19 @@ class FlatModule:
                 "it is the shape of one sample, e.g. [16] or [1, 28, 28]"
             ) from error
         return x, y
+
+    def _takes_classes(self, output: Tensor) -> bool:
+        """Whether the loss's targets are classes; if nobody says, whether it takes them."""
+        if self.loss.classes is not None:
+            return self.loss.classes
+        if output.dim() < 2 or output.shape[1] < 2:
+            return False
+        try:
+            target = torch.zeros((len(output), *output.shape[2:]), dtype=torch.int64)
+            self.loss_of(output, target, {})
+        except (RuntimeError, IndexError, ValueError, TypeError):
+            return False
+        return True
 
     def flops(self, x: Inputs, y: NDArray[np.generic]) -> int:
         """Floating-point operations of one `gradient` on this batch, as torch counts them."""
@@ -166,13 +180,11 @@ class FlatModule:
             loss = self._mean_loss(output, {**(x if isinstance(x, dict) else {"x": x}), "y": target})
             if not isinstance(loss, Tensor) or loss.numel() != 1:
                 shown = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-                raise ValueError(f"model.loss {self.loss.function!r} returns {shown}, not a scalar tensor")
+                raise ValueError(f"model.loss {_called(self.loss)} returns {shown}, not a scalar tensor")
             return loss.reshape(())
         if not isinstance(output, Tensor):
-            raise TypeError(
-                f"the output is a {type(output).__name__}; model.loss must be a function of its own"
-            )
-        if not self.loss.classes and output.shape != target.shape:
+            raise TypeError(f"the output is a {type(output).__name__}; model.loss must be one of your own")
+        if self.loss.classes is False and output.shape != target.shape:
             raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
         return self._mean_loss(output, target)
 
@@ -244,23 +256,45 @@ def _takes(module: nn.Module, names: Mapping[str, object]) -> bool:
 
 def _loss_function(loss: Loss, call: Call) -> Callable[..., Tensor]:
     """What computes it, in torch. Raises ConfigError."""
-    setting = f"model.loss = {str(call)!r}"
-    package, _, name = loss.function.partition(":")
+    function = loss.function
     try:
-        function = getattr(importlib.import_module(package), name)
+        if isinstance(function, str):
+            package, _, name = function.partition(":")
+            function = getattr(importlib.import_module(package), name)
         if isinstance(function, type):
             built: Callable[..., Tensor] = function(**call.arguments)
             return built
+        if not call.arguments:
+            return function
         given = {name: value if loss.own else _as_tensor(value) for name, value in call.arguments.items()}
         signature(function).bind_partial(**given)
     except Exception as error:  # somebody's own code may raise anything
-        raise ConfigError(f"{setting}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"model.loss = {str(call)!r}: {type(error).__name__}: {error}") from error
     return partial(function, **given)
+
+
+def _called(loss: Loss) -> str:
+    return loss.function if isinstance(loss.function, str) else getattr(loss.function, "__name__", "of yours")
 
 
 def _as_tensor(value: Any) -> Any:
     """torch's own losses have lists, e.g. weights of classes, as tensors."""
     return torch.tensor(value, dtype=torch.float32) if isinstance(value, list) else value
+
+
+@contextmanager
+def random_of(seed: int | Tensor) -> Iterator[None]:
+    """torch draws under a seed, or from a state of it, and afterwards as if nobody had.
+
+    Its random numbers are all of the process's: one at a time. Whoever draws meanwhile in another thread
+    draws from these.
+    """
+    with _RANDOM, torch.random.fork_rng(devices=()):
+        if isinstance(seed, int):
+            torch.manual_seed(seed)
+        else:
+            torch.set_rng_state(seed)
+        yield
 
 
 def made(path: str, make: Make | None = None) -> nn.Module:

@@ -273,6 +273,10 @@ RECORDS["welcome-input"] = (
     [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, [9]],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), input=(9,)),
 )
+RECORDS["welcome-local"] = (
+    [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, True, 0.125],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), adam=True, proximal=0.125),
+)
 
 
 def test_every_example_is_checked_here() -> None:

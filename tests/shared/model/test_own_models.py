@@ -181,7 +181,7 @@ def test_a_loss_may_be_a_module_s_class() -> None:
 
 def test_a_loss_that_is_no_scalar_is_named() -> None:
     flat = FlatModule(HERE + "Wide", HERE + "no_scalar")
-    with pytest.raises(ValueError, match=r"no_scalar' returns \[4, 2\], not a scalar"):
+    with pytest.raises(ValueError, match=r"no_scalar returns \[4, 2\], not a scalar"):
         flat.gradient(flat.theta(), np.ones((4, 3), np.float32), np.ones((4, 2), np.float32))
 
 
@@ -218,7 +218,7 @@ def test_classes_have_weights_and_labels_are_smoothed() -> None:
 @pytest.mark.parametrize(
     ("loss", "says"),
     [
-        ("hinge", "unknown; known are cross_entropy, mse, bce, huber, l1"),
+        ("hinge", "unknown here; known are cross_entropy, mse, bce, huber, l1"),
         ("huber(delta=[)", "must be NAME"),
         ("huber(alpha=2)", "unexpected keyword argument 'alpha'|got an unexpected"),
         ("nowhere:lost", "ModuleNotFoundError"),
