@@ -24,6 +24,8 @@ class Host:
     """The shape of a sample's x, if it is known."""
     beside: Beside
     """What a saved model has beside theta."""
+    app: bytes = b""
+    """What devices' own apps are told."""
 
     @property
     def published(self) -> Published:
