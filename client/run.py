@@ -21,7 +21,7 @@ import numpy as np
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.data.checks import Agreed
-from edgeflock.client.data.open import batches_of, directory, own_seed
+from edgeflock.client.data.open import batches_of, directory, is_stored, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.identity import Identity, default_place, keep, kept
@@ -30,7 +30,6 @@ from edgeflock.client.machine import default_name
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
-from edgeflock.shared.data import datasets
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
@@ -129,7 +128,7 @@ async def run_client(
                     f"client.shards = {settings.shards}: the run has no tasks (coordination.tasks of the "
                     "server); name all data in client.data instead"
                 )
-            (injected or batches).begin(welcome, backend)
+            await compute((injected or batches).begin, welcome, backend)
             if injected is not None:
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
@@ -223,7 +222,7 @@ def shards_of(settings: "ClientSettings") -> dict[str, str]:
                 f"client.shards: {entry!r} must be NAME=DATA, e.g. north=npz:north.npz, with a name of its "
                 "own of letters, digits, '.', '_' and '-'"
             )
-        if data.partition(":")[0] not in datasets.READERS:
+        if not is_stored(data):
             raise ConfigError(f"client.shards: {entry!r}: a shard is stored data, not a stream")
         shards[name] = data
     if len(",".join(shards)) > LONGEST_SHARDS:

@@ -80,7 +80,8 @@ def create_app(
         writer = Writer(engine, hub.round_ended)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
-        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, paces, hosted.input)
+        samples = hosted.input, hosted.described
+        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, paces, *samples)
         told, close_trackers = _tracking(host, hub)
         evaluator = Evaluator(
             engine,

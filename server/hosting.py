@@ -28,9 +28,10 @@ from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -73,6 +74,8 @@ class HostedRun:
     audit: Audit | None = None
     input: tuple[int, ...] | None = None
     """The shape of a sample's x, if it is known."""
+    described: Description | None = None
+    """What its numbers are, if they have names or units."""
     authority: Authority | None = None
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
@@ -97,9 +100,9 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
         check_limits(config, flat.layout)
         theta, start = first_model(flat, config.model.weights, config.run.seed)
-    held_out = given.held_out
+    held_out: Dataset | Stored | None = given.held_out
     if held_out is None and config.model.data:
-        held_out = datasets.load(config.model.data, "test")
+        held_out = datasets.opened(config.model.data, "test")
     evaluate: Evaluate | None = None
     if given.judge is not None:
         evaluate = partial(_judged, flat, given.judge)
@@ -135,6 +138,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 pin,
                 Audit(directory),
                 shape,
+                None if held_out is None else held_out.described.told,
                 authority,
                 given.make,
             )
@@ -155,7 +159,7 @@ def _evaluation(
     config: Config,
     evaluate: Callable[..., tuple[float, float | None]],
     theta: NDArray[np.float32],
-    held_out: Dataset,
+    held_out: Dataset | Stored,
 ) -> Evaluate:
     """`evaluate` on the held-out data."""
     try:
@@ -177,7 +181,7 @@ def _judged(
 
 
 def _input(
-    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | None
+    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | Stored | None
 ) -> tuple[int, ...] | None:
     """The shape of a sample's x, of which the model can make an `example`; None if it is not known."""
     model = config.model

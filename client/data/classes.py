@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
+from edgeflock.shared.data.samples import Inputs
 from edgeflock.shared.errors import ConfigError
 
 
@@ -23,7 +24,7 @@ class Classes:
         """Say that the backend trains on classes y."""
         self._highest = max(self._highest, int(y.max(initial=-1)))
 
-    def refused(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def refused(self, x: Inputs, y: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which samples of x [n, ...] and y [n, ...] are of a class that the model does not have.
 
         Raises ConfigError, as the backend does, if it took none yet and takes x not even with class 0, which

@@ -140,7 +140,7 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, A
         raise NotExportable(f"the server lacks {error.name}: pip install 'edgeflock[server]'") from error
     with torch.random.fork_rng(devices=()):  # modules are built under a seed
         if model.data:
-            held_out = datasets.load(model.data, "test")
+            held_out = datasets.opened(model.data, "test")
             batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]
         else:
             batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))

@@ -9,6 +9,7 @@
 
 from dataclasses import MISSING, dataclass, fields
 
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 
@@ -103,6 +104,8 @@ class Welcome:
     """Of the device's own steps in elastic averaging."""
     input: tuple[int, ...] | None = None
     """The shape of one sample's x; None: not known."""
+    data: Description | None = None
+    """What the numbers and the targets of a sample are; None: nobody says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import msgpack
 
 from edgeflock.shared.errors import Malformed, UnexpectedRecord, UnknownRecord
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.levels import MOST, level, loss_at
@@ -246,6 +247,7 @@ _CHECKS: dict[Any, Check] = {
     list: exactly(list),
     tuple: _shape,
     Start: Start.of,
+    Description: Description.of,
     Weights: Weights.of,
 }
 """Beside the exact types: whoever reads a Welcome's layout looks into it."""

@@ -21,6 +21,7 @@ from edgeflock.server.sessions import session
 from edgeflock.shared import identity
 from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 from edgeflock.shared.model.weights import Weights
@@ -272,6 +273,14 @@ RECORDS["welcome-tasks"] = (
 RECORDS["welcome-input"] = (
     [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, [9]],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), input=(9,)),
+)
+RECORDS["welcome-data"] = (
+    [*RECORDS["welcome-input"][0][:-1], [2], [["a", "b"], [0.5, 2.0], [1.0, 0.25], ["cat", "dog"], False]],
+    replace(
+        cast(messages.Welcome, RECORDS["welcome-secret"][1]),
+        input=(2,),
+        data=Description(("a", "b"), (0.5, 2.0), (1.0, 0.25), ("cat", "dog")),
+    ),
 )
 
 

@@ -1,0 +1,32 @@
+"""Stored data of this device, read as the run that it takes part in reads data."""
+
+import numpy as np
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.data.classes import Classes
+from edgeflock.shared.data.samples import Raw, Stored, fitted
+from edgeflock.shared.protocol.messages import Welcome
+
+
+class Kept(Shuffled):
+    """Batches of `raw`, once a run has begun: columns, units and classes are those of its Welcome."""
+
+    def __init__(self, raw: Raw, random: np.random.Generator) -> None:
+        super().__init__(Stored(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
+        self._raw = raw
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """Raises ConfigError if the data do not fit the run, or the model lacks the class of a label."""
+        data = fitted(self._raw, welcome.data, welcome.input)
+        if data.y.dtype.kind == "i":
+            refused = np.flatnonzero(Classes(backend).refused(data.x, data.y.astype(np.int64, copy=False)))
+            if refused.size:
+                sample = int(refused[0])
+                raise self._raw.wrong(
+                    f"the label is class {int(data.y[sample].max())}, and {welcome.model} has none such: "
+                    "correct it, or host a model with more outputs",
+                    sample,
+                )
+        self._data = data
+        self._order = np.zeros(0, np.int64)
