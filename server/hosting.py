@@ -1,5 +1,6 @@
 """The run in its directory: model, data, identities, and the engine as it was left."""
 
+import logging
 import os
 import ssl
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.model.trial import SAMPLES, trial
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from edgeflock.shared.model.torch_module import FlatModule, Make
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     if given.judge is not None:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
-        evaluate = _evaluation(config, flat.evaluate, theta, held_out)
+        evaluate = _evaluation(config, flat.evaluate, flat.gradient, theta, held_out)
     shape = _input(config, flat.example, held_out)
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
@@ -158,16 +163,23 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
 def _evaluation(
     config: Config,
     evaluate: Callable[..., tuple[float, float | None]],
+    gradient: Callable[..., Gradient],
     theta: NDArray[np.float32],
     held_out: Dataset | Stored,
 ) -> Evaluate:
-    """`evaluate` on the held-out data."""
+    """`evaluate` on the held-out data. Raises ConfigError if the module cannot train on data like them."""
+    x, y = held_out.x[:SAMPLES], held_out.y[:SAMPLES]
     try:
-        evaluate(theta, held_out.x[:2], held_out.y[:2])
+        evaluate(theta, x, y)
+        if y.dtype.kind == "i":  # the highest class, too
+            top = [int(held_out.y.reshape(len(held_out), -1).max(axis=1).argmax())]
+            evaluate(theta, held_out.x[top], held_out.y[top])
+        tried = trial(gradient, theta, x, y)
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
+    log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", tried)
     return partial(evaluate, x=held_out.x, y=held_out.y)
 
 

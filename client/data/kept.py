@@ -1,12 +1,18 @@
 """Stored data of this device, read as the run that it takes part in reads data."""
 
+import logging
+
 import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.data.classes import Classes
 from edgeflock.shared.data.samples import Raw, Stored, fitted
+from edgeflock.shared.model.start import generate
+from edgeflock.shared.model.trial import SAMPLES, trial
 from edgeflock.shared.protocol.messages import Welcome
+
+log = logging.getLogger(__name__)
 
 
 class Kept(Shuffled):
@@ -15,6 +21,9 @@ class Kept(Shuffled):
     def __init__(self, raw: Raw, random: np.random.Generator) -> None:
         super().__init__(Stored(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
         self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._raw)
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Raises ConfigError if the data do not fit the run, or the model lacks the class of a label."""
@@ -28,5 +37,10 @@ class Kept(Shuffled):
                     "correct it, or host a model with more outputs",
                     sample,
                 )
+        theta = np.zeros(backend.layout.size, np.float32)
+        if welcome.start is not None:
+            theta = generate(welcome.start, backend.layout)
+        tried = trial(backend.gradient, theta, data.x[:SAMPLES], data.y[:SAMPLES])
+        log.info("%s: %d samples; %s", self._raw.source, len(data), tried)
         self._data = data
         self._order = np.zeros(0, np.int64)

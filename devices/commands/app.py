@@ -5,11 +5,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from edgeflock.devices.commands.check import check
 from edgeflock.devices.commands.client import client
 from edgeflock.devices.commands.config import config
 from edgeflock.devices.commands.device import device
 from edgeflock.devices.commands.export import export
 from edgeflock.devices.commands.fleet import fleet
+from edgeflock.devices.commands.init import init
 from edgeflock.devices.commands.journal import journal
 from edgeflock.devices.commands.plot import plot
 from edgeflock.devices.commands.quickstart import quickstart
@@ -72,7 +74,7 @@ def options(
 
 app.command()(server)
 app.add_typer(client, name="client")
-for command in (status, rollback, top, plot, quickstart, fleet, reproduce, export, config):
+for command in (init, check, status, rollback, top, plot, quickstart, fleet, reproduce, export, config):
     app.command()(command)  # in the order in which --help lists them
 for name, commands in {"token": token, "device": device, "journal": journal}.items():
     app.add_typer(commands, name=name)

@@ -60,6 +60,8 @@ def settings_of(
         datefmt="%H:%M:%S",
     )
     text = "" if path is None else text_of(path)
+    if path is not None and (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)  # beside the settings lie the modules that they name
     return config.parse(text, str(path), os.environ, overrides or (), tables)
 
 

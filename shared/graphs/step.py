@@ -29,7 +29,7 @@ class Step:
         self.octets = write(self.graph)
         """What stands for it: others read these, never what was sent."""
         _check_ports(self.graph, layout)
-        self._weighed: set[tuple[tuple[int, ...], ...]] = set()
+        self._weighed: dict[tuple[tuple[int, ...], ...], int] = {}
         self._ports = {port.name: port for port in self.graph.inputs}
         x, y = (
             (_TRY, *(size for size in self._ports[name].shape if isinstance(size, int)))
@@ -43,13 +43,14 @@ class Step:
         """64 hexadecimal digits that stand for the graph."""
         return sha256(self.octets).hexdigest()
 
-    def weigh(self, x: tuple[int, ...], y: tuple[int, ...]) -> None:
-        """Raise BadGraph if a step on a batch of these shapes takes more than there is.
+    def weigh(self, x: tuple[int, ...], y: tuple[int, ...]) -> int:
+        """Bytes of the tensors of a step on a batch of these shapes. Raises BadGraph if that is more than
+        there is.
 
-        What does not have the shape of the graph's inputs is left to whoever runs it.
+        What does not have the shape of the graph's inputs weighs nothing: it is left to whoever runs it.
         """
         if (x, y) in self._weighed or not (_fits(self._ports["x"], x) and _fits(self._ports["y"], y)):
-            return
+            return self._weighed.get((x, y), 0)
         taken = footprint(self.graph, {**self._theta(), "x": x, "y": y})
         if taken.octets > self._memory:
             raise BadGraph(
@@ -61,7 +62,8 @@ class Step:
                 f"a step on {x[0]} samples takes 2^{taken.work.bit_length() - 1} operations; at most "
                 f"2^{MOST_WORK.bit_length() - 1} are taken"
             )
-        self._weighed.add((x, y))
+        self._weighed[x, y] = taken.octets
+        return taken.octets
 
     def _theta(self) -> dict[str, tuple[int, ...]]:
         named = (port for port in self.graph.inputs if port.name.startswith("theta/"))
