@@ -1,4 +1,4 @@
-"""From a clone to a table trained on a separate device without torch: README's "For real", typed as it stands.
+"""From a clone to a table trained on a separate device without torch: README's "For real", as it stands.
 
     python -m benchmarks.first_run [--folder DIR]
 

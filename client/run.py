@@ -31,7 +31,8 @@ from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
 from edgeflock.shared.data.account import Account
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.extras import install
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, Hello, Model, Welcome
@@ -164,18 +165,35 @@ async def run_client(
             health: Callable[[], Facts] = Health() if settings.health else dict
             worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
             telling = asyncio.create_task(worker.keep_telling(link.tell))
+            reason = "its part is done"
             try:
                 progress = await worker.run()
+            except BaseException as error:
+                reason = _why(error)
+                raise
             finally:
                 telling.cancel()
                 await asyncio.wait((telling,))
-                if (account := Account.of(worker.facts())) is not None:
+                account = Account.of(worker.facts())
+                if account is not None:
                     at_end(account)
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(link.tell(worker.facts()), LAST_WORDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LAST_WORDS):
+                        if account is not None:
+                            await link.tell(worker.facts())
+                        await link.leave(reason)
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
+
+
+def _why(error: BaseException) -> str:
+    """What the server is told of a device that ends with `error`: nothing that its data might have said."""
+    if isinstance(error, asyncio.CancelledError):
+        return "stopped by its owner"
+    if isinstance(error, ConfigError):
+        return "its settings or its data do not fit the run; its own log says why"
+    return str(error) if isinstance(error, EdgeflockError) else f"it failed: {type(error).__name__}"
 
 
 def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
@@ -262,15 +280,12 @@ def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Ki
     if wanted == "auto":
         if not any(here.values()):
             raise ConfigError(
-                "nothing that trains is installed: pip install 'edgeflock[onnx]', which is small, or "
-                "'edgeflock[torch]'"
+                f"nothing that trains is installed: {install('onnx')}, which is small, or {install('torch')}"
             )
         may = here["torch"] and not settings.graph_digest
         wanted = "torch" if may and (allowed or not here["onnx"]) else "onnx"
     if not here[wanted]:
-        raise ConfigError(
-            f"client.backend = {wanted!r} needs {_NEEDS[wanted]}: pip install 'edgeflock[{wanted}]'"
-        )
+        raise ConfigError(f"client.backend = {wanted!r} needs {_NEEDS[wanted]}: {install(wanted)}")
     if wanted == "torch" and settings.graph_digest:
         raise ConfigError(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from edgeflock.devices.library.result import Result
     from edgeflock.devices.library.server import Server
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
+    from edgeflock.shared.extras import install
 
     __version__: str
 
@@ -71,7 +72,7 @@ def __getattr__(name: str) -> Any:
             raise
         from edgeflock.shared.errors import ConfigError
 
-        raise ConfigError(f"edgeflock.{name} needs {error.name}: pip install 'edgeflock[{extra}]'") from error
+        raise ConfigError(f"edgeflock.{name} needs {error.name}: {install(extra)}") from error
     globals()[name] = found
     return found
 

@@ -28,7 +28,7 @@ FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # subcommands take after it
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Train one model on many small machines.",

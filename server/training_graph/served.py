@@ -21,6 +21,7 @@ import msgpack
 
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.extras import install
 from edgeflock.shared.settings.config import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, A
         from edgeflock.server.training_graph.export import export_model
         from edgeflock.shared.model.torch_module import FlatModule
     except ImportError as error:
-        raise NotExportable(f"the server lacks {error.name}: pip install 'edgeflock[server]'") from error
+        raise NotExportable(f"the server lacks {error.name}: {install('server')}") from error
     with torch.random.fork_rng(devices=()):  # modules are built under a seed
         if model.data:
             held_out = datasets.opened(model.data, "test")
