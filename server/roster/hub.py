@@ -23,8 +23,12 @@ from edgeflock.shared.protocol.messages import Update
 
 log = logging.getLogger(__name__)
 
-_LEVELS: dict[EventKind, int] = {"diverged": logging.ERROR, "warning": logging.WARNING}
-"""What is worse than news."""
+_LEVELS: dict[EventKind, int] = {
+    **dict.fromkeys(("round", "evaluated"), logging.DEBUG),
+    **dict.fromkeys(("joined", "left", "refused", "finished"), logging.INFO),
+    "diverged": logging.ERROR,
+}
+"""Of an event in the log; warnings, and what operators do, are warnings."""
 
 _OVER = 10
 """Seconds that rates are averaged over."""
@@ -132,7 +136,7 @@ class Hub:
         event = self.events.add(time.time(), kind, None if device is None else device.name, text)
         if event is not None:
             of = "" if event.device is None else f" {event.device}"
-            log.log(_LEVELS.get(kind, logging.INFO), "%s%s: %s", kind, of, event.text)
+            log.log(_LEVELS.get(kind, logging.WARNING), "%s%s: %s", kind, of, event.text)
         if device is not None:
             self.changed(device)
 

@@ -61,8 +61,8 @@ def read(uri: str, split: str) -> Raw:
     if reader is None:
         if not is_own(uri) or find_spec(scheme.partition(".")[0]) is None:
             lacks = f"; there is no module {scheme!r} here" if is_own(uri) else ""
-            known = ", ".join(f"{name}:" for name in READERS)
-            raise ConfigError(f"data {uri!r}: known are {known} and package.module:function{lacks}")
+            schemes = ", ".join(f"{name}:" for name in READERS)
+            raise ConfigError(f"data {uri!r}: known are {schemes} and package.module:function{lacks}")
         raw = read_own(f"{scheme}:{path}", split, options)
     else:
         known = (*reader.options, "part", *(() if reader.splits else ("held",)))

@@ -86,7 +86,7 @@ def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
     if not isinstance(given, tuple) or len(given) != 2:
         raise ConfigError(f"data {name!r}: returned a {type(given).__name__}; it must return (x, y)")
     x, y = given[0], np.asarray(given[1])
-    counts = [len(one) if hasattr(one, "__len__") and getattr(one, "ndim", 1) else -1 for one in (x, y)]
+    counts = [_count(one) for one in (x, y)]
     if counts[0] != counts[1] or counts[0] < 1:
         raise ConfigError(
             f"data {name!r}: x has {counts[0]} samples and y {counts[1]}; there must be as many of both, and "
@@ -101,3 +101,11 @@ def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
     if isinstance(x, np.ndarray):
         return Raw(name, x, y)
     return Raw(name, Items(name, x, np.arange(len(y))), y)
+
+
+def _count(samples: Any) -> int:
+    """0 if they have no number."""
+    try:
+        return len(samples)
+    except TypeError:
+        return 0

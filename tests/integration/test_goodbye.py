@@ -63,13 +63,11 @@ async def test_what_ends_a_client_is_told_without_its_data(tmp_path: Path, ends:
         left = await told(hosted, "left")
     assert "secret" not in left
     assert "123456" not in left
-    assert (
-        left
-        == {
-            "cancelled": "its session has ended: stopped by its owner",
-            "unfit": "its session has ended: its settings or its data do not fit the run; its own log says why",
-        }[ends]
-    )
+    why = {
+        "cancelled": "stopped by its owner",
+        "unfit": "its settings or its data do not fit the run; its own log says why",
+    }
+    assert left == f"its session has ended: {why[ends]}"
 
 
 async def test_two_devices_of_one_name_are_told_what_to_do(tmp_path: Path) -> None:

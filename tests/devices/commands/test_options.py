@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -75,5 +76,5 @@ def test_what_to_install_works_from_a_clone(
         def read_text(self, name: str) -> str | None:
             return told
 
-    monkeypatch.setattr(extras.metadata, "distribution", lambda name: Installed())
+    monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
     assert extras.install("onnx") == command

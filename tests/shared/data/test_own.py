@@ -98,7 +98,7 @@ def test_what_it_does_wrong_is_told(name: str, message: str) -> None:
 )
 def test_archives_say_which_sample_is_wrong(
     tmp_path: Path, x: np.ndarray, y: np.ndarray, message: str
-) -> None:  # type: ignore[type-arg]
+) -> None:
     np.savez(tmp_path / "data.npz", x_train=x, y_train=y)
     with pytest.raises(ConfigError, match=message) as caught:
         datasets.load(f"npz:{tmp_path}/data.npz", "train")
