@@ -42,6 +42,8 @@ def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
         temperature=40 + rng.random() * 40,
         battery=None,
         undervoltage=False,
+        shards=None,
+        repeated=None,
         paused_because=None,
     )
 
@@ -65,6 +67,7 @@ def overview(devices: int, tick: int) -> Overview:
         evaluation_failed=False,
         state="training",
         shared_samples=0,
+        tasks=None,
     )
 
 

@@ -129,20 +129,12 @@ def _tracking(host: Host, hub: Hub) -> tuple[Callable[[Evaluation | None], None]
     trackers = Trackers(host.config.run.trackers, tracked, given_up)
 
     def told(evaluation: Evaluation | None) -> None:
-        _evaluated(hub, evaluation)
-        if evaluation is not None:
+        if evaluation is None:
+            hub.note("warning", None, "the model's evaluation failed; the server's log says why")
+        else:
             trackers.write(evaluation)
 
     return told, trackers.close
-
-
-def _evaluated(hub: Hub, evaluation: Evaluation | None) -> None:
-    if evaluation is None:
-        hub.note("warning", None, "the model's evaluation failed; the server's log says why")
-        return
-    loss = "not finite" if evaluation.loss is None else f"{evaluation.loss:.4f}"
-    accuracy = "" if evaluation.accuracy is None else f", accuracy {evaluation.accuracy:.2%}"
-    hub.note("evaluated", None, f"version {evaluation.version:,}: loss {loss}{accuracy}")
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from edgeflock.devices.commands.backup import backup, restore
 from edgeflock.devices.commands.check import check
 from edgeflock.devices.commands.client import client
 from edgeflock.devices.commands.config import config
@@ -74,7 +75,10 @@ def options(
 
 app.command()(server)
 app.add_typer(client, name="client")
-for command in (init, check, status, rollback, top, plot, quickstart, fleet, reproduce, export, config):
+for command in (
+    *(init, check, status, rollback, backup, restore, top, plot),
+    *(quickstart, fleet, reproduce, export, config),
+):
     app.command()(command)  # in the order in which --help lists them
 for name, commands in {"token": token, "device": device, "journal": journal}.items():
     app.add_typer(commands, name=name)

@@ -79,7 +79,7 @@ class _Device:
             0,
             self.samples,
             self.compressed,
-            *unknown[:4],
+            *unknown,
             None,
             None,
         )
@@ -124,6 +124,7 @@ class _Totals:
             evaluation_failed=False,
             state="finished" if over else "training",
             shared_samples=0,
+            tasks=None,
         )
 
 

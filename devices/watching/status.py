@@ -3,7 +3,8 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,9 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient, State
+
+_UNBOUNDED = 10_000
+"""Columns: no table is as wide."""
 
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
 
@@ -62,7 +66,8 @@ def show_status(server: str, token: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(status | ({"feed": summary(state)} if state is not None else {})))
     else:
-        print_status(Console(), status)
+        # A line a device for whatever reads them from a pipe.
+        print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), status)
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
@@ -107,22 +112,37 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         if status["cnc"] is not None:
             console.print(f"{status['cnc']:.1%} of the updates were compressed (CNC ratio)")
         columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
-    console.print(_table(columns, devices))
-    more = {} if status["tasks"] is None else dict(_TASK_COLUMNS)
-    more |= {
+    columns |= {} if status["tasks"] is None else _TASK_COLUMNS
+    columns |= {
         name: column
         for name, column in _STREAM_COLUMNS.items()
         if any(column(device) != "-" for device in devices)
     }
-    if more:  # beside the others they would not fit into 80 columns
-        console.print()
-        console.print(_table({"device": _COLUMNS["device"], **more}, devices))
+    for number, table in enumerate(_tables(console, columns, devices)):
+        if number:
+            console.print()
+        console.print(table)
+
+
+def _tables(
+    console: Console, columns: Mapping[str, Column], devices: list[dict[str, Any]]
+) -> Iterator[Table]:
+    """As many as it takes for every column to be as wide as what it holds; each has the devices' names."""
+    rest = [name for name in columns if name != "device"]
+    unbounded = console.options.update(width=_UNBOUNDED)
+    while rest:
+        for number in range(len(rest), 0, -1):
+            table = _table({name: columns[name] for name in ("device", *rest[:number])}, devices)
+            if console.measure(table, options=unbounded).maximum <= console.width:
+                break
+        del rest[:number]
+        yield table
 
 
 def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold")
     for name in columns:
-        table.add_column(name, justify="left" if name in ("device", "state") else "right")
+        table.add_column(name, justify="left" if name in ("device", "state") else "right", no_wrap=True)
     for device in devices:
         table.add_row(*(column(device) for column in columns.values()))
     return table
@@ -165,8 +185,8 @@ _COLUMNS: dict[str, Column] = {
     ),
     "updates": lambda device: f"{device['updates']:,}",
     "refused": lambda device: f"{device['refused']:,}",
-    "staleness": lambda device: str(device["staleness"]),
-    "loss": lambda device: loss(device["loss"], 3),
+    "staleness": lambda device: "-" if device["staleness"] is None else str(device["staleness"]),
+    "loss": lambda device: "-" if device["staleness"] is None else loss(device["loss"], 3),
     "ingress": lambda device: size(device["ingress"]),
     "egress": lambda device: size(device["egress"]),
     "idle": lambda device: f"{device['idle_seconds']:.0f} s" if device["last_seen"] else "-",

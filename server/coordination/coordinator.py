@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from edgeflock.server.descent import Gathered, Step, Where
+from edgeflock.shared.protocol.frames import Standing
 from edgeflock.shared.protocol.messages import Update
 
 
@@ -58,21 +59,8 @@ class Tasks(Protocol):
         now.
         """
 
-    def standing(self) -> "Standing":
+    def standing(self) -> Standing:
         """How the open round stands, for whoever watches. At any time, also while updates are taken."""
-
-
-class Standing(NamedTuple):
-    """How a round stands."""
-
-    shards: int
-    """That devices that are there hold."""
-    finished: int
-    """Of which there is a result."""
-    wanted: int
-    """How many more results end the round."""
-    duplicates: int
-    """Results, since the server started, of shards that already had one."""
 
 
 class Coordinator(Protocol):

@@ -8,11 +8,12 @@ already has a result is counted and not applied.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edgeflock.server.coordination.coordinator import Apply, Push, Standing
+from edgeflock.server.coordination.coordinator import Apply, Push
 from edgeflock.server.descent import Gathered, Step, Where
 from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, NoSuchTask
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.frames import Standing
 from edgeflock.shared.settings.config import CoordinationSettings
 
 

@@ -4,9 +4,10 @@
 one way to do so. `Journal` implements what the engine wants of a log (engine/log.py). A new schema is a
 step in migrations.py; what changes theta must be in the journal or a function of it, and in its chain of
 checksums (chain.py). `verify` and `repair` are for people whose disk failed, and a room of their own, damage,
-above all others here. Imports engine and below.
+above all others here but backup.py. Imports engine and below.
 """
 
+from edgeflock.server.ledger.backup import Copied, back_up, restore
 from edgeflock.server.ledger.claim import Claim, claimed
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
@@ -19,14 +20,17 @@ __all__ = [
     "OFFERED",
     "Account",
     "Claim",
+    "Copied",
     "Journal",
     "Repaired",
     "Suspect",
     "Verified",
+    "back_up",
     "claimed",
     "keep_offered",
     "largest_step",
     "open_engine",
     "repair",
+    "restore",
     "verify",
 ]

@@ -117,6 +117,7 @@ class Feed:
             evaluation_failed=self._evaluator.failed_at is not None,
             state=self._evaluator.state,
             shared_samples=host.relay.samples,
+            tasks=None if host.engine.tasks is None else host.engine.tasks.standing(),
         )
 
     def census(self) -> Census:
@@ -207,6 +208,8 @@ def row(device: Device, now: float) -> DeviceRow:
         temperature=_number(told.get("temperature")),
         battery=_number(told.get("battery")),
         undervoltage=None if _whole(undervoltage) is None else bool(undervoltage),
+        shards=identity.shards or None,
+        repeated=done.duplicates if identity.shards else None,
         paused_because=because(device),
     )
 

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from edgeflock.server.operations import feed
 from edgeflock.server.operations.keys import EVALUATOR, FEED, HOST, WRITER
 from edgeflock.server.sessions import Host
+from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.protocol.frames import BINS, DeviceRow, DeviceState, Evaluation, Overview
 
 routes = web.RouteTableDef()
@@ -86,8 +87,8 @@ def of_run(
     refusals = CounterMetricFamily(
         "edgeflock_refusals", "What was refused since the server started, by code.", labels=["code"]
     )
-    for code, count in list(tally.refusals.items()):
-        refusals.add_metric([code], count)
+    for code in REFUSALS:  # also those that never came: a rate needs a value before
+        refusals.add_metric([code], tally.refusals[code])
     yield refusals
     for name, text, counts in (
         ("ingress", "Bytes of records from devices since the server started.", host.traffic.received),

@@ -23,8 +23,9 @@ from edgeflock.shared.protocol.frames import (
     Point,
     RunFacts,
     Snapshot,
+    Standing,
 )
-from edgeflock.shared.protocol.schema import Check, checks_of, rows_for
+from edgeflock.shared.protocol.schema import Check, Row, checks_of, rows_for
 
 Record = TypeVar("Record")
 
@@ -97,11 +98,18 @@ def _map_for(kind: type[Record]) -> Callable[[Any, str], Record]:
     return check
 
 
+def _row_for(kind: type[Row]) -> Check:
+    """The check of one row of the NamedTuple `kind`. It returns it as such."""
+    check = rows_for(kind)
+    return lambda value, name: check([value], name)[0]
+
+
 _rows, _points = rows_for(DeviceRow), rows_for(Point)
 
 _CHECKS: dict[Any, Check] = {
     dict: _sections,
     list: _bins,
+    Standing: _row_for(Standing),
     tuple[DeviceRow, ...]: _rows,
     tuple[Evaluation, ...]: rows_for(Evaluation),
     tuple[Event, ...]: rows_for(Event),

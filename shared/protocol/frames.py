@@ -20,7 +20,6 @@ EventKind = Literal[
     "dropped",
     "config",
     "checkpoint",
-    "evaluated",
     "round",
     "diverged",
     "finished",
@@ -82,6 +81,10 @@ class DeviceRow(NamedTuple):
     battery: float | None
     """Percent."""
     undervoltage: bool | None
+    shards: int | None
+    """Data shards that it holds, in a run of tasks, and"""
+    repeated: int | None
+    """its results of shards that already had one."""
     paused_because: str | None
 
 
@@ -115,6 +118,19 @@ class Point(NamedTuple):
     staleness: int | None
     bytes: int
     """Received from it until then."""
+
+
+class Standing(NamedTuple):
+    """How a round of tasks stands."""
+
+    shards: int
+    """That devices that are there hold."""
+    finished: int
+    """Of which there is a result."""
+    wanted: int
+    """How many more results end the round."""
+    duplicates: int
+    """Results, since the server started, of shards that already had one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +174,8 @@ class Overview:
     evaluation_failed: bool
     state: RunState
     shared_samples: int
+    tasks: Standing | None
+    """The open round, in a run of tasks."""
 
 
 @dataclass(frozen=True, slots=True)

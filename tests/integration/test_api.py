@@ -105,13 +105,37 @@ async def fetch_status(hosted: Hosted) -> Any:
         return await response.json()
 
 
-def printed(status: dict[str, Any]) -> dict[str, list[str]]:
-    """The table that `edgeflock status` shows: its header and its rows by their first cells."""
-    console = Console(file=StringIO(), width=200)
+def shown(status: dict[str, Any], width: int) -> list[str]:
+    """The lines of `edgeflock status`."""
+    console = Console(file=StringIO(), width=width)
     print_status(console, status)
     assert isinstance(console.file, StringIO)
-    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    return console.file.getvalue().splitlines()
+
+
+def printed(status: dict[str, Any]) -> dict[str, list[str]]:
+    """The table that `edgeflock status` shows: its header and its rows by their first cells."""
+    lines = [line.split() for line in shown(status, 200)]
     return {line[0]: line for line in lines if line}
+
+
+async def test_every_column_of_the_table_is_whole_however_narrow_the_terminal(tmp_path: Path) -> None:
+    name = "raspberry-pi-4-on-the-roof"
+    async with hosting(tmp_path) as hosted, link(hosted.port, name=name) as device:
+        await device.join()
+        never = await fetch_status(hosted)
+        await device.push(update(1, 0))
+        status = await fetch_status(hosted)
+    assert never["devices"][0]["loss"] is never["devices"][0]["staleness"] is None
+    assert printed(never)[name][1:6] == ["connected", "0", "0", "-", "-"]
+    assert printed(status)[name][1:6] == ["connected", "1", "0", "0", "0.500"]
+    titles = printed(status)["device"]
+    for width in (40, 60, 80):
+        lines = shown(status, width)
+        heads = [line.split() for line in lines if line.split()[:1] == ["device"]]
+        assert [title for head in heads for title in head[1:]] == titles[1:]
+        assert sum(name in line for line in lines) == len(heads)
+        assert not any("…" in line for line in lines)
 
 
 async def test_status_tells_how_much_was_compressed(tmp_path: Path) -> None:

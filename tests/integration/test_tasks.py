@@ -16,9 +16,11 @@ from edgeflock.client.transport import Link
 from edgeflock.devices.watching.status import print_status
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, Malformed, NoSuchTask, RunOver
+from edgeflock.shared.protocol.frames import Standing
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Task, Update
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import HELLO, MODEL, OVER, PULL, TASK, WELCOME, connected
+from tests.integration.operator import operating
 from tests.integration.scene import update as packed
 
 TASKS = (
@@ -234,6 +236,13 @@ async def test_status_metrics_and_events_tell_of_it(tmp_path: Path) -> None:
                 status = await answer.json()
             assert status["tasks"] == {"shards": 3, "finished": 1, "wanted": 2, "duplicates": 1}
             assert [(one["shards"], one["duplicates"]) for one in status["devices"]] == [(3, 0), (2, 1)]
+            async with operating(hosted.port, "") as viewer, viewer.feed() as frames:
+                shown = await frames.next()
+            assert shown.overview.tasks == Standing(3, 1, 2, 1)
+            assert {(row.name, row.shards, row.repeated) for row in shown.devices} == {
+                ("a", 3, 0),
+                ("b", 2, 1),
+            }
             async with http.get(f"http://127.0.0.1:{hosted.port}/metrics") as answer:
                 assert "edgeflock_duplicates_total 1.0" in await answer.text()
             await a.offer(update(0, 2, 1))

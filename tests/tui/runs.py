@@ -104,6 +104,8 @@ def rows(number: int, second: int, rng: random.Random) -> list[DeviceRow]:
                 round(45 + (n * 13 % 45) * 0.95, 1) if kind != "laptop" else None,
                 float(n * 17 % 100) if kind == "laptop" else None,
                 n % 19 == 3 if kind.startswith("pi") else None,
+                3,
+                n % 4,
                 "too hot on the roof, by admin" if paused else None,
             )
         )
@@ -149,6 +151,7 @@ def frames(
             evaluation_failed=False,
             state="training",
             shared_samples=0,
+            tasks=None,
         )
         events: tuple[Event, ...] = ()
         evaluations: tuple[Evaluation, ...] = ()

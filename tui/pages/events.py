@@ -14,7 +14,6 @@ INKS: dict[str, Ink] = {
     "finished": "good",
     "left": "dim",
     "round": "dim",
-    "evaluated": "first",
     "checkpoint": "first",
     "config": "accent",
     "paused": "accent",
@@ -26,13 +25,21 @@ INKS: dict[str, Ink] = {
 
 
 def matching(events: Sequence[Event], query: str) -> list[Event]:
-    """The events that hold every word of the query, in their kind, device or text."""
+    """The events that hold every word of the query, in their kind, device or text; in the kind or the device
+    only, with `kind:` or `device:` before it; and none of those with `!` before them.
+    """
     words = query.lower().split()
-    return [
-        event
-        for event in events
-        if all(word in f"{event.kind} {event.device or ''} {event.text}".lower() for word in words)
-    ]
+    return [event for event in events if all(_holds(event, word) for word in words)]
+
+
+def _holds(event: Event, word: str) -> bool:
+    if word.startswith("!") and len(word) > 1:
+        return not _holds(event, word[1:])
+    places = {"kind": event.kind, "device": event.device or ""}
+    place, colon, sought = word.partition(":")
+    if colon and place in places:
+        return sought in places[place].lower()
+    return word in f"{event.kind} {event.device or ''} {event.text}".lower()
 
 
 def event_line(event: Event, now: float, width: int) -> Line:

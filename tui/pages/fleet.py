@@ -136,6 +136,8 @@ COLUMNS: tuple[Column, ...] = (
     _column(
         "stream_loss", "stream loss", 11, numbers.decimal, "on its last samples before they were trained on"
     ),
+    _column("shards", "shards", 6, numbers.count, "data shards that it holds, in a run of tasks"),
+    _column("repeated", "repeated", 8, numbers.count, "its results of shards that already had one"),
     Column(
         "label",
         "label",
@@ -155,7 +157,7 @@ def select(state: State, view: View, labels: Labels) -> list[DeviceRow]:
 
     Raises ConfigError if the query has an unknown key.
     """
-    test = query.parse(view.query)
+    test = query.parse(view.query, state.time)
     rows = (
         [row for row in state.devices.values() if test(row, labels)]
         if view.query

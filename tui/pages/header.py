@@ -38,6 +38,9 @@ def _progress(state: State, room: int, *, known: bool) -> Line:
     if not target:
         return [*line, (" updates", "dim")]
     line.append((f" of {numbers.count(target)} ", "dim"))
+    if overview.state == "training" and overview.updates_per_s > 0:
+        seconds = max(0, target - overview.version) / overview.updates_per_s
+        line.append((f"{numbers.age(seconds)} left ", "text"))
     left = room - width_of(line) - 4
     if left >= 6 and overview.state == "training":
         full, rest = meter(overview.version / target, min(left, 16))
@@ -52,7 +55,7 @@ def connection(link: LinkState, fresh: Freshness) -> Line:
     if fresh.frozen:
         behind = f" {numbers.age(fresh.behind)} back" if fresh.behind >= 0.5 else ""
         lost = f" · {link.phase}" if link.phase in ("waiting", "refused") else ""
-        return [(f" ‖ paused{behind}{lost} ", "chosen")]
+        return [(f" ‖ frozen{behind}{lost} ", "chosen")]
     if link.phase == "live":
         return [(f"▲ stalled{aged} ", "warn")] if old else [("● live ", "good")]
     if link.phase == "connecting":

@@ -61,6 +61,9 @@ def overview_numbers(state: State, width: int) -> list[Line]:
         tiles.append(("compressed", numbers.percent(overview.cnc), "strong", 11))
     if overview.shared_samples:
         tiles.append(("shared", numbers.count(overview.shared_samples), "strong", 8))
+    if (tasks := overview.tasks) is not None:
+        tiles.append(("shards done", f"{tasks.finished} of {tasks.shards}", "strong", 12))
+        tiles.append(("repeated", numbers.count(tasks.duplicates), "strong", 9))
     dense: Tile = ("dense each way", numbers.size(overview.dense_bytes), "dim", 15)
     if sum(tile[3] for tile in [*tiles, dense]) <= width:
         tiles.append(dense)

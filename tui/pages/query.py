@@ -1,4 +1,6 @@
-"""The filter: `pi`, `state:paused`, `loss>1.5`, `!class:laptop`; terms apart, all of which must hold."""
+"""The filter: `pi`, `state:paused`, `loss>1.5`, `seen>5m`, `in>1MB`, `!class:laptop`; terms apart, all of
+which must hold, or all of those on the other side of a `|`.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +16,7 @@ KEYS = {name.rstrip("_"): name for name in DeviceRow._fields}
 _SHORT = {
     "device": "name",
     "stale": "staleness",
+    "seen": "last_seen",
     "in": "ingress",
     "out": "egress",
     "temp": "temperature",
@@ -22,18 +25,29 @@ _SHORT = {
 }
 """Titles of the table that differ from their column's name."""
 _TERM = re.compile(r"(?P<key>[a-z_]+)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")
+_NUMBER = re.compile(r"(?P<number>[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)(?P<unit>[a-z]*)")
+_BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+_UNITS = {
+    "ingress": _BYTES,
+    "egress": _BYTES,
+    "last_seen": {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0},
+}
+"""What may stand behind a number, by column: ages are of seconds without."""
 _SEARCHED = ("name", "state", "class_", "backend", "paused_because")
 
 
-def parse(query: str) -> Test:
-    """The test that a device must pass. Raises ConfigError for a key that no device has."""
-    tests = [_term(term) for term in query.lower().split()]
-    return lambda row, labels: all(test(row, labels) for test in tests)
+def parse(query: str, now: float) -> Test:
+    """The test that a device must pass, at the Unix time `now`. Raises ConfigError for a key that no device
+    has, and for what is no number.
+    """
+    ways = [[_term(term, now) for term in way.split()] for way in query.lower().split("|")]
+    ways = [tests for tests in ways if tests] or [[]]
+    return lambda row, labels: any(all(test(row, labels) for test in tests) for tests in ways)
 
 
-def _term(term: str) -> Test:
+def _term(term: str, now: float) -> Test:
     if term.startswith("!") and len(term) > 1:
-        denied = _term(term[1:])
+        denied = _term(term[1:], now)
         return lambda row, labels: not denied(row, labels)
     match = _TERM.fullmatch(term)
     if match is None:
@@ -48,22 +62,26 @@ def _term(term: str) -> Test:
         raise ConfigError(f"filter {term!r}: no column {key!r}; known are label, {', '.join(KEYS)}")
     field = KEYS[key]
     if relation in ("<", ">", "<=", ">="):
-        return _comparison(term, field, relation, value)
+        return _comparison(term, field, relation, value, now)
     if relation == "=":
         return lambda row, _: _text(getattr(row, field)) == value
     return lambda row, _: value in _text(getattr(row, field))
 
 
-def _comparison(term: str, field: str, relation: str, value: str) -> Test:
-    try:
-        bound = float(value)
-    except ValueError:
-        raise ConfigError(f"filter {term!r}: {value!r} is not a number") from None
+def _comparison(term: str, field: str, relation: str, value: str, now: float) -> Test:
+    units = _UNITS.get(field, {})
+    number = _NUMBER.fullmatch(value)
+    if number is None or number["unit"] not in ("", *units):
+        with_units = f", with {', '.join(units)} behind it or not" if units else ""
+        raise ConfigError(f"filter {term!r}: {value!r} is not a number{with_units}")
+    bound = float(number["number"]) * units.get(number["unit"], 1.0)
 
     def test(row: DeviceRow, labels: Labels) -> bool:
         found = getattr(row, field)
         if not isinstance(found, int | float):
             return False
+        if field == "last_seen":
+            found = now - found
         return {
             "<": found < bound,
             ">": found > bound,

@@ -43,7 +43,8 @@ class Host(Vertical):
         Binding("2", "page('fleet')", "Fleet", id="fleet", show=False),
         Binding("3", "page('events')", "Events", id="events", show=False),
         Binding("4", "page('config')", "Config", id="config", show=False),
-        Binding("slash", "filter", "Filter", id="filter", tooltip="Show only what matches"),
+        # Before any other: keys that arrive together with it are the filter's already.
+        Binding("slash", "filter", "Filter", id="filter", tooltip="Show only what matches", priority=True),
         Binding("space", "freeze", "Freeze", id="freeze", tooltip="Freeze, or go on"),
         Binding("left_square_bracket", "step(-1)", "A frame back", id="back", show=False),
         Binding("right_square_bracket", "step(1)", "A frame on", id="forward", show=False),
@@ -124,7 +125,7 @@ class Host(Vertical):
         for name, widget in self.pages.items():
             widget.display = name == page
         self._filter.display = False
-        self.pages[page].focus()
+        self.screen.set_focus(self.pages[page])
         self.redraw(whole=True)
         self.refresh_bindings()
 
@@ -169,7 +170,7 @@ class Host(Vertical):
         assert isinstance(page, FleetPage | EventsPage)
         self._filter.value = page.sought
         self._filter.display = True
-        self._filter.focus()
+        self.screen.set_focus(self._filter)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
@@ -184,7 +185,7 @@ class Host(Vertical):
     def leave_filter(self) -> None:
         """Keep what is filtered, put the line away."""
         self._filter.display = False
-        self.pages[self.page].focus()
+        self.screen.set_focus(self.pages[self.page])
 
     # Time
 
@@ -247,7 +248,7 @@ class Host(Vertical):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that do nothing here are not offered."""
-        if self._filter.has_focus:
+        if self._filter.display:
             return False
         admin = self.source.actions is not None and self._role == "admin"
         replay = self.source.link.phase in ("replay", "ended")

@@ -36,6 +36,7 @@ rows = st.builds(
     *[counts] * 6,
     *[st.none() | numbers] * 4,
     st.none() | st.booleans(),
+    *[st.none() | counts] * 2,
     st.none() | texts,
 )
 evaluations = st.builds(Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts)
@@ -51,6 +52,7 @@ overviews = st.builds(
     **{name: numbers for name in ("updates_per_s", "ingress_rate", "egress_rate")},
     **{name: counts for name in ("ingress", "egress", "dense_bytes", "devices", "connected")},
     shared_samples=counts,
+    tasks=st.none() | st.builds(frames.Standing, *[counts] * 4),
     evaluation_failed=st.booleans(),
 )
 settings = st.dictionaries(texts, st.dictionaries(texts, texts | counts | st.booleans() | st.none()))
@@ -80,9 +82,11 @@ def test_what_is_encoded_comes_back(frame: Snapshot | Delta) -> None:
 PI = DeviceRow(
     *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 0, 0, None, None, 1e9),
     *(2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
-    *(48.0, None, False, None),
+    *(48.0, None, False, 3, 1, None),
 )
-OVERVIEW = Overview(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0)
+OVERVIEW = Overview(
+    *(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0, None)
+)
 GOOD = Delta(1e9, OVERVIEW, (PI,), (), (Event(1e9, "joined", "pi-3", "joined"),), 0)
 
 
@@ -106,7 +110,7 @@ def edited(**entries: Any) -> bytes:
         (edited(more=1), "delta has the keys .*, not .*more"),
         (edited(missed_events="2"), "delta.missed_events must be int, not str"),
         (edited(missed_events=True), "delta.missed_events must be int, not bool"),
-        (edited(devices=[[1, 2]]), "delta.devices must be rows of 28"),
+        (edited(devices=[[1, 2]]), "delta.devices must be rows of 30"),
         (edited(devices=[other(updates=None)]), "delta.devices.updates must be int, not NoneType"),
         (edited(devices=[PI, other(loss=float("nan"))]), "delta.devices.loss must be finite"),
         (edited(devices=[other(state="asleep")]), "delta.devices.state must be one of .*'asleep'"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, Standing
 from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.overview import overview, overview_numbers
 from edgeflock.tui.sources.state import State
@@ -48,6 +48,15 @@ def test_every_number_is_whole_at_every_width(width: int) -> None:
         "999,999",
     ):
         assert part in shown
+
+
+def test_how_the_round_of_tasks_stands() -> None:
+    made = state()
+    tasks = replace(made, overview=replace(made.overview, tasks=Standing(8, 5, 2, 1_234)))
+    for width in (38, 78):
+        text = " ".join(text_of(overview_numbers(tasks, width)).split())
+        assert all(part in text for part in ("shards done", "5 of 8", "1,234"))
+    assert "shards done" not in text_of(overview_numbers(made, 78))
 
 
 def test_a_collapse_shows_beside_the_best() -> None:

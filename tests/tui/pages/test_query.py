@@ -3,7 +3,7 @@
 import pytest
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui.pages.fleet import View, select
+from edgeflock.tui.pages.fleet import View, natural, select
 from tests.tui.runs import state
 
 STATE = state(14, 60)
@@ -30,6 +30,14 @@ def names(query: str) -> list[str]:
         ("undervoltage=true", ["pi5-3"]),
         ("temp>1000", []),
         ("too hot", ["pi4-5"]),
+        ("seen>20", ["laptop-4", "pi4-5", "zero2w-7"]),
+        ("seen>0.5m", ["laptop-4"]),
+        ("seen<=30s in>0.15MB", ["laptop-9", "laptop-14"]),
+        ("in>157kb in<1gb", ["laptop-9", "laptop-14"]),
+        ("out>1e6 seen<1h", ["jetson-1", "jetson-6", "jetson-11", "laptop-4", "laptop-9", "laptop-14"]),
+        ("state:away | state:paused", ["pi4-5", "zero2w-7"]),
+        ("class:pi5 !name:13 | laptop-9|", ["laptop-9", "pi5-3", "pi5-8"]),
+        ("|", sorted((row.name for row in STATE.devices.values()), key=natural)),
     ],
 )
 def test_the_filter(query: str, found: list[str]) -> None:
@@ -42,6 +50,9 @@ def test_the_filter(query: str, found: list[str]) -> None:
         ("colour:red", "no column 'colour'.*label, id, name"),
         ("loss>low", "'low' is not a number"),
         ("loss>", "'' is not a number"),
+        ("loss>1m", "'1m' is not a number$"),
+        ("in>1.2.3", "'1.2.3' is not a number, with b, kb, mb, gb behind it or not"),
+        ("seen>5mb | pi", "'5mb' is not a number, with s, m, h, d"),
     ],
 )
 def test_a_filter_that_cannot_be(query: str, complaint: str) -> None:

@@ -1,10 +1,13 @@
 """What each role may do to a run, and how it is asked, done and told."""
 
+from textual.events import Key
+from textual.widgets import Input
+
 from edgeflock.shared.protocol.frames import Role
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from tests.tui.runs import frames
-from tests.tui.screen.monitor import WIDE, asked, lacks, screen, shows, text
+from tests.tui.screen.monitor import WIDE, asked, lacks, screen, shows, text, until
 from tests.tui.server import Feed, serving
 
 
@@ -61,6 +64,18 @@ async def test_an_admin_is_asked_and_then_it_is_done() -> None:
             ("/v1/learning_rate", {"value": 0.02}),
             ("/v1/checkpoint", {}),
         ]
+
+
+async def test_keys_that_arrive_together_with_the_filters_go_to_it() -> None:
+    """As a terminal sends what was pasted or typed while the screen was busy: p would pause a device."""
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        await pilot.press("2")
+        await shows(pilot, "Pause D Drop")
+        for letter in "/pi4/D":
+            pilot.app.post_message(Key("slash" if letter == "/" else letter, letter))
+        line = pilot.app.query_one("#run-0 #filter", Input)
+        await until(pilot, lambda: line.value == "pi4/D" or len(pilot.app.screen_stack) > 1)
+        assert len(pilot.app.screen_stack) == 1
 
 
 async def test_a_paused_device_is_resumed_and_nothing_is_done_by_half() -> None:

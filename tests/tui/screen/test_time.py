@@ -39,14 +39,14 @@ async def test_a_live_display_freezes_and_steps_back_while_frames_come() -> None
         await until(pilot, lambda: view.state is not None and view.state.time == BEGAN + 4)
         await shows(pilot, "● live")
         await pilot.press("space")
-        await shows(pilot, "‖ paused")
+        await shows(pilot, "‖ frozen")
         server.tell(*told[5:9])
-        await shows(pilot, "‖ paused 4s back")
+        await shows(pilot, "‖ frozen 4s back")
         assert view.state is not None
         assert view.state.time == BEGAN + 4
         await pilot.press("left_square_bracket", "left_square_bracket")
         assert view.state.time == BEGAN + 2
-        await shows(pilot, "paused 6s back")
+        await shows(pilot, "frozen 6s back")
         await pilot.press("right_square_bracket")
         assert view.state.time == BEGAN + 3
         await pilot.press("escape")

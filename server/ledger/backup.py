@@ -1,0 +1,159 @@
+"""A run's directory in one file, while its server goes on, and the way back.
+
+Databases are copied by SQLite's online backup, whole as of one moment; the mark is copied before the journal,
+which then knows at least as much as the mark says. What was copied is verified before the file gets its name.
+The file holds the run's keys and tokens, and is its owner's alone, as the directory is.
+
+A backup is older than what devices have seen since. The run that is restored therefore is another one
+(`repair`), so that devices begin with the restored model; unless its server is known to have done nothing
+since.
+"""
+
+import gzip
+import os
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+import zlib
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeflock.server.ledger import mark
+from edgeflock.server.ledger.damage import repair, verify
+from edgeflock.server.ledger.examination import reading
+from edgeflock.shared.errors import ConfigError, JournalDamaged
+
+_JOURNAL = "journal.sqlite"
+_ENDS = ("-wal", "-shm", "-journal")
+"""Of the files that SQLite keeps beside a database: what they hold is in its copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a backup holds, or what was restored."""
+
+    run: str
+    version: int
+    files: tuple[str, ...]
+    left: tuple[str, ...] = ()
+    """Folders that were not copied."""
+
+
+def back_up(directory: Path, file: Path) -> Copied:
+    """Write the run in `directory` to the new file `file`. Its server may go on.
+
+    Raises ConfigError if there is no run or `file` is there already or cannot be written, JournalDamaged if
+    the journal is not whole.
+    """
+    if not (directory / _JOURNAL).is_file():
+        raise ConfigError(f"{directory} holds no run: there is no {_JOURNAL} in it")
+    if file.exists():
+        raise ConfigError(f"{file}: there is such a file already; name another")
+    try:
+        with tempfile.TemporaryDirectory(dir=file.absolute().parent, prefix=".edgeflock-backup-") as scratch:
+            copies = Path(scratch)
+            left = _copy(directory, copies)
+            known = verify(copies / _JOURNAL)
+            if known.damage:
+                raise JournalDamaged(
+                    f"{directory / _JOURNAL} is not backed up: it is damaged: {known.damage[0]}; to see what "
+                    f"is whole: edgeflock journal verify {directory}"
+                )
+            names = tuple(sorted(path.name for path in copies.iterdir()))
+            packed = copies / "packed"
+            with open(os.open(packed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as octets:
+                with tarfile.open(fileobj=octets, mode="w:gz", compresslevel=1) as archive:
+                    for name in names:
+                        archive.add(copies / name, name)
+                octets.flush()
+                os.fsync(octets.fileno())
+            os.link(packed, file)  # unlike a rename it never replaces what came there meanwhile
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigError(f"{file}: the backup cannot be written: {error}") from error
+    return Copied(known.run, known.version, names, left)
+
+
+def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
+    """Unpack a backup into `directory`, which must not be there or be empty. With `same_run` devices go on as
+    if nothing had been; else the run gets another name.
+
+    Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if what it holds
+    is not whole. Then nothing is left behind.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError(f"{directory} is not empty; restore into a new directory")
+    made = not directory.exists()
+    try:
+        directory.mkdir(0o700, parents=True, exist_ok=True)
+        try:
+            names = _unpack(file, directory)
+            known = verify(directory / _JOURNAL)
+            if known.damage:
+                raise JournalDamaged(
+                    f"{file}: its journal is damaged: {known.damage[0]}; try an older backup"
+                )
+            run = known.run if same_run else repair(directory / _JOURNAL, known.version, time.time()).run
+            if not same_run:
+                for old in directory.glob(f"{_JOURNAL}.before-repair-1*"):
+                    old.unlink()  # the backup has it
+        except BaseException:
+            for path in directory.iterdir():
+                path.unlink()
+            if made:
+                directory.rmdir()
+            raise
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigError(f"{file} cannot be restored into {directory}: {error}") from error
+    return Copied(run, known.version, names)
+
+
+def _copy(directory: Path, copies: Path) -> tuple[str, ...]:
+    """The directory's files to `copies`; its folders, which are not copied."""
+    noted = mark.marked(directory / _JOURNAL)
+    left = tuple(sorted(path.name for path in directory.iterdir() if path.is_dir()))
+    files = [path for path in directory.iterdir() if path.is_file() and path.name != "lock"]
+    for path in sorted(files, key=lambda path: path != noted):
+        if path.name.endswith(_ENDS):
+            continue
+        copy = copies / path.name
+        if path.suffix == ".sqlite":
+            with reading(path) as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+        else:
+            shutil.copyfile(path, copy)
+        copy.chmod(0o600)
+    return left
+
+
+def _unpack(file: Path, directory: Path) -> tuple[str, ...]:
+    """The names of the files. Plain files with plain names only, whatever the archive says."""
+    try:
+        with gzip.open(file) as octets:
+            while octets.read(1 << 20):  # its checksum is at its end, where tarfile does not look
+                pass
+        with tarfile.open(file, "r:gz") as archive:
+            members = archive.getmembers()
+            for member in members:
+                if (
+                    not member.isreg()
+                    or Path(member.name).name != member.name
+                    or member.name in ("", ".", "..")
+                ):
+                    raise ConfigError(f"{file} is no backup of a run: it holds {member.name!r}")
+            names = tuple(sorted(member.name for member in members))
+            if _JOURNAL not in names or len(set(names)) != len(names):
+                raise ConfigError(f"{file} is no backup of a run: it holds {', '.join(names) or 'nothing'}")
+            for member in members:
+                source = archive.extractfile(member)
+                assert source is not None  # it is a plain file
+                path = directory / member.name
+                with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as unpacked:
+                    shutil.copyfileobj(source, unpacked)
+                    unpacked.flush()
+                    os.fsync(unpacked.fileno())
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ConfigError(f"{file} is no backup of a run, or a part of one: {error}") from error
+    return names
