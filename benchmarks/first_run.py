@@ -9,6 +9,7 @@ reader puts in is put in: a table for either end, the address and the token that
 import argparse
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -105,7 +106,9 @@ def run(folder: Path) -> None:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{'from the clone to the model':34} {time.monotonic() - began:7.1f} s")
+    print(f"{'of which a processor computed':34} {used.ru_utime + used.ru_stime:7.1f} s")
 
 
 def main() -> None:

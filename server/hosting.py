@@ -34,7 +34,7 @@ from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.gradient import Gradient
-from edgeflock.shared.model.trial import SAMPLES, trial
+from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -109,10 +109,11 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     if held_out is None and config.model.data:
         held_out = datasets.opened(config.model.data, "test")
     evaluate: Evaluate | None = None
+    tried: Trial | None = None
     if given.judge is not None:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
-        evaluate = _evaluation(config, flat.evaluate, flat.gradient, theta, held_out)
+        evaluate, tried = _evaluation(config, flat.evaluate, flat.gradient, theta, held_out)
     shape = _input(config, flat.example, held_out)
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
@@ -123,6 +124,8 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
+        if tried is not None:
+            log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", tried)
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         suspecting = partial(largest_step, claim.journal, flat.layout)
         tls, pin = _line(config, directory)
@@ -166,8 +169,10 @@ def _evaluation(
     gradient: Callable[..., Gradient],
     theta: NDArray[np.float32],
     held_out: Dataset | Stored,
-) -> Evaluate:
-    """`evaluate` on the held-out data. Raises ConfigError if the module cannot train on data like them."""
+) -> tuple[Evaluate, Trial]:
+    """(`evaluate` on the held-out data, what a first step on some of them came to). Raises ConfigError if the
+    module cannot train on data like them.
+    """
     x, y = held_out.x[:SAMPLES], held_out.y[:SAMPLES]
     try:
         evaluate(theta, x, y)
@@ -179,8 +184,7 @@ def _evaluation(
         raise ConfigError(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
-    log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", tried)
-    return partial(evaluate, x=held_out.x, y=held_out.y)
+    return partial(evaluate, x=held_out.x, y=held_out.y), tried
 
 
 def _judged(
