@@ -66,9 +66,8 @@ def is_stored(data: str) -> bool:
     """Whether the URI names stored data rather than a stream."""
     if datasets.is_stored(data) or not is_own(data):
         return datasets.is_stored(data)
-    from edgeflock.client.data.sources.opening import (
-        SOURCES,
-    )  # a name such as dir:captures is one of a stream
+    # dir:captures might be a function's name as well.
+    from edgeflock.client.data.sources.opening import SOURCES
 
     return data.partition(":")[0] not in SOURCES
 
