@@ -1,10 +1,14 @@
-"""FedAvg (McMahan et al., 2017), FedBuff (Nguyen et al., 2022) and ASGD with momentum on a fleet's shares.
+"""FedAvg, FedProx, FedBuff, FedAsync and ASGD with momentum on a fleet's shares.
 
-    FedAvg     in each round K clients drawn at random take E epochs of SGD from the model; the server adds
-               the mean of their changes to it
-    FedBuff    a number of clients train at any time, each from the model that there was when it began. The
-               server adds up what they come to, each weighted with 1 / sqrt(1 + staleness), and adds a K-th
-               of the sum to the model whenever there are K. One that has ended makes room for another
+    FedAvg     (McMahan et al., 2017) in each round K clients drawn at random take E epochs of SGD from the
+               model; the server adds the mean of their changes to it
+    FedProx    (Li et al., 2020) FedAvg; every step also goes back to the model by mu times how far it is
+    FedBuff    (Nguyen et al., 2022) a number of clients train at any time, each from the model that there was
+               when it began. The server adds up what they come to, each weighted with 1 / sqrt(1 +
+               staleness), and adds a K-th of the sum to the model whenever there are K. One that has ended
+               makes room for another
+    FedAsync   (Xie et al., 2019) as FedBuff with K = 1, and the model goes a part of the way, 1 / sqrt(1 +
+               staleness) of the server's rate, to the client's
     momentum   every client computes a gradient at any time; each, divided by its staleness, goes into a
                velocity, which the server adds to the model (heavy ball; Polyak, 1964)
 
@@ -49,6 +53,10 @@ class Federated:
     server_rate: float = 1.0
     momentum: float = 0.0
     """Part of the velocity that each gradient leaves; 0: no velocity."""
+    proximal: float = 0.0
+    """mu of FedProx."""
+    mixing: bool = False
+    """Whether the model goes towards a client's, as in FedAsync, instead of as far as the client went."""
     values: str = "f32"
     """Coding of what travels, both ways."""
 
@@ -116,7 +124,12 @@ def simulate(
     steps = how.steps(min(len(share) for share in prepared.shares), file.run.batch)
     clients = [
         Client(
-            flat, Shuffled(share, np.random.default_rng([seed, 1, number])), file.run.batch, steps, how.rate
+            flat,
+            Shuffled(share, np.random.default_rng([seed, 1, number])),
+            file.run.batch,
+            steps,
+            how.rate,
+            how.proximal,
         )
         for number, share in enumerate(prepared.shares)
     ]
@@ -140,12 +153,21 @@ def simulate(
 class Client:
     """Trains on its share."""
 
-    def __init__(self, flat: FlatModule, batches: Shuffled, batch: int, steps: int, rate: float) -> None:
+    def __init__(
+        self,
+        flat: FlatModule,
+        batches: Shuffled,
+        batch: int,
+        steps: int,
+        rate: float,
+        proximal: float = 0.0,
+    ) -> None:
         self._flat = flat
         self._batches = batches
         self._batch = batch
         self._steps = steps
         self._rate = np.float32(rate)
+        self._proximal = np.float32(proximal)
 
     def train(self, start: Vector) -> tuple[Vector, float]:
         """(how its steps of SGD change the model, the mean loss of its batches)."""
@@ -153,6 +175,8 @@ class Client:
         with np.errstate(over="ignore", invalid="ignore"):  # a rate too high shows at the next evaluation
             for _ in range(self._steps):
                 loss, gradient, _, _ = self._flat.gradient(theta, *self._batches.take(self._batch))
+                if self._proximal:
+                    gradient = gradient + self._proximal * (theta - start)
                 theta -= self._rate * gradient
                 losses += loss
             return theta - start, losses / self._steps
@@ -192,7 +216,8 @@ def _buffered(
             number, base, start = training.pop(random.integers(len(training)))
             change, loss = clients[number].train(start)
             weight = 1 / math.sqrt(1 + version - base)
-            total += np.float32(weight) * channel.up(base, change, loss, clients[number].samples)
+            arrived = channel.up(base, change, loss, clients[number].samples)
+            total += np.float32(weight) * (start + arrived - theta if how.mixing else arrived)
             if not missing:
                 theta = theta + np.float32(how.server_rate / how.together) * total
                 version += 1

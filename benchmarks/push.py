@@ -1,14 +1,19 @@
 """What one sparse push costs: against a dense step, and through the whole server against a no-op echo.
 
+    python -m benchmarks.push [--optimizer KIND] [--kernels]
+
 P = 211,690. First c = .01, 4-bit values, 200 versions outstanding; then, through the whole server, that
-without an answer, and updates of the record with the model in the receipt, exact and lossy. Prints JSON.
+without an answer, and updates of the record with the model in the receipt, exact and lossy. With --optimizer
+all of it with that one, and first what a push costs with it over one with sgd. Prints JSON.
 """
 
+import argparse
 import asyncio
 import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +21,8 @@ import numpy as np
 from benchmarks import load
 from benchmarks.updates import random_update, record_update
 from edgeflock.devices.papers.machine import machine
-from edgeflock.server.descent import Parameters, Regime
+from edgeflock.server.descent import KINDS as OPTIMIZERS
+from edgeflock.server.descent import How, Parameters, Regime
 from edgeflock.server.engine.admission import admit
 from edgeflock.shared.protocol.messages import Update
 
@@ -31,11 +37,40 @@ def best_of(function: Callable[[], object], repeat: int) -> float:
     return (time.perf_counter() - began) / repeat * 1e6
 
 
-def kernels() -> dict[str, float]:
+def pushes(kind: str) -> Callable[[], object]:
+    """What a push is in memory: decode, admit, look where it leads, apply."""
+    layout, random = load.PAPER_CNN, np.random.default_rng(0)
+    updates = [random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
+    regime = Regime("adacomp", 1e-6, 256, how=How(kind))
+    parameters = Parameters(0, np.zeros(layout.size, np.float32), regime=regime, start=0)
+
+    def push() -> None:
+        version = parameters.version
+        update = replace(updates[version % 64], base=max(0, version - LAG))
+        step = admit(update, layout, oldest=0, version=version, samples=1 << 16, expansion_bytes=1 << 28)
+        assert parameters.bears(step, 60_000)
+        parameters.apply(step)
+
+    return push
+
+
+def over_sgd(kind: str) -> dict[str, float]:
+    """Interleaved: a push with the optimizer and one with sgd, in microseconds (medians)."""
+    functions = (pushes(kind), pushes("sgd"))
+    rounds = [[best_of(function, 300) for function in functions] for _ in range(21)]
+    with_it, plain = (statistics.median(column) for column in zip(*rounds, strict=True))
+    return {
+        f"push_{kind}_us": round(with_it, 1),
+        "push_sgd_us": round(plain, 1),
+        "push_over_sgd": round(statistics.median(one / other for one, other in rounds), 2),
+    }
+
+
+def kernels(kind: str) -> dict[str, float]:
     """Interleaved: decode + admit, sigma + apply, and the in-place dense step, in microseconds (medians)."""
     layout, random = load.PAPER_CNN, np.random.default_rng(0)
     updates = [random_update(layout, 0.01, "codebook4", random) for _ in range(64)]
-    regime = Regime("adacomp", 1e-3, 256)
+    regime = Regime("adacomp", 1e-6, 256, how=How(kind))
     parameters = Parameters(0, np.zeros(layout.size, np.float32), regime=regime, start=0)
     steps = [admit(u, layout, oldest=0, version=0, samples=1 << 16, expansion_bytes=1 << 28) for u in updates]
     theta, gradient = parameters.theta.copy(), random.standard_normal(layout.size).astype(np.float32)
@@ -92,12 +127,17 @@ LOADS = {
 }
 
 
-async def whole_path(of: Load, devices: int = 16, seconds: float = 3.0, rounds: int = 5) -> dict[str, float]:
+async def whole_path(
+    of: Load, kind: str, devices: int = 16, seconds: float = 3.0, rounds: int = 5
+) -> dict[str, float]:
     """Server CPU a push, journal included, over that of an echo of the same frames; interleaved."""
     random = np.random.default_rng(0)
     updates = [of.update(random) for _ in range(devices)]
     pushes, echoes = [], []
-    with load.edgeflock(load.PAPER_CNN, settings=of.settings) as server, load.echo() as other:
+    with (
+        load.edgeflock(load.PAPER_CNN, settings=(*of.settings, f"optimizer.kind={kind}")) as server,
+        load.echo() as other,
+    ):
         for _ in range(rounds):
             pushes.append(await load.measure(server, updates, devices, seconds, lag=LAG))
             echoes.append(await load.measure(other, updates, devices, seconds, lag=LAG, plain=True))
@@ -112,6 +152,20 @@ async def whole_path(of: Load, devices: int = 16, seconds: float = 3.0, rounds: 
     }
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.push", description=__doc__.split("\n")[0])
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", metavar="KIND")
+    parser.add_argument("--kernels", action="store_true", help="in memory only, no server")
+    asked = parser.parse_args()
+    kind = asked.optimizer
+    result = {"machine": machine(), "optimizer": kind}
+    if kind != "sgd":
+        result |= over_sgd(kind)
+    result |= kernels(kind)
+    if not asked.kernels:
+        result["whole_path"] = {name: asyncio.run(whole_path(of, kind)) for name, of in LOADS.items()}
+    print(json.dumps(result, indent=2))
+
+
 if __name__ == "__main__":
-    whole = {name: asyncio.run(whole_path(of)) for name, of in LOADS.items()}
-    print(json.dumps({"machine": machine(), **kernels(), "whole_path": whole}, indent=2))
+    main()

@@ -93,6 +93,7 @@ def create_app(
             hosted.history,
             told,
             hosted.suspecting,
+            hosted.keep,
         )
         feed = Feed(host, evaluator)
         watchers = Watchers(hub, feed, config.limits.watchers)

@@ -1,7 +1,8 @@
 """What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
 
 from edgeflock.server.coordination import GATES, MODES
-from edgeflock.server.descent import RULES
+from edgeflock.server.descent import KINDS as OPTIMIZERS
+from edgeflock.server.descent import RULES, SCHEDULES
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
 from edgeflock.server.scheduling import ORDERS
@@ -13,5 +14,7 @@ CHOICES: Tables = {
     "coordination.order": ORDERS,
     "coordination.rule": RULES,
     "downlink.mode": PUBLICATIONS,
+    "optimizer.kind": OPTIMIZERS,
+    "optimizer.schedule": SCHEDULES,
     "run.trackers": KINDS,
 }

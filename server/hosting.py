@@ -1,7 +1,6 @@
 """The run in its directory: model, data, identities, and the engine as it was left."""
 
 import logging
-import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -24,16 +23,18 @@ from edgeflock.server.identity import (
     pin_of_file,
     server_tls,
 )
-from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step
+from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step, write_whole
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
-from edgeflock.server.operations.evaluation import Evaluate
+from edgeflock.server.operations.evaluation import Evaluate, Keep
+from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import FlatModule, Make
 
 log = logging.getLogger(__name__)
+
+BEST = "best.safetensors"
+"""The model that had the best evaluation, beside the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class HostedRun:
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
     """Builds the model, if no import string does."""
+    keep: Keep = lambda theta, evaluation: None
+    """Gets each model that is better than all before it."""
 
 
 @contextmanager
@@ -114,6 +120,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
         evaluate, tried = _evaluation(config, flat.evaluate, flat.gradient, theta, held_out)
+    _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
@@ -149,6 +156,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 None if held_out is None else held_out.described.told,
                 authority,
                 given.make,
+                partial(_keep_best, directory, flat.layout, config.model.module, claim.run),
             )
 
 
@@ -161,6 +169,32 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
             f"run.directory = {str(directory)!r} has no room for the first model: {error}"
         ) from error
     return directory / OFFERED
+
+
+def _keep_best(
+    directory: Path, layout: Layout, model: str, run: str, theta: NDArray[np.float32], evaluation: Evaluation
+) -> None:
+    """Put the model into best.safetensors, whole or not at all. A disk that has no room stops no run."""
+    try:
+        write_whole(directory / BEST, safetensors_of(theta, layout, model, evaluation.version, run))
+    except OSError as error:
+        log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
+
+
+def _check_watched(config: Config, *, evaluated: bool) -> None:
+    """Raises ConfigError if something waits for evaluations, and there are none."""
+    if evaluated:
+        return
+    waiting = {
+        "run.accuracy": config.run.accuracy,
+        "run.patience": config.run.patience,
+        "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
+    }
+    for key, value in waiting.items():
+        if value:
+            raise ConfigError(
+                f"{key} = {value!r} needs evaluations, and there are no data for them; set model.data"
+            )
 
 
 def _evaluation(
@@ -264,9 +298,4 @@ def _operators(register: Register, directory: Path) -> None:
             return
     except (Unauthorized, ConfigError):
         pass
-    fresh = directory / f"{ADMIN_TOKEN}.{os.getpid()}"
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(register.create("admin", reusable=True).text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    write_whole(path, f"{register.create('admin', reusable=True).text}\n".encode())

@@ -61,6 +61,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         "significance",
         welcome.significance,
     )
+    _check(0 <= welcome.proximal < math.inf, "proximal", welcome.proximal)
     _check(0 < welcome.local_rate < math.inf, "local_rate", welcome.local_rate)
     _check(welcome.indices in (coding.mode for coding in sparse.CODINGS.values()), "indices", welcome.indices)
     _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.training.encoding import LocalSteps, encode_update
+from edgeflock.client.training.local import Local
 from edgeflock.client.training.selector import Memory, forget, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import Diverged
@@ -96,14 +97,17 @@ class Trainer:
         first, steps = self.gradient(theta, stopped), self._welcome.local_steps
         if steps == 1:
             return first
-        theta, step, rate = theta.copy(), first, np.float32(self._welcome.local_rate)
+        local = Local(theta[: first.gradient.size], self._welcome)
+        theta, rate = theta.copy(), np.float32(self._welcome.local_rate)
         parameters = theta[: first.gradient.size]
         loss, samples = first.loss, first.samples
-        gradient, statistics = first.gradient.copy(), first.statistics.copy()
+        direction = local.direction(parameters, first.gradient)
+        gradient, statistics = direction.copy(), first.statistics.copy()
         for _ in range(steps - 1):
-            parameters -= rate * step.gradient
+            parameters -= rate * direction
             step = self.gradient(theta, stopped)
-            gradient += step.gradient
+            direction = local.direction(parameters, step.gradient)
+            gradient += direction
             statistics += step.statistics
             loss += step.loss
             samples += step.samples

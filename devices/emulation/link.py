@@ -182,7 +182,7 @@ class EmulatedLink:
         self._base = None
         published = self._server.engine.published
         if published.complete:
-            raise RunOver((await self._down(Stop("the run has its updates"))).reason)
+            raise RunOver((await self._down(Stop(f"the run is over: {published.over}"))).reason)
         await self._down(Over(published.version))
 
     def _push(self, record: Update, frame: bytes) -> Push:

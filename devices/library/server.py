@@ -161,8 +161,9 @@ class Server:
         Raises Diverged if the model has left the finite numbers, EdgeflockError if the server cannot go on,
         and ConfigError if that never comes.
         """
-        target, evaluator = self.config.run.updates, self._at.app[EVALUATOR]
-        if updates is None and not target:
+        run, evaluator = self.config.run, self._at.app[EVALUATOR]
+        target = run.updates
+        if updates is None and not (target or run.accuracy or run.patience or run.seconds or run.bytes):
             raise ConfigError(
                 "until(): the run has no end; set updates of the Server, or say until(updates=N)"
             )

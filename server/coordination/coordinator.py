@@ -14,6 +14,7 @@ What is held is in memory only: a device whose update is held has no receipt, an
     asynchronous   each update at once, as a version of its own: nobody waits for anybody (asynchronous.py)
     rounds         all that were computed from the same version, together (rounds.py)
     elastic        as asynchronous: updates are differences to the model, not gradients
+    buffer         as asynchronous: each is journaled and answered at once, and several make a step (descent)
     tasks          as in rounds, one of each data shard, of whichever device has it first (tasks.py)
 """
 

@@ -12,6 +12,7 @@ from edgeflock.shared.settings.config import CoordinationSettings
 MODES: dict[str, Callable[[CoordinationSettings, Layout], Coordinator]] = {
     "async": Asynchronous.of,
     "rounds": Rounds.of,
+    "buffer": Asynchronous.of,  # how many make a step is the regime's
     "elastic": Asynchronous.of,  # what an update is of is between the devices and the rule
 }
 

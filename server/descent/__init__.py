@@ -1,14 +1,18 @@
 """How updates change theta: weighting, staleness, optimizer, and the average of the versions.
 
 `Parameters` is theta under a `Regime`; a `Step` is one update for it, `Gathered` those of a round. A new
-weighting rule is a function in weighting.py and its name in `RULES`. Reads like the papers; every operation
+weighting rule is a function in weighting.py and its name in `RULES`, an optimizer one in optimizer.py and
+its name in `KINDS`. Reads like the papers; every operation
 is one IEEE float32 operation in a fixed order (kernels.py compiles them). Imports edgeflock.shared only.
 """
 
 from edgeflock.server.descent.gathering import Gathered
+from edgeflock.server.descent.how import How
+from edgeflock.server.descent.optimizer import KINDS
 from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.weighting import RULES
 
-__all__ = ["RULES", "Gathered", "Parameters", "Regime", "Step", "Where"]
+__all__ = ["KINDS", "RULES", "SCHEDULES", "Gathered", "How", "Parameters", "Regime", "Step", "Where"]

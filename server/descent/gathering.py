@@ -15,14 +15,19 @@ class Gathered:
 
     def __init__(self, layout: Layout) -> None:
         self.steps = self.samples = 0
+        self.began = self.time = 0.0
+        """When the first step and the last one came."""
         self.gradient = np.zeros(layout.parameters.size, np.float32)
         """sum_i S_i g_i: [P]."""
         self.statistics = np.zeros(layout.buffers, np.float32)
         """sum_i S_i s_i: [B]."""
 
     def add(self, step: Step) -> None:
+        if not self.steps:
+            self.began = step.time
         self.steps += 1
         self.samples += step.samples
+        self.time = step.time
         descend(self.gradient, step.where, step.delta, -np.float32(step.samples))
         if step.statistics.size:
             self.statistics += np.float32(step.samples) * step.statistics

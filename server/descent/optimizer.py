@@ -1,18 +1,175 @@
-"""How the step is taken once its rate is known."""
+"""How a step is taken, once an update is weighed: from its gradient g, weighed (and clipped), to theta.
+
+    sgd        theta_k -= rate g_k
+    momentum   v_k <- beta_1 v_k + g_k;  theta_k -= rate v_k
+    nesterov   v_k <- beta_1 v_k + g_k;  theta_k -= rate (g_k + beta_1 v_k)
+    adam       m_k <- m_k + (1 - beta_1) / (1 - beta_1^t_k) (g_k - m_k)
+               s_k <- s_k + (1 - beta_2) / (1 - beta_2^t_k) (g_k^2 - s_k)
+               theta_k -= rate m_k / (sqrt(s_k) + epsilon)
+    adamw      as adam, and theta_k -= rate weight_decay theta_k
+    adagrad    s_k <- s_k + g_k^2;  theta_k -= rate g_k / (sqrt(s_k) + epsilon)
+
+Where nothing else is said, weight_decay theta_k is added to g_k before. As in torch, but for one thing. Lazy:
+only the parameters k with g_k != 0 take part, and of nothing else is anything read or written, so that a step
+costs what its entries cost. What is remembered of a parameter does not fade while updates pass it by, and its
+weight does not decay: t_k counts the updates that changed it, beta_1^t_k is of these. m_k and s_k are those
+of Adam with the correction of their bias already made (D. Kingma and J. Ba, ICLR 2015, algorithm 1).
+
+float32 throughout, one rounding an operation, so that a replay gives the same bits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.descent import steps
+from edgeflock.server.descent.how import How
 from edgeflock.server.descent.kernels import descend as descend_at
+from edgeflock.server.descent.reach import largest
 from edgeflock.server.descent.step import Where
+from edgeflock.shared.errors import ConfigError
+
+Vector = NDArray[np.float32]
+Indices = NDArray[np.int64]
+Memory = NDArray[np.float32]
+"""A row a parameter: [P, columns]."""
+
+_COUNTED = 1 << 16
+"""How far updates of a parameter are counted. 1 - beta^t is 1 by then, or as good."""
 
 
-def descend(theta: NDArray[np.float32], where: Where, delta: NDArray[np.float32], rate: np.float32) -> None:
-    """theta_k <- theta_k - rate delta_k for the parameters at `where`, in place.
-
-    float32 throughout, one rounding an operation, so that a replay gives the same bits.
-    """
+def descend(theta: Vector, where: Where, delta: Vector, rate: np.float32) -> None:
+    """theta_k <- theta_k - rate delta_k for the parameters at `where`, in place."""
     if isinstance(where, slice):
         theta -= rate * delta
     else:
         descend_at(theta, where, delta, rate)
+
+
+def clipped(gradient: Vector, most: float) -> Vector:
+    """g min(1, most / |g|), |g| the norm over the entries of one update, or of one step of several; 0: g."""
+    length = steps.norm(gradient) if most else 0.0
+    return gradient * np.float32(most / length) if length > most else gradient
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of optimizer."""
+
+    remembers: str
+    """What: kinds that remember the same go on from one another."""
+    columns: int
+    step: Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
+    """(optimizer, theta, memory, where, gradient, rate), the first two changed in place."""
+    reach: Callable[["Optimizer", float], float]
+    """(optimizer, the largest |g_k|) -> no |theta_k| moves by more than this times the rate, but for decay of
+    weights beside the gradient."""
+
+
+class Optimizer:
+    """What is remembered of each of `size` parameters, and the step."""
+
+    def __init__(self, how: How, size: int, memory: Memory | None = None) -> None:
+        """`memory` is changed in place; None: nothing is remembered yet. Raises ConfigError if there is no
+        such kind, or the memory is not of it.
+        """
+        if how.kind not in KINDS:
+            raise ConfigError(f"optimizer.kind = {how.kind!r} must be one of {', '.join(KINDS)}")
+        self.how = how
+        self.kind = KINDS[how.kind]
+        shape = (size, self.kind.columns)
+        self.memory: Memory = np.zeros(shape, np.float32) if memory is None else memory
+        if self.memory.shape != shape:
+            raise ConfigError(f"{how.kind} remembers {shape} numbers, not {self.memory.shape}")
+        self._fastest = largest(self.memory.ravel()) if self.kind.remembers == "velocity" else 0.0
+        """No velocity is above it."""
+        adam = self.kind.remembers == "moments"
+        self.means = _corrections(how.beta1) if adam else None
+        self.squares = _corrections(how.beta2) if adam else None
+
+    def step(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> None:
+        """theta and what is remembered after a gradient, of the parameters at `where`, in place."""
+        if self.kind.remembers == "velocity":
+            self._fastest = self._velocity(largest(gradient))
+        self.kind.step(self, theta, self.memory, where, gradient, rate)
+
+    def tried(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> Vector:
+        """The parameters at `where` as `step` would leave them."""
+        there, memory = theta[where], self.memory[where]
+        self.kind.step(self, there, memory, np.arange(where.size), gradient, rate)
+        return there
+
+    def reach(self, gradient: float, rate: float, most: float) -> float:
+        """More than a step moves any parameter that is within `most`, of a gradient that is no larger."""
+        decay = self.how.weight_decay * most
+        return rate * (self.kind.reach(self, gradient + decay) + decay)
+
+    def _velocity(self, gradient: float) -> float:
+        """The most that any velocity has after a gradient that is no larger."""
+        return max(self._fastest, self.how.beta1 * self._fastest + gradient)
+
+
+def _sgd(
+    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+) -> None:
+    steps.sgd(theta, where, gradient, rate, np.float32(of.how.weight_decay))
+
+
+def _momentum(
+    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+) -> None:
+    beta, decay = np.float32(of.how.beta1), np.float32(of.how.weight_decay)
+    steps.momentum(theta, memory, where, gradient, rate, decay, beta)
+
+
+def _nesterov(
+    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+) -> None:
+    beta, decay = np.float32(of.how.beta1), np.float32(of.how.weight_decay)
+    steps.nesterov(theta, memory, where, gradient, rate, decay, beta)
+
+
+def _adam(
+    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+) -> None:
+    decay, none = np.float32(of.how.weight_decay), np.float32(0)
+    coupled, beside = (none, decay) if of.how.kind == "adamw" else (decay, none)
+    epsilon = np.float32(of.how.epsilon)
+    steps.adam(theta, memory, where, gradient, rate, coupled, beside, epsilon, of.means, of.squares)
+
+
+def _adagrad(
+    of: Optimizer, theta: Vector, memory: Memory, where: Indices, gradient: Vector, rate: np.float32
+) -> None:
+    decay, epsilon = np.float32(of.how.weight_decay), np.float32(of.how.epsilon)
+    steps.adagrad(theta, memory, where, gradient, rate, decay, epsilon)
+
+
+def _reach_of_adam(of: Optimizer, gradient: float) -> float:
+    """The most that m_k / sqrt(s_k) can be: both are means of the same numbers, of other weights, and Cauchy
+    and Schwarz bound one by the other where beta_1^2 < beta_2. Twice that, for roundings.
+    """
+    beta1, beta2 = of.how.beta1, of.how.beta2
+    if beta1 * beta1 >= beta2:
+        return inf
+    return 2 * max(1.0, (1 - beta1) / sqrt((1 - beta2) * (1 - beta1 * beta1 / beta2)))
+
+
+def _corrections(beta: float) -> Vector:
+    """(1 - beta) / (1 - beta^(t + 1)) for t = 0, 1, ... By multiplications only: the same on any machine."""
+    powers = np.cumprod(np.full(_COUNTED, beta))
+    return ((1 - beta) / (1 - powers)).astype(np.float32)
+
+
+KINDS: dict[str, Kind] = {
+    "sgd": Kind("", 0, _sgd, lambda of, gradient: gradient),
+    "momentum": Kind("velocity", 1, _momentum, lambda of, gradient: of._velocity(gradient)),
+    "nesterov": Kind("velocity", 1, _nesterov, lambda of, gradient: gradient + of._velocity(gradient)),
+    "adam": Kind("moments", 3, _adam, _reach_of_adam),
+    "adamw": Kind("moments", 3, _adam, _reach_of_adam),
+    "adagrad": Kind("squares", 1, _adagrad, lambda of, gradient: 1.0),
+}
+"""By the name that `optimizer.kind` gives them."""

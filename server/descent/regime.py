@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from edgeflock.shared.settings.config import ELASTIC, CoordinationSettings
+from edgeflock.server.descent.how import How
+from edgeflock.shared.settings.config import ELASTIC, Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,12 @@ class Regime:
     """B: a step of b samples counts b / B times; 0: all steps alike, or in a round by their share."""
     rounds: bool = False
     """Whether the steps that start at the same version apply together."""
+    how: How = How()
+    """The optimizer, and how many updates make a step."""
 
     @classmethod
-    def of(cls, settings: CoordinationSettings) -> "Regime":
+    def of(cls, config: Config) -> "Regime":
+        settings = config.coordination
         return cls(
             settings.rule,
             settings.alpha if settings.mode == ELASTIC else settings.learning_rate,
@@ -30,4 +34,5 @@ class Regime:
             settings.average,
             settings.base_batch,
             settings.mode == "rounds",
+            How.of(config),
         )

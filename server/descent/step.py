@@ -22,3 +22,5 @@ class Step:
     """The running statistics that the device's batches came to: [B]."""
     samples: int = 1
     """How many samples delta is the mean over, as the device says."""
+    time: float = 0.0
+    """When it came, as the journal has it: Unix seconds; in a fleet, virtual ones."""

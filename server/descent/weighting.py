@@ -4,6 +4,7 @@ A rule weighs a whole update by a number, computed from what is known of it, and
 division by each parameter's own staleness on top. Rules compose by multiplication.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ class Rule:
     """A weighting rule."""
 
     weight: Callable[[Step, int], float]
-    """(step, version it is applied at) -> factor of the learning rate."""
+    """(step, version it is applied at) -> factor of the learning rate. Where several updates make a step,
+    versions after its base are counted by steps."""
     per_parameter: bool = False
     """Whether the learning rate is also divided by max(1, sigma_k)."""
 
@@ -34,6 +36,13 @@ def tau(step: Step, version: int) -> float:
     "Staleness-aware async-SGD", 2015.
     """
     return 1 / max(1, version - step.base)
+
+
+def root(step: Step, version: int) -> float:
+    """1 / sqrt(1 + tau): FedBuff's (J. Nguyen et al., "Federated learning with buffered asynchronous
+    aggregation", AISTATS 2022, section 5).
+    """
+    return 1 / math.sqrt(1 + version - step.base)
 
 
 def stream_share(step: Step, base_batch: int) -> float:
@@ -59,6 +68,7 @@ RULES: Table[Rule] = Table(
     {
         "adacomp": Rule(full, per_parameter=True),  # alpha / max(1, sigma_k), AdaComp's equation (5)
         "tau": Rule(tau),
+        "sqrt": Rule(root),
         "none": Rule(full),
         "elastic": Rule(full),  # the step is alpha (x - centre): S. Zhang et al., 2015, equation 3
     },

@@ -7,7 +7,19 @@ neither asyncio nor aiohttp.
 """
 
 from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.judging import Criteria, Judge
 from edgeflock.server.engine.limits import Bounds, check_limits, frame_bytes, part_of
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published
 
-__all__ = ["Accepted", "Answer", "Bounds", "Engine", "Published", "check_limits", "frame_bytes", "part_of"]
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Bounds",
+    "Criteria",
+    "Engine",
+    "Judge",
+    "Published",
+    "check_limits",
+    "frame_bytes",
+    "part_of",
+]

@@ -17,6 +17,7 @@ from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
 from edgeflock.server.descent import Gathered, Parameters
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.gatekeeper import Gatekeeper
+from edgeflock.server.engine.judging import Criteria, Judge
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import LastReceipt, Log
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
@@ -63,10 +64,11 @@ class Engine:
         start: Start | None = None,
         past: Callable[[int], Parameters] | None = None,
         gate: Gate | None = None,
+        judge: Judge | None = None,
     ) -> None:
         """`parameters` are as the log has them. `publication` says what devices are sent of theta: exactly
         what it is, if None. `start` makes version 0. `past` has the parameters of an earlier version, or
-        raises ConfigError. `gate` says who is answered later.
+        raises ConfigError. `gate` says who is answered later. `judge` knows the evaluations there are.
         """
         self.layout = layout
         self.start = start
@@ -89,6 +91,9 @@ class Engine:
         """Held updates that will not apply, until the next `stage`."""
         self._gate = Gatekeeper(gate, self._ended)
         self._abandoned = False
+        self._judge = judge or Judge(Criteria())
+        self._over: str | None = self._judge.ended(0.0, 0)
+        """Why the run is over before it has its updates."""
         self._publish()
 
     # Updates
@@ -166,7 +171,13 @@ class Engine:
 
     def _ended(self) -> bool:
         """Whether no more updates are taken."""
-        return 0 < self._bounds.updates <= self.parameters.version or self._diverged is not None
+        return self._complete() is not None or self._diverged is not None
+
+    def _complete(self) -> str | None:
+        """Why the run is over, if it is."""
+        if 0 < self._bounds.updates <= self.parameters.version:
+            return f"it has its {self._bounds.updates} updates"
+        return self._over
 
     def _settle(self, push: Push, now: float, settled: list[tuple[Push, Answer]]) -> None:
         """`_offer`, and a refusal is an answer as well."""
@@ -187,8 +198,8 @@ class Engine:
                 f"sequence {update.sequence} is more than {SEQUENCE_WINDOW} above {last}, the last accepted; "
                 f"go on with {last + 1}"
             )
-        if 0 < self._bounds.updates <= parameters.version:
-            raise RunComplete(f"the run has its {self._bounds.updates} updates")
+        if (why := self._complete()) is not None:
+            raise RunComplete(f"the run is over: {why}")
         if self._diverged is not None:
             raise RunDiverged(self._diverged)
         if (held := self._coordinator.waiting(push)) is not None:
@@ -203,6 +214,7 @@ class Engine:
             fewest=self._bounds.fewest,
             expansion_bytes=self._bounds.expansion_bytes,
         )
+        step = replace(step, time=push.time)
         most = self._bounds.parameter
         if not parameters.bears(step, most, self._coordinator.gathered):
             raise StepTooLarge(
@@ -231,7 +243,7 @@ class Engine:
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
             self._gate.made(push.device, version)
-            self._publication.add(touched)
+            self._publication.add(self.parameters.changes(touched))
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
         self.parameters.apply(verdict.change)
@@ -306,9 +318,8 @@ class Engine:
 
     def _publish(self) -> None:
         """All there is of memory is on the disk now."""
-        version, target = self.parameters.version, self._bounds.updates
         self.published = Published(
-            version, self.parameters.regime.learning_rate, 0 < target <= version, self._diverged
+            self.parameters.version, self.parameters.regime.learning_rate, self._complete(), self._diverged
         )
 
     # What operators and hosts ask for
@@ -317,13 +328,39 @@ class Engine:
         """The number that stands for a device in the journal."""
         return self._log.device_id(name)
 
-    def record(self, evaluation: Evaluation | None, traffic: Iterable[tuple[int, int, int]]) -> None:
-        """Put an evaluation and the (device, ingress, egress) of each device into the journal."""
+    def record(
+        self,
+        evaluation: Evaluation | None,
+        traffic: Iterable[tuple[int, int, int]],
+        now: float = 0.0,
+        total: int = 0,
+    ) -> None:
+        """Put an evaluation and the (device, ingress, egress) of each device into the journal, and do as it
+        says: the run may end, its learning rate fall. Without one `now` (as updates have it) and the `total`
+        of bytes so far say so.
+        """
         if evaluation is not None:
             self._log.add_evaluation(evaluation)
         for device, ingress, egress in traffic:
             self._log.add_account(device, ingress, egress)
         self._log.commit()
+        if evaluation is not None:
+            now, total = evaluation.time, evaluation.ingress + evaluation.egress
+            self._judge.take(evaluation)
+            regime = self.parameters.regime
+            rate = self._judge.lowered_rate(regime.learning_rate, self.parameters.version)
+            if rate is not None:
+                self.adjust(rate, self._bounds.learning_rate, "plateau")
+        began = self.parameters.began
+        over = self._judge.ended(0.0 if began is None else now - began, total)
+        if over is not None and self._complete() is None:
+            self._over = over
+            self._give_up(RunComplete(f"the run is over: {over}"))
+            self._publish()
+
+    def is_best(self, evaluation: Evaluation) -> bool:
+        """Whether it is better than all that were recorded."""
+        return self._judge.is_best(evaluation)
 
     def checkpoint(self) -> int:
         """Put a snapshot of the version into the journal, so that a restart replays nothing until here."""
@@ -331,9 +368,9 @@ class Engine:
         self._log.commit()
         return self.parameters.version
 
-    def adjust(self, learning_rate: float, configured: float) -> int:
+    def adjust(self, learning_rate: float, configured: float, why: str = "operator") -> int:
         """Descend by `learning_rate` from the returned version on, in the open round too, while the settings
-        say `configured`.
+        say `configured`; `why` is for the journal.
 
         A regime of its own begins with a snapshot: see ledger/recovery.py. Of the past nothing needs to be
         known anew, since only the rate changes.
@@ -341,7 +378,7 @@ class Engine:
         version, regime = self.parameters.version, self.parameters.regime
         regime = replace(regime, learning_rate=learning_rate)
         self._snapshot()
-        self._log.add_regime(version, regime, "operator")
+        self._log.add_regime(version, regime, why)
         self._log.add_adjustment(version, configured, learning_rate)
         self._log.commit()
         self.parameters.regime = regime
@@ -368,9 +405,10 @@ class Engine:
             raise ConfigError("this run keeps no past that one could go back to")
         past, parameters = self._past(to), self.parameters
         self._log.add_rollback(
-            parameters.version + 1, past.version, parameters.regime, past.theta, past.average, now
-        )
-        parameters.go_back(past.theta, past.average)
+            parameters.version + 1, past.version, parameters.regime, past.theta, past.average,
+            past.packed_memory(), now,
+        )  # fmt: skip
+        parameters.go_back(past.theta, past.average, past.packed_memory())
         self._publication.begin_again()
         self._log.commit()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
@@ -397,8 +435,8 @@ class Engine:
         self._log.abandon()
 
     def _snapshot(self) -> None:
-        version = self.parameters.version
+        parameters, version = self.parameters, self.parameters.version
         self._next_snapshot = version + self._bounds.snapshot_every
-        self._log.add_snapshot(version, self.parameters.theta, self.parameters.average)
+        self._log.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
         if not self._bounds.keep_updates:
             self._log.forget_frames(version - self.parameters.regime.window)

@@ -28,6 +28,8 @@ class Bounds:
     """Whether update records older than the staleness window stay in the journal."""
     samples: int = 1 << 16
     """The most that one update may be computed from."""
+    learning_rate: float = 0.0
+    """What the settings say, of which an evaluation may make less."""
     fewest: int = 1
     """The fewest: none in elastic averaging, of a chunk that goes with another one."""
 
@@ -44,6 +46,7 @@ class Bounds:
             snapshot_every=run.snapshot_every,
             keep_updates=run.keep_updates,
             samples=limits.samples,
+            learning_rate=settings.coordination.learning_rate,
             fewest=0 if settings.coordination.mode == ELASTIC else 1,
             parameter=limits.parameter,
         )

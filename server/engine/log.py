@@ -24,7 +24,11 @@ class Log(Protocol):
     ) -> None: ...
 
     def add_snapshot(
-        self, version: int, theta: NDArray[np.float32], average: NDArray[np.float32] | None = None
+        self,
+        version: int,
+        theta: NDArray[np.float32],
+        average: NDArray[np.float32] | None = None,
+        memory: bytes | None = None,
     ) -> None: ...
 
     def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None: ...
@@ -36,6 +40,7 @@ class Log(Protocol):
         regime: Regime,
         theta: NDArray[np.float32],
         average: NDArray[np.float32] | None,
+        memory: bytes | None,
         now: float,
     ) -> None: ...
 

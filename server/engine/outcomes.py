@@ -37,7 +37,12 @@ class Published:
     version: int
     """How many updates have been applied."""
     learning_rate: float
-    complete: bool
-    """Whether the run has all its updates."""
+    over: str | None
+    """Why the run is complete, if it is."""
     diverged: str | None = None
     """Why no update is taken any more, and what to do about it, if the model has diverged."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no more updates are wanted."""
+        return self.over is not None

@@ -33,7 +33,7 @@ def welcome(
     significance = None
     coordination = config.coordination
     if compression.selection == "significance":  # of the step that the gradient makes, for a device of itself
-        significance = compression.significance / Regime.of(coordination).learning_rate
+        significance = compression.significance / Regime.of(config).learning_rate
     elastic = coordination.mode == ELASTIC
     return Welcome(
         protocol=PROTOCOL,
@@ -65,5 +65,7 @@ def welcome(
         momentum=config.run.local_momentum,
         tasks=config.coordination.tasks > 0,
         input=shape,
+        adam=config.run.local_optimizer == "adam",
+        proximal=config.run.proximal,
         data=described,
     )

@@ -1,7 +1,7 @@
 """The options of the Flower strategies: the native server's names, and those of Flower's FedAvg."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
     threshold: float
     indices: str
     values: str
+    optimizer: Mapping[str, Any]
     samples: int
     snapshot_every: int
     keep_updates: bool
@@ -55,6 +56,8 @@ class StrategySettings:
     threshold: float = 0.0
     indices: str = "golomb"
     values: str = "codebook4"
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
+    """[optimizer] of the native server: kind, beta1, schedule, ..."""
     samples: int = 1 << 32
     snapshot_every: int = 100
     keep_updates: bool = False
@@ -80,6 +83,7 @@ class StrategySettings:
         compression = ("select", "balance", "feedback", "threshold", "indices", "values")
         sections = {
             "coordination": coordination,
+            "optimizer": dict(self.optimizer),
             "compression": {name: getattr(self, name) for name in compression},
             "downlink": {"mode": "exact"},  # Flower's messages carry models; nothing is to be remembered
             "limits": {"samples": self.samples},

@@ -30,16 +30,19 @@ class AsyncAdaComp(EdgeflockStrategy):
         window: int = 256,
         average: float = 0.0,
         base_batch: int = 0,
+        buffer: int = 1,
         updates_per_round: int = 0,
         **options: Unpack[Options],
     ) -> None:
-        """updates_per_round = 0: as many as nodes are online when the run starts.
+        """updates_per_round = 0: as many as nodes are online when the run starts. `buffer` replies make a
+        step; FedBuff's rule is "sqrt".
 
         Raises ConfigError if an option has a value that it cannot have.
         """
-        coordination = dict(
-            rule=rule, learning_rate=learning_rate, window=window, average=average, base_batch=base_batch
-        )
+        coordination: dict[str, object] = dict(
+            mode="buffer" if buffer != 1 else "async", buffer=buffer, rule=rule, learning_rate=learning_rate,
+            window=window, average=average, base_batch=base_batch,
+        )  # fmt: skip
         super().__init__(coordination, StrategySettings(**options))
         self._updates_per_round = updates_per_round
 

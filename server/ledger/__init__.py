@@ -11,7 +11,7 @@ from edgeflock.server.ledger.backup import Copied, back_up, restore
 from edgeflock.server.ledger.claim import Claim, claimed
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.offered import OFFERED, keep_offered
+from edgeflock.server.ledger.offered import OFFERED, keep_offered, write_whole
 from edgeflock.server.ledger.records import Account
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.ledger.suspects import Suspect, largest_step
@@ -29,6 +29,7 @@ __all__ = [
     "claimed",
     "keep_offered",
     "largest_step",
+    "write_whole",
     "open_engine",
     "repair",
     "restore",

@@ -22,7 +22,7 @@ COVERED = {
     "meta": "run, model, layout, created, start",
     "devices": "id, name",
     "updates": "version, device, sequence, time, loss, samples, sum",
-    "regimes": "version, rule, learning_rate, window, average, base_batch, rounds, kind",
+    "regimes": "version, rule, learning_rate, window, average, base_batch, rounds, kind, how",
     "adjustments": "version, configured, chosen",
     "evaluations": "version, time, loss, accuracy, ingress, egress",
     "repairs": "version, given_up, run, time",
@@ -49,17 +49,25 @@ def of_update(before: int, facts: Facts) -> int:
 
 
 def of_row(before: int, row: Iterable[object]) -> int:
-    """The chain of a table after a row, as SQLite gives it back."""
+    """The chain of a table after a row, as SQLite gives it back. An empty text at its end is left out: the
+    last column of regimes came later, and is empty where it says nothing.
+    """
     try:
-        return crc32(msgpack.packb(list(row)), before)
+        values = list(row)
+        if values[-1] == "":
+            values.pop()
+        return crc32(msgpack.packb(values), before)
     except TypeError:
         return _UNLIKE
 
 
-def of_vectors(version: int, chain: int, theta: bytes, average: bytes | None) -> int:
+def of_vectors(
+    version: int, chain: int, theta: bytes, average: bytes | None, memory: bytes | None = None
+) -> int:
     """Of a snapshot: all its bytes, what it is of, and how long it is."""
     head = _VECTORS.pack(version, chain, len(theta), -1 if average is None else len(average))
-    return crc32(average or b"", crc32(theta, crc32(head)))
+    total = crc32(average or b"", crc32(theta, crc32(head)))
+    return total if memory is None else crc32(memory, crc32(struct.pack("<q", len(memory)), total))
 
 
 def walk(

@@ -9,7 +9,6 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Regime
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.chain import COVERED, missing, of_vectors, walk
 from edgeflock.server.ledger.examination import raise_if_damaged
@@ -80,15 +79,15 @@ class Contents:
         Raises JournalDamaged if it is not as it was written.
         """
         order = "ASC" if first else "DESC"
-        version, theta, average, record, chain = self._one(
-            "SELECT version, theta, average, sum, chain FROM snapshots WHERE version <= ? "
+        version, theta, average, memory, record, chain = self._one(
+            "SELECT version, theta, average, memory, sum, chain FROM snapshots WHERE version <= ? "
             f"ORDER BY version {order} LIMIT 1",
             "snapshot",
             until,
         )
         if first and version:
             raise JournalDamaged(f"{self.path} is damaged: it holds no snapshot of version 0")
-        if of_vectors(version, chain, theta, average) != record or chain != self._chain(version):
+        if of_vectors(version, chain, theta, average, memory) != record or chain != self._chain(version):
             raise JournalDamaged(
                 f"{self.path}: the snapshot of version {version} is not as it was written, or of another run"
             )
@@ -101,7 +100,7 @@ class Contents:
                     f"{self.path}: the snapshot of version {version} holds {len(octets)} bytes, "
                     f"the model {needed}"
                 )
-        return Snapshot(version, _vector(theta), None if average is None else _vector(average))
+        return Snapshot(version, _vector(theta), None if average is None else _vector(average), memory)
 
     def updates(self, after: int, until: int | None = None) -> Iterator[JournaledUpdate]:
         """The updates that made the versions after `after`, up to and with `until`, in order.
@@ -120,7 +119,7 @@ class Contents:
             version = facts[0]
             if frame is None:
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
-            yield JournaledUpdate(version, frame)
+            yield JournaledUpdate(version, frame, facts[3])
         if until is not None and version < until:
             raise missing(self.path, version + 1)
 
@@ -140,11 +139,20 @@ class Contents:
     def regimes(self) -> list[RegimeStart]:
         """How updates counted, in order."""
         rows = self._read(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
-        return [RegimeStart(version, Regime(*rest), kind) for version, *rest, kind in rows]
+        try:
+            return [RegimeStart.of(row) for row in rows]
+        except ConfigError as error:
+            raise JournalDamaged(f"{self.path}: {error}") from error
 
     def last_rollback(self) -> int:
         """The version that the last one made; 0 if there was none."""
         return max((turn.version for turn in self.regimes() if turn.back_to is not None), default=0)
+
+    def began(self) -> float | None:
+        """When the first update came; None: none has."""
+        for (time,) in self._read("SELECT time FROM updates WHERE version = 1"):
+            return float(time)
+        return None
 
     def maker(self, version: int) -> tuple[str, int]:
         """(The name of the device whose update made a version, its sequence number)."""
@@ -157,8 +165,8 @@ class Contents:
 
     def adjustment(self) -> Adjustment | None:
         """The learning rate that an operator chose last, if it still holds."""
-        rows = self._read("SELECT configured, chosen FROM adjustments ORDER BY rowid DESC LIMIT 1")
-        return next((Adjustment(configured, chosen) for configured, chosen in rows), None)
+        rows = self._read("SELECT configured, chosen, version FROM adjustments ORDER BY rowid DESC LIMIT 1")
+        return next((Adjustment(*row) for row in rows), None)
 
     def accounts(self) -> list[Account]:
         """What is known of every device."""

@@ -198,9 +198,10 @@ def seal(db: sqlite3.Connection) -> None:
         chains[version] = chain = of_update(chain, (version, *rest, record))
         db.execute("UPDATE updates SET sum = ?, chain = ? WHERE version = ?", (record, chain, version))
         chain = _seal_regimes(db, regimes.get(version, ()), chain)
-    for version, theta, average in db.execute("SELECT version, theta, average FROM snapshots").fetchall():
+    held = "SELECT version, theta, average, memory FROM snapshots"
+    for version, theta, average, memory in db.execute(held).fetchall():
         chain = chains[version]
-        sums = of_vectors(version, chain, theta, average), chain, version
+        sums = of_vectors(version, chain, theta, average, memory), chain, version
         db.execute("UPDATE snapshots SET sum = ?, chain = ? WHERE version = ?", sums)
 
 

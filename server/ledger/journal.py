@@ -4,7 +4,7 @@
     devices      name <-> number, and the traffic of each at the last account
     updates      version it made, device, sequence number, facts, the Update record as received
     regimes      how updates count, from a version on, and why: settings, or an operator
-    snapshots    theta and its average at a version: the first, and the newest two
+    snapshots    theta, its average and what the optimizer remembers, at a version: the first, the newest two
     evaluations  loss and accuracy of a version, and the traffic until then
     adjustments  the learning rates that operators chose while the run went on; the last one holds
     repairs      what was given up to mend it, and which run it was until then
@@ -19,7 +19,6 @@ import logging
 import math
 import os
 import sqlite3
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ from edgeflock.server.ledger.chain import (
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.examination import Examined, examine, raise_if_damaged, reading, set_up
 from edgeflock.server.ledger.migrations import SCHEMA, TABLES, migrate, schema_of
-from edgeflock.server.ledger.records import rolled_back
+from edgeflock.server.ledger.records import RegimeStart, rolled_back
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -170,16 +169,24 @@ class Journal(Contents):
         self._updates.append((*told, frame, record, chain))
 
     def add_snapshot(
-        self, version: int, theta: NDArray[np.float32], average: NDArray[np.float32] | None = None
+        self,
+        version: int,
+        theta: NDArray[np.float32],
+        average: NDArray[np.float32] | None = None,
+        memory: bytes | None = None,
     ) -> None:
-        """Keep theta and its average; drop all snapshots but the first and the newest two."""
+        """Keep theta, its average and what the optimizer remembers; drop all snapshots but the first and the
+        newest two.
+        """
         octets = theta.astype("<f4").tobytes()
         more = None if average is None else average.astype("<f4").tobytes()
         chain = self._heads["updates"].chain
-        record = of_vectors(version, chain, octets, more)
+        record = of_vectors(version, chain, octets, more, memory)
         self._write(
-            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", version, octets, more, record, chain
-        )
+            "INSERT OR REPLACE INTO snapshots (version, theta, average, sum, chain, memory) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            version, octets, more, record, chain, memory,
+        )  # fmt: skip
         self._write(
             "DELETE FROM snapshots WHERE version > 0 AND version NOT IN "
             "(SELECT version FROM snapshots ORDER BY version DESC LIMIT 2)"
@@ -192,17 +199,18 @@ class Journal(Contents):
         regime: Regime,
         theta: NDArray[np.float32],
         average: NDArray[np.float32] | None,
+        memory: bytes | None,
         now: float,
     ) -> None:
         """`version`, the next one, is the model of version `to` again."""
         self.add_update(version, SERVER, version, now, math.nan, 0, b"")
-        self.add_snapshot(version, theta, average)
+        self.add_snapshot(version, theta, average, memory)
         self.add_regime(version, regime, rolled_back(to))
 
     def add_regime(self, version: int, regime: Regime, kind: str = "settings") -> None:
         """From `version`, the current one, on; `kind` says why."""
         before = self._turns.get(version, self._heads["updates"].chain)
-        self._turns[version] = self._append("regimes", before, version, *astuple(regime), kind)
+        self._turns[version] = self._append("regimes", before, *RegimeStart(version, regime, kind).row())
 
     def add_adjustment(self, version: int, configured: float, chosen: float) -> None:
         """From `version` on the learning rate is `chosen`, while the settings say `configured`."""

@@ -13,7 +13,7 @@ from edgeflock.server.ledger.examination import seal
 from edgeflock.server.ledger.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
-SCHEMA = 8
+SCHEMA = 9
 
 TABLES = """
 CREATE TABLE meta (
@@ -32,11 +32,11 @@ CREATE TABLE updates (
 CREATE TABLE regimes (
     version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
     average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL,
-    kind TEXT NOT NULL DEFAULT 'settings', chain INTEGER NOT NULL DEFAULT 0
+    kind TEXT NOT NULL DEFAULT 'settings', chain INTEGER NOT NULL DEFAULT 0, how TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE snapshots (
     version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB,
-    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0
+    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, memory BLOB
 );
 CREATE TABLE evaluations (
     version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
@@ -57,6 +57,15 @@ _CHAINED = ("meta", "devices", "updates", "regimes", "snapshots", "evaluations",
 
 Step = str | Callable[[sqlite3.Connection], None]
 Steps = Mapping[int, tuple[Step, ...]]
+
+
+def _room_for_optimizers(db: sqlite3.Connection) -> None:
+    """The columns that schema 9 adds, for checksums to cover, unless they are there."""
+    for table, column in (("regimes", "how TEXT NOT NULL DEFAULT ''"), ("snapshots", "memory BLOB")):
+        known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        if column.split()[0] not in known:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+
 
 STEPS: Steps = {
     # A loss may be no number; a resent update is looked for without an index; averages.
@@ -117,8 +126,11 @@ STEPS: Steps = {
     version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
     chain INTEGER NOT NULL DEFAULT 0
 )""",
+        _room_for_optimizers,
         seal,
     ),
+    # Optimizers, and what they remember: the checksums of what has none stay as they are.
+    8: (_room_for_optimizers,),
 }
 """The schema that a step sets out from -> its statements."""
 

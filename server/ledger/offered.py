@@ -21,13 +21,19 @@ def keep_offered(directory: Path, model: Model) -> Weights:
     path, mode = directory / OFFERED, model.value_mode
     octets = path.read_bytes() if path.exists() else b""
     if not _holds(octets, model):
-        octets, fresh = packed.pack(model.values, mode), directory / f"{OFFERED}.{os.getpid()}"
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(octets)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        octets = packed.pack(model.values, mode)
+        write_whole(path, octets)
     return Weights(hashlib.sha256(octets).digest(), len(octets), mode, load=True)
+
+
+def write_whole(path: Path, octets: bytes) -> None:
+    """The file is as it was, or holds these, whatever happens meanwhile. Its owner alone reads it."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(octets)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
 
 
 def _holds(octets: bytes, model: Model) -> bool:

@@ -1,11 +1,13 @@
 """What a journal takes and gives back, as records."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Regime
+from edgeflock.server.descent import How, Regime
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 
@@ -28,14 +30,18 @@ class Snapshot:
     version: int
     theta: NDArray[np.float32]
     average: NDArray[np.float32] | None
+    memory: bytes | None = None
+    """What the optimizer remembers (descent/memory.py), if it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournaledUpdate:
-    """The version that an update made, and its Update record as received."""
+    """The version that an update made, its Update record as received, and when that was."""
 
     version: int
     frame: bytes
+    time: float
+    """When it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,20 @@ class RegimeStart:
     regime: Regime
     kind: str = "settings"
     """Why: the settings said so, or an `operator`, or it is a rollback (`rolled_back`)."""
+
+    def row(self) -> tuple[object, ...]:
+        """As the journal keeps it."""
+        of = self.regime
+        return (
+            self.version, of.rule, of.learning_rate, of.window, of.average, of.base_batch, of.rounds,
+            self.kind, of.how.text(),
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> "RegimeStart":
+        """What a row came of. Raises ConfigError if it is of nothing."""
+        version, *counts, kind, how = row
+        return cls(version, replace(Regime(*counts), how=How.read(how)), kind)
 
     @property
     def back_to(self) -> int | None:
@@ -75,6 +95,8 @@ class Adjustment:
 
     configured: float
     chosen: float
+    version: int
+    """From which on it holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import partial
 
 from edgeflock.server.coordination import coordinator_of, gate_of
 from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
-from edgeflock.server.engine import Bounds, Engine
+from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate, RegimeStart, Snapshot
@@ -27,7 +27,7 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
 
     Raises JournalDamaged.
     """
-    parameters = recover(journal, layout, Regime.of(config.coordination))
+    parameters = recover(journal, layout, Regime.of(config))
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
@@ -37,7 +37,9 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
     bounds = Bounds.of(config).from_first(first[: layout.parameters.size])
     past = partial(model_at, journal, layout)
     gate = gate_of(config.coordination)
-    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past, gate)
+    adjusted = journal.adjustment()
+    judge = Judge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
+    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge)
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
@@ -59,7 +61,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
         if regimes[-1].regime == regime:
             return parameters
         snapshot = _snapshot(parameters)
-    journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average)
+    journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average, snapshot.memory)
     journal.add_regime(snapshot.version, regime)
     journal.commit()
     return _under(journal.regimes(), snapshot, journal, layout)
@@ -143,7 +145,7 @@ def _adjusted(regime: Regime, journal: Journal) -> Regime:
 
 
 def _snapshot(parameters: Parameters) -> Snapshot:
-    return Snapshot(parameters.version, parameters.theta, parameters.average)
+    return Snapshot(parameters.version, parameters.theta, parameters.average, parameters.packed_memory())
 
 
 def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int | None = None) -> None:
@@ -186,15 +188,20 @@ def _under(
     version, first = snapshot.version, journal.first_kept()
     began = max((turn.version for turn in regimes if turn.back_to is not None), default=0)
     start = max(began, version - regime.window, version if first is None else min(version, first - 1))
-    return Parameters(
-        version,
-        snapshot.theta,
-        snapshot.average,
-        buffers=layout.buffers,
-        regime=regime,
-        start=start,
-        recent=steps(journal, layout, start, version),
-    )
+    try:
+        return Parameters(
+            version,
+            snapshot.theta,
+            snapshot.average,
+            snapshot.memory,
+            buffers=layout.buffers,
+            regime=regime,
+            start=start,
+            recent=steps(journal, layout, start, version),
+            began=journal.began() if version else None,
+        )
+    except ValueError as error:
+        raise JournalDamaged(f"{journal.path}: the snapshot of version {version}: {error}") from error
 
 
 def steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
@@ -223,4 +230,4 @@ def _step(journaled: JournaledUpdate, layout: Layout) -> Step:
     step = admit(
         update, layout, oldest=0, version=journaled.version - 1, samples=1 << 62, expansion_bytes=1 << 62
     )
-    return step if samples else replace(step, samples=0)
+    return replace(step, samples=samples, time=journaled.time)

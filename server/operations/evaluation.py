@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 """theta -> (loss, accuracy or None)."""
 
+Keep = Callable[[NDArray[np.float32], Evaluation], None]
+
 
 class Evaluator:
     """Evaluates each `every` seconds if the model has moved, and once the run is complete.
@@ -39,8 +41,11 @@ class Evaluator:
         history: list[Evaluation],
         told: Callable[[Evaluation | None], None] = lambda evaluation: None,
         suspecting: Suspecting = lambda after, until: None,
+        keep: Keep = lambda theta, evaluation: None,
     ) -> None:
-        """`told` gets each evaluation, None for one that failed. `suspecting` is called at rest."""
+        """`told` gets each evaluation, None for one that failed. `suspecting` is called at rest. `keep` gets
+        each model that is better than all before it.
+        """
         self.history = history
         """Every evaluation so far, in order."""
         self.failed_at: int | None = None
@@ -53,6 +58,9 @@ class Evaluator:
         self._every = every
         self._told = told
         self._suspecting = suspecting
+        self._keep = keep
+        self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
+        """What the last evaluation is of."""
         self._blamed = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
         self._judge()
@@ -83,8 +91,10 @@ class Evaluator:
                 self.history.append(evaluation)
                 self._told(evaluation)
                 await self._writer.call(self._judge)
-                self._writer.look()
+                if self._engine.is_best(evaluation):
+                    await asyncio.to_thread(self._keep, self._measured, evaluation)
             await self.record(evaluation)
+            self._writer.look()
             # The last version of a run is evaluated right away.
             last = self._engine.published.complete and evaluation is not None and not self.finished
             await asyncio.sleep(0 if last else self._every)
@@ -103,8 +113,8 @@ class Evaluator:
 
     async def record(self, evaluation: Evaluation | None = None) -> None:
         """Journal an evaluation and the traffic of every device so far."""
-        traffic = self._registry.traffic()
-        await self._writer.call(lambda: self._engine.record(evaluation, traffic))
+        traffic, total = self._registry.traffic(), self._total.ingress + self._total.egress
+        await self._writer.call(lambda: self._engine.record(evaluation, traffic, time.time(), total))
 
     async def _measure(self) -> Evaluation | None:
         """The current version's evaluation, unless it has one."""
@@ -121,6 +131,6 @@ class Evaluator:
             self.failed_at = version
             self._told(None)
             return None
-        self.failed_at = None
+        self.failed_at, self._measured = None, theta
         known = loss if math.isfinite(loss) else None
         return Evaluation(version, time.time(), known, accuracy, ingress, egress)

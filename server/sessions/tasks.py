@@ -84,6 +84,6 @@ class TaskLine:
         self._base, self._idle = None, False
         published = self._host.published
         if published.complete:
-            await self._send(Stop(str(RunComplete(f"the run has its {published.version} updates"))))
+            await self._send(Stop(str(RunComplete(f"the run is over: {published.over}"))))
         else:
             await self._send(Over(published.version))

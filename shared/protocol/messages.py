@@ -104,9 +104,13 @@ class Welcome:
     chunk: int = 0
     """Parameters of a chunk, each of which is exchanged by itself; 0: all at once."""
     momentum: float = 0.0
-    """Of the device's own steps in elastic averaging."""
+    """Nesterov's, of the device's own steps."""
     input: tuple[int, ...] | None = None
     """The shape of one sample's x; None: not known."""
+    adam: bool = False
+    """Whether the device's own steps are Adam's."""
+    proximal: float = 0.0
+    """What of the way back to the model that they set out from is added to their gradients (FedProx)."""
     data: Description | None = None
     """What the numbers and the targets of a sample are; None: nobody says."""
 

@@ -9,6 +9,7 @@ from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.settings.optimizer import OptimizerSettings
 from edgeflock.shared.settings.settings import Section, parse_as
 
 LEAST_RATE, LARGEST_RATE = 1e-12, 1e6
@@ -55,13 +56,29 @@ class RunSettings(Section):
     insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
     open: bool = Field(False, description="let devices and viewers in without a token, on this machine")
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
+    accuracy: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="stop once an evaluation has it; 0: never"
+    )
+    patience: Annotated[int, Field(ge=0)] = Field(
+        0, description="stop after so many evaluations that are no better than the best; 0: never"
+    )
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="stop so long after the first update, at an evaluation; 0: never"
+    )
+    bytes: Annotated[int, Field(ge=0)] = Field(
+        0, description="stop at an evaluation after so many to and from devices; 0: never"
+    )
     batch: Annotated[int, Field(ge=1)] = Field(10, description="samples per step")
     local_steps: Annotated[int, Field(ge=1)] = Field(1, description="steps a device takes per update")
     local_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         0.05, description="learning rate of the steps between"
     )
     local_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="Nesterov's, of a device's own steps in elastic averaging"
+        0.0, description="Nesterov's, of a device's own steps"
+    )
+    local_optimizer: Literal["sgd", "adam"] = Field("sgd", description="of a device's own steps")
+    proximal: Annotated[float, Field(ge=0, le=1000)] = Field(
+        0.0, description="mu of FedProx: how much a device's own steps are drawn to where they set out from"
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     evaluate_every: Annotated[float, Field(gt=0)] = Field(2.0, description="seconds")
@@ -115,7 +132,10 @@ class CoordinationSettings(Section):
     mode: Annotated[str, one_of_the_ends("coordination.mode")] = Field(
         "async",
         description="rounds: the updates of all devices apply together, by samples; elastic: devices keep "
-        "parameters of their own, of which the model is the centre",
+        "parameters of their own, of which the model is the centre; buffer: several updates make a step",
+    )
+    buffer: Annotated[int, Field(ge=1, le=65536)] = Field(
+        10, description="of buffer: how many updates make a step; nobody waits for it"
     )
     alpha: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.1, description="of elastic: part of its distance to the centre that a device gives and takes"
@@ -153,10 +173,10 @@ class CoordinationSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: object) -> object:
-        """A difference to the centre counts by alpha alone, whoever came before."""
-        return (
-            {"rule": ELASTIC, **given} if isinstance(given, dict) and given.get("mode") == ELASTIC else given
-        )
+        """A difference to the centre counts by alpha alone, whoever came before; buffers are FedBuff's."""
+        usual = {ELASTIC: ELASTIC, "buffer": "sqrt"}
+        rule = usual.get(str(given.get("mode"))) if isinstance(given, dict) else None
+        return {"rule": rule, **given} if isinstance(given, dict) and rule is not None else given
 
     @field_validator("mode")
     @classmethod
@@ -399,6 +419,7 @@ class Config(Section):
     run: RunSettings = RunSettings()
     model: ModelSettings = ModelSettings()
     coordination: CoordinationSettings = CoordinationSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
     compression: CompressionSettings = CompressionSettings()
     downlink: DownlinkSettings = DownlinkSettings()
     injection: InjectionSettings = InjectionSettings()
@@ -423,15 +444,34 @@ class Config(Section):
                 f"downlink.mode = {self.downlink.mode!r}: elastic averaging asks for parts of the model; "
                 'set it to "exact", or leave it out'
             )
+        if elastic and self.optimizer != OptimizerSettings():
+            raise ValueError(
+                f"optimizer.kind = {self.optimizer.kind!r}: in elastic averaging devices step, and the "
+                "server goes towards them; leave [optimizer] out"
+            )
         if elastic and self.compression.threshold:
             raise ValueError(
                 f"compression.threshold = {self.compression.threshold:g} is of gradients; leave it at 0 in "
                 "elastic averaging"
             )
-        if self.run.local_momentum and not elastic:
+        run = self.run
+        own = {
+            "run.local_momentum": 0.0 if elastic else run.local_momentum,
+            "run.proximal": run.proximal,
+            "run.local_optimizer": "" if run.local_optimizer == "sgd" else run.local_optimizer,
+        }
+        for key, value in own.items():
+            if value and elastic:
+                raise ValueError(f"{key} = {value!r} is not for elastic averaging; leave it out")
+            if value and run.local_steps == 1:
+                raise ValueError(
+                    f"{key} = {value!r} is for a device's own steps, and it takes none with run.local_steps "
+                    "= 1; raise that"
+                )
+        if run.local_optimizer == "adam" and run.local_momentum:
             raise ValueError(
-                f"run.local_momentum = {self.run.local_momentum:g} is for steps of elastic averaging; set "
-                'coordination.mode = "elastic", or leave it at 0'
+                f'run.local_momentum = {run.local_momentum:g} does not go with run.local_optimizer = "adam"; '
+                "leave it at 0"
             )
         return self
 

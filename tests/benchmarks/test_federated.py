@@ -171,3 +171,18 @@ def test_a_rate_too_high_is_seen() -> None:
     end = simulate(Federated(1e38), fleet(), 0, 4000, 1000)
     assert end["ended"] == "diverged"
     assert end["updates"] < 2000
+
+
+def test_fedprox_goes_less_far_and_fedasync_goes_to_the_client_s_model() -> None:
+    alone = replace(fleet(), shares=fleet().shares[:1])
+    free, drawn = (
+        run(Federated(0.1, epochs=8, together=1, proximal=mu), 16, alone)[-1].loss for mu in (0.0, 5.0)
+    )
+    start, _ = flat().evaluate(flat().theta(), alone.test.x, alone.test.y)
+    assert free is not None
+    assert drawn is not None
+    assert abs(start - drawn) < abs(start - free)
+    # All of the way, with one client: its own model, which is where sequential SGD comes to.
+    mixed = run(Federated(0.1, together=1, training=1, mixing=True), 20, alone)
+    sequential = run(Federated(0.1, together=1), 20, alone)
+    assert [one.loss for one in mixed] == pytest.approx([one.loss for one in sequential], rel=1e-5)

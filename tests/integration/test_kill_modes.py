@@ -1,4 +1,5 @@
-"""Servers are killed (kill -9) under rounds of tasks and under elastic averaging: processes, real sockets."""
+"""Servers are killed (kill -9) under rounds of tasks, elastic averaging, buffers and optimizers: processes,
+real sockets."""
 
 import asyncio
 import sqlite3
@@ -42,6 +43,18 @@ ELASTIC = (
     "compression.select=1",
     "compression.values=f32",
 )
+BUFFER = (
+    "coordination.mode=buffer",
+    "coordination.buffer=7",
+    "optimizer.kind=adamw",
+    "optimizer.weight_decay=0.01",
+    "optimizer.clip=1",
+    "optimizer.schedule=step",
+    "optimizer.by=seconds",
+    "optimizer.period=0.5",
+    "run.snapshot_every=13",
+)
+MOMENTUM = ("optimizer.kind=nesterov", "optimizer.warmup=20", "run.snapshot_every=13")
 
 
 @dataclass
@@ -103,7 +116,9 @@ async def device(seen: Seen, port: int, number: int) -> None:
         await Worker(line, make, batches, at_once, choose=lambda shard: None).run()
 
 
-@pytest.mark.parametrize("settings", [TASKS, ELASTIC], ids=["tasks", "elastic"])
+@pytest.mark.parametrize(
+    "settings", [TASKS, ELASTIC, BUFFER, MOMENTUM], ids=["tasks", "elastic", "buffer", "momentum"]
+)
 async def test_what_devices_were_told_is_what_a_killed_server_comes_back_with(
     tmp_path: Path, settings: tuple[str, ...]
 ) -> None:

@@ -276,8 +276,18 @@ RECORDS["welcome-input"] = (
     [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, [9]],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), input=(9,)),
 )
+RECORDS["welcome-local"] = (
+    [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, True, 0.125],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), adam=True, proximal=0.125),
+)
 RECORDS["welcome-data"] = (
-    [*RECORDS["welcome-input"][0][:-1], [2], [["a", "b"], [0.5, 2.0], [1.0, 0.25], ["cat", "dog"], False]],
+    [
+        *RECORDS["welcome-input"][0][:-1],
+        [2],
+        False,
+        0.0,
+        [["a", "b"], [0.5, 2.0], [1.0, 0.25], ["cat", "dog"], False],
+    ],
     replace(
         cast(messages.Welcome, RECORDS["welcome-secret"][1]),
         input=(2,),

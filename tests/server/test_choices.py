@@ -18,12 +18,12 @@ def test_every_rule_can_be_set(name: str) -> None:
     [
         (
             "coordination.rule=adacom",
-            "--set: coordination.rule = 'adacom': must be 'adacomp', 'tau', 'none' or 'elastic'; "
+            "--set: coordination.rule = 'adacom': must be 'adacomp', 'tau', 'sqrt', 'none' or 'elastic'; "
             "did you mean 'adacomp'?",
         ),
         (
             "coordination.mode=asink",
-            "--set: coordination.mode = 'asink': must be 'async', 'rounds' or 'elastic'; "
+            "--set: coordination.mode = 'asink': must be 'async', 'rounds', 'buffer' or 'elastic'; "
             "did you mean 'async'?",
         ),
         (
@@ -46,5 +46,7 @@ def test_a_rule_that_is_added_is_a_choice(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_rule_that_is_not_there_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"coordination\.rule = 'x' must be one of adacomp, tau, none"):
+    with pytest.raises(
+        ConfigError, match=r"coordination\.rule = 'x' must be one of adacomp, tau, sqrt, none"
+    ):
         rule("x")

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Regime
 from edgeflock.server.ledger import mark
 from edgeflock.server.ledger.chain import COVERED, Facts
 from edgeflock.server.ledger.claim import lock
@@ -25,6 +24,7 @@ from edgeflock.server.ledger.damage.verifying import Verified, verified
 from edgeflock.server.ledger.examination import Examined, examine, raise_if_damaged, reading
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.records import RegimeStart
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
@@ -143,7 +143,7 @@ def _copied(
         journal.add_repair(to, max(known.acknowledged, known.version), run, now)
         journal.commit()
         parameters = replay(journal, was.layout, newest=True)
-        journal.add_snapshot(to, parameters.theta, parameters.average)
+        journal.add_snapshot(to, parameters.theta, parameters.average, parameters.packed_memory())
     except BaseException:
         journal.abandon()
         raise
@@ -167,15 +167,15 @@ def _copy_versions(db: sqlite3.Connection, journal: Journal, known: Verified, to
     kept = [version for version in known.snapshots if 0 < version <= to]
     regimes = db.execute(f"SELECT {COVERED['regimes']} FROM regimes WHERE version <= ? ORDER BY rowid", (to,))
     turns = {
-        version: [(Regime(*rest), kind) for _, *rest, kind in rows]
+        version: [RegimeStart.of(row) for row in rows]
         for version, rows in groupby(regimes.fetchall(), key=lambda row: int(row[0]))
     }
 
     def arrive(version: int) -> None:
         if version in kept:
             journal.add_snapshot(version, *_snapshot(db, version))
-        for regime, kind in turns.get(version, ()):
-            journal.add_regime(version, regime, kind)
+        for turn in turns.get(version, ()):
+            journal.add_regime(version, turn.regime, turn.kind)
 
     arrive(0)
     for facts, frame in _updates(db, to):
@@ -192,11 +192,13 @@ def _updates(db: sqlite3.Connection, to: int) -> Iterator[tuple[Facts, bytes | N
         yield tuple(facts), frame
 
 
-def _snapshot(db: sqlite3.Connection, version: int) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-    theta, average = db.execute(
-        "SELECT theta, average FROM snapshots WHERE version = ?", (version,)
+def _snapshot(
+    db: sqlite3.Connection, version: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, bytes | None]:
+    theta, average, memory = db.execute(
+        "SELECT theta, average, memory FROM snapshots WHERE version = ?", (version,)
     ).fetchone()
-    return np.frombuffer(theta, "<f4"), None if average is None else np.frombuffer(average, "<f4")
+    return np.frombuffer(theta, "<f4"), None if average is None else np.frombuffer(average, "<f4"), memory
 
 
 def _sound(db: sqlite3.Connection, found: Examined, table: str, to: int) -> Iterator[tuple[Any, ...]]:

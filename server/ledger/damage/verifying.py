@@ -99,12 +99,12 @@ def _look_at_snapshots(db: sqlite3.Connection, found: Examined, result: Verified
             db.execute("SELECT version, chain FROM updates WHERE version IN (SELECT version FROM snapshots)")
         )
         chains[0] = found.heads["meta"].chain
-        for version, theta, average, record, chain in db.execute(
-            "SELECT version, theta, average, sum, chain FROM snapshots ORDER BY version"
+        for version, theta, average, memory, record, chain in db.execute(
+            "SELECT version, theta, average, memory, sum, chain FROM snapshots ORDER BY version"
         ):
             if version > result.whole:
                 result.damage.append(f"the snapshot of version {version} is of an update that is not whole")
-            elif of_vectors(version, chain, theta, average) != record or chain != chains.get(version):
+            elif of_vectors(version, chain, theta, average, memory) != record or chain != chains.get(version):
                 result.damage.append(f"the snapshot of version {version} is not as it was written")
             else:
                 result.snapshots.append(version)

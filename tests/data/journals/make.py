@@ -25,6 +25,7 @@ ROOMS = find_spec("edgeflock.server.descent") is not None
 
 MOVED = {
     "server.parameters Regime": "server.descent.regime",
+    "server.regime How": "server.descent.how",
     "server.journal Journal": "server.ledger.journal",
     "server.journal Evaluation": "shared.protocol.frames",
     "server.recovery recover": "server.ledger.recovery",
@@ -52,6 +53,7 @@ BEGAN = 1_763_740_800.0
 SHAPES: list[Any] = [["kernel", [4, 5]], ["bias", [4]], ["scale", []]]
 STATISTICS: list[Any] = [["mean", [3], True], ["variance", [3], True]]
 ROUNDS = {"average": 3.0, "base_batch": 16, "rounds": True}
+FALLING = {"schedule": "step", "by": "seconds", "period": 4.0, "warmup": 2.0}
 
 # Journal -> (whether the model keeps running statistics, [(settings of the regime, updates under it), ...]).
 RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
@@ -84,6 +86,16 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
     "schema-6": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
     "schema-7": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36)]),
     "schema-8": (True, [({"average": 3.0}, 21), ({"rule": "none", **ROUNDS}, 36), ({"average": 3.0}, 25)]),
+    "schema-9": (
+        True,
+        [
+            ({"average": 3.0, "how": {"kind": "adamw", "weight_decay": 0.1, **FALLING}}, 21),
+            ({"rule": "none", **ROUNDS, "how": {"kind": "nesterov", "clip": 0.5}}, 36),
+            ({"rule": "sqrt", "how": {"kind": "adam", "together": 4}}, 30),
+            ({"average": 3.0}, 20),
+            ({"how": {"kind": "adagrad", "together": 3, "schedule": "cosine", "period": 300.0}}, 22),
+        ],
+    ),
 }
 SINCE = [
     "schema-1-first",
@@ -97,6 +109,7 @@ SINCE = [
     "schema-6",
     "schema-7",
     "schema-8",
+    "schema-9",
 ]
 WITHOUT_A_LOSS = SINCE[1:]
 """Made by commits that take a loss that is no number."""
@@ -125,6 +138,8 @@ class Run:
         self.recovered: Any = None
 
     def open(self, settings: dict[str, Any]) -> None:
+        if "how" in settings:
+            settings = {**settings, "how": named("server.regime", "How")(**settings["how"])}
         self.regime = Regime(**{"rule": "adacomp", "learning_rate": 0.1, "window": 6, **settings})
         self.journal = named("server.journal", "Journal")(self.path)
         if self.journal.run() is None:
@@ -285,6 +300,7 @@ def main(name: str, commit: str, folder: Path) -> None:
         run.journal.close()
         assert recovered == run.live == replayed, (recovered, run.live, replayed)
         last = [getattr(run.regime, field) for field in run.regime.__slots__]
+        last = [value.text() if hasattr(value, "text") else value for value in last]
         print(json.dumps({name: {"commit": commit, "schema": schema, "regime": last, **recovered}}, indent=1))
 
 

@@ -4,6 +4,7 @@ Keeps every version's set of changed parameters for ever, so that it needs no wi
 snapshots and no care when the rule changes.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,7 +48,8 @@ class SlowServer:
         """Equations (4) and (5), each quotient, product and difference rounded to float32; and statistics go
         a tenth of the way, or one in as many as the update is versions old."""
         tau = max(1, self.version - base)
-        rate = self.regime.learning_rate / tau if self.regime.rule == "tau" else self.regime.learning_rate
+        weights = {"tau": 1 / tau, "sqrt": 1 / math.sqrt(1 + self.version - base)}
+        rate = self.regime.learning_rate * weights.get(self.regime.rule, 1)
         for k, change in zip(where, delta, strict=True):
             divisor = max(1, self.sigma(k, base)) if self.regime.rule == "adacomp" else 1
             alpha_k = np.float32(np.float32(rate) / np.float32(divisor))

@@ -59,7 +59,7 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
     with closing(Journal(path)) as again:
         assert again.run() == BegunRun("run 1", "package:Model", LAYOUT)
         first, second, third = (
-            JournaledUpdate(version, frame)
+            JournaledUpdate(version, frame, version + 0.5)
             for version, frame in enumerate((b"first", b"second", b"third"), 1)
         )
         assert list(again.updates(0)) == [first, second, third]
@@ -128,7 +128,7 @@ def test_the_adjustment_that_holds_is_the_last_one(path: Path, journal: Journal)
     journal.add_adjustment(7, 0.1, 1 / 3)
     journal.commit()
     with closing(Journal(path)) as again:
-        assert again.adjustment() == Adjustment(0.1, 1 / 3)
+        assert again.adjustment() == Adjustment(0.1, 1 / 3, 7)
 
 
 def test_nothing_is_there_before_the_commit(path: Path, journal: Journal) -> None:
@@ -139,7 +139,7 @@ def test_nothing_is_there_before_the_commit(path: Path, journal: Journal) -> Non
         assert list(other.updates(0)) == []
         assert other.snapshot().version == 0
         journal.commit()
-        assert list(other.updates(0)) == [JournaledUpdate(1, b"frame")]
+        assert list(other.updates(0)) == [JournaledUpdate(1, b"frame", 0.0)]
         assert other.snapshot().version == 1
 
 

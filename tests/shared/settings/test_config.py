@@ -148,7 +148,8 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             "[zzzzzzzz]\nqqqqqqqq = 5\n",
             [
                 "zzzzzzzz.qqqqqqqq = 5",
-                "sections are run, model, coordination, compression, downlink, injection, limits, client",
+                "sections are run, model, coordination, optimizer, compression, downlink, injection, "
+                "limits, client",
             ],
         ),
         ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean run.updates?"]),
@@ -273,6 +274,8 @@ def test_elastic_averaging_brings_its_rule_and_the_exact_downlink() -> None:
         (("downlink.mode=lossy",), "settings: downlink.mode = 'lossy': elastic averaging asks"),
         (("compression.threshold=0.3",), "settings: compression.threshold = 0.3 is of gradients"),
         (("run.local_momentum=1",), "--set: run.local_momentum = '1': must be less than 1"),
+        (("run.local_optimizer=adam",), "settings: run.local_optimizer = 'adam' is not for elastic"),
+        (("run.proximal=0.1",), "settings: run.proximal = 0.1 is not for elastic averaging; leave it out"),
     ],
 )
 def test_what_elastic_averaging_cannot_have(settings: tuple[str, ...], said: str) -> None:
@@ -280,9 +283,20 @@ def test_what_elastic_averaging_cannot_have(settings: tuple[str, ...], said: str
     assert message.startswith(said)
 
 
-def test_momentum_and_the_rule_are_of_elastic_averaging_only() -> None:
-    message = error_of(overrides=("run.local_momentum=0.9",))
-    assert 'set coordination.mode = "elastic", or leave it at 0' in message
+@pytest.mark.parametrize("setting", ["local_momentum=0.9", "local_optimizer=adam", "proximal=0.1"])
+def test_what_is_of_a_device_s_own_steps_needs_such(setting: str) -> None:
+    message = error_of(overrides=(f"run.{setting}",))
+    assert f"run.{setting.split('=')[0]} = " in message
+    assert "it takes none with run.local_steps = 1; raise that" in message
+    assert parse(overrides=[f"run.{setting}", "run.local_steps=2"])
+
+
+def test_adam_has_its_own_momentum() -> None:
+    settings = ("run.local_steps=2", "run.local_optimizer=adam", "run.local_momentum=0.9")
+    assert 'does not go with run.local_optimizer = "adam"; leave it at 0' in error_of(overrides=settings)
+
+
+def test_the_rule_elastic_is_of_elastic_averaging_only() -> None:
     assert "does not go with it" in error_of(
         overrides=("coordination.mode=rounds", "coordination.rule=elastic")
     )

@@ -1,0 +1,233 @@
+"""Every optimizer of the server on four data sets, with the field's rivals. 200 emulated devices.
+
+    python -m benchmarks.optimizers [--task NAME] [--only NAME] [--seeds N] [--processes N] [--finished]
+
+MNIST (the paper's CNN), CIFAR-10 (ResNetGN), spoken digits (SpeechCNN) and parts of speech (WordMLP), dealt
+out evenly, 10 samples a step. All of Edgeflock's rows send and get what `compression = "record"` does, but
+for the optimizer; so do those of FedBuff's rule in the server. FedAvg, FedProx, FedBuff and FedAsync are
+benchmarks/federated.py's, dense, from 1 and 5 epochs. Of a method with several settings the best one counts:
+the highest accuracy of its task that every seed reached, with the fewest bytes both ways.
+
+Runs are kept in --output, one file a setting and seed: what has ended is not run again, several processes may
+run different rows at a time, and --finished reports what there is. Leaves optimizers.md in --report.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.both_ways import Row, chosen
+from benchmarks.both_ways_report import Figures, Measured, costs
+from benchmarks.federated import Federated
+from benchmarks.words import words_npz
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.numbers import percent, size, times
+from edgeflock.devices.papers.machine import machine
+from edgeflock.devices.results.outcomes import Setting
+from edgeflock.devices.results.sweep import outcome, sweep
+from edgeflock.server.choices import CHOICES
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.presets import PRESETS
+
+DEVICES = 200
+PLAIN = "sgd"
+"""What the others are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Data, what is trained on them, for how long, and how good it may get."""
+
+    name: str
+    file: str
+    module: str
+    gradients: int
+    accuracies: tuple[float, ...]
+    rates: tuple[float, ...]
+    """Of plain SGD, and of what local steps descend by."""
+    settings: dict[str, object] = field(default_factory=dict)
+
+    def fleet(self, folder: Path, settings: dict[str, object]) -> FleetFile:
+        """The fleet with these settings over the task's own."""
+        data = f"npz:{folder / self.file}"
+        sections: dict[str, dict[str, object]] = {
+            "model": {"module": self.module, "data": data},
+            "fleet": {"devices": DEVICES, "data": data, "evaluate_every": max(1, self.gradients // 80)},
+            "devices": {"all": {"step_ms": 1000, "timing": "exponential"}},
+        }
+        own = {"run.updates": self.gradients, "run.keep_updates": False, "coordination.window": 4096}
+        for path, value in {**own, **self.settings, **settings}.items():
+            section, _, key = path.partition(".")
+            sections.setdefault(section, {})[key] = value
+        return FleetFile.model_validate(sections, context=CHOICES)
+
+
+TASKS = (
+    Task("mnist", "mnist.npz", "edgeflock.client.zoo:PaperCNN", 40_000, (0.9, 0.95, 0.97),
+         (0.035, 0.07, 0.14)),
+    Task("cifar", "cifar10_jpgblob.npz", "edgeflock.client.zoo:ResNetGN", 40_000, (0.4, 0.5, 0.6),
+         (0.025, 0.05, 0.1)),
+    Task("fsdd", "fsdd_logmel.npz", "edgeflock.client.zoo:SpeechCNN", 20_000, (0.8, 0.9, 0.95),
+         (0.025, 0.05, 0.1)),
+    Task("pos", "words.npz", "benchmarks.words:WordMLP", 40_000, (0.8, 0.85, 0.87), (0.025, 0.05, 0.1)),
+)  # fmt: skip
+
+RECORD = PRESETS["record"]
+
+
+def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """(Method, setting, settings), each at its own grid of rates.
+
+    Steps are of the entries that updates name: an entry of a thousand steps a thousandth as often, and rates
+    are as many times those of dense training as fit. What momentum repeats, the rate is divided by.
+    """
+    for rate in task.rates:
+        yield PLAIN, f"rate {rate:g}", {"coordination.learning_rate": rate}
+    for kind in ("momentum", "nesterov"):
+        for beta in (0.5, 0.9):
+            for part in (1, 2):
+                rate = round(part * (1 - beta) * task.rates[1], 6)
+                how = {"optimizer.kind": kind, "optimizer.beta1": beta, "coordination.learning_rate": rate}
+                yield kind, f"beta {beta:g}, rate {rate:g}", how
+    for kind, rates in (("adam", (0.003, 0.01, 0.03)), ("adagrad", (0.01, 0.03, 0.1))):
+        for rate in rates:
+            yield kind, f"rate {rate:g}", {"optimizer.kind": kind, "coordination.learning_rate": rate}
+    for rate in (0.003, 0.01):
+        how = {"optimizer.kind": "adamw", "optimizer.weight_decay": 0.01}
+        yield "adamw", f"decay 0.01, rate {rate:g}", {**how, "coordination.learning_rate": rate}
+    for rate in task.rates[1:]:
+        how = {"optimizer.schedule": "cosine", "optimizer.period": task.gradients // 2}
+        yield "sgd, cosine", f"rate {rate:g}", {**how, "coordination.learning_rate": rate}
+    for rate in (0.5, 1.0, 2.0):
+        how = {"coordination.mode": "buffer", "coordination.rule": "sqrt"}
+        yield "buffer of 10", f"rate {rate:g}", {**how, "coordination.learning_rate": rate}
+    for rate in task.rates[:2]:
+        own = {"run.local_steps": 5, "run.local_momentum": 0.9, "run.local_rate": 0.01}
+        yield "own steps, momentum", f"rate {rate:g}", {**own, "coordination.learning_rate": rate / 10}
+
+
+def rivals(task: Task) -> Iterator[tuple[str, str, Federated]]:
+    """The field's, at the rates of the task: rounds of 10 clients, or 20 that train at any time."""
+    for rate in (task.rates[1], 2 * task.rates[1]):
+        for epochs in (1, 5):
+            setting = f"E={epochs}, rate {rate:g}"
+            yield "FedAvg", setting, Federated(rate, epochs)
+            yield "FedProx", f"{setting}, mu 0.01", Federated(rate, epochs, proximal=0.01)
+        yield "FedBuff K=10", f"rate {rate:g}", Federated(rate, training=20)
+        for alpha in (0.2, 0.6):
+            asynchronous = Federated(rate, together=1, training=20, server_rate=alpha, mixing=True)
+            yield "FedAsync", f"alpha {alpha:g}, rate {rate:g}", asynchronous
+
+
+def rows(task: Task, folder: Path, gradients: int = 0) -> Iterator[Row]:
+    """All of a task. `gradients` as it says; 0: as the task does."""
+    task = replace(task, gradients=gradients or task.gradients)
+    for method, setting, settings in optimizers(task):
+        file = task.fleet(folder, {**RECORD, **settings})
+        steps = file.run.local_steps
+        run = file.run.model_copy(update={"updates": max(1, task.gradients // steps)})
+        yield Row(method, setting, file.model_copy(update={"run": run}))
+    for method, setting, how in rivals(task):
+        yield Row(method, setting, task.fleet(folder, {}), how)
+
+
+def figures(one: Measured, accuracies: tuple[float, ...]) -> dict[float, Figures]:
+    """What it took to each accuracy that every run reached: means over the seeds."""
+    found: dict[float, Figures] = {}
+    for accuracy in accuracies:
+        reached = [(run, row) for run in one.runs.outcomes if (row := run.first(accuracy))]
+        if len(reached) == len(one.runs.outcomes):
+            taken = [costs(run, row) for run, row in reached]
+            found[accuracy] = {name: fmean(each[name] for each in taken) for name in taken[0]}
+    return found
+
+
+def best(several: list[Measured], accuracies: tuple[float, ...]) -> Measured:
+    """The highest accuracy that all runs reached, then the fewest bytes; where none was, who came closest."""
+
+    def merit(one: Measured) -> tuple[float, float, float]:
+        found = figures(one, accuracies)
+        farthest = max(found, default=0.0)
+        return farthest, -found[farthest]["both_ways"] if found else 0.0, fmean(one.runs.best())
+
+    return max(several, key=merit)
+
+
+def table(task: Task, found: list[Measured]) -> list[str]:
+    """Of a task, in Markdown: each method at its best, and how many times less it took than plain SGD."""
+    methods = {
+        name: [one for one in found if one.method == name] for name in dict.fromkeys(m.method for m in found)
+    }
+    chosen = {name: best(several, task.accuracies) for name, several in methods.items()}
+    plain = figures(chosen[PLAIN], task.accuracies) if PLAIN in chosen else {}
+    lines = [
+        f"### {task.name}",
+        "",
+        "| method | best setting | seeds | best accuracy | to | updates | up | down | both ways | less than "
+        "sgd: updates | both ways |",
+        f"|---|---|{'--:|' * 9}",
+    ]
+    for name, one in chosen.items():
+        reached = figures(one, task.accuracies)
+        head = [name, one.setting, f"{len(one.runs.outcomes)}", percent(fmean(one.runs.best()))]
+        for accuracy in task.accuracies:
+            cells = [*head, f"{accuracy:.0%}", *["-"] * 6]
+            head = [""] * 4
+            if at := reached.get(accuracy):
+                cells[5:9] = f"{at['updates']:,.0f}", size(at["up"]), size(at["down"]), size(at["both_ways"])
+                if own := plain.get(accuracy):
+                    cells[9:] = (times(own[key] / at[key]) for key in ("updates", "both_ways"))
+            lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.optimizers", description=__doc__.split("\n")[0])
+    folder = Path(os.environ.get("EDGEFLOCK_DATA", "."))
+    names = [task.name for task in TASKS]
+    parser.add_argument("--data", type=Path, default=folder, help="where the data sets lie")
+    parser.add_argument("--task", action="append", default=[], choices=names, help="may be repeated")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a row; may be repeated")
+    parser.add_argument("--seeds", type=int, default=3, help="0 .. N-1")
+    parser.add_argument("--gradients", type=int, default=0, help="of each row; 0: as the task says")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--finished", action="store_true", help="run nothing, report what has been run")
+    parser.add_argument("--output", type=Path, default=Path("edgeflock-optimizers"), help="keeps the runs")
+    parser.add_argument("--report", type=Path, default=Path("docs/results"))
+    asked = parser.parse_args(arguments)
+    tasks = [task for task in TASKS if task.name in (asked.task or names)]
+    command = shlex.join(["python", "-m", "benchmarks.optimizers", *arguments])
+    lines = [f"# Optimizers\n\n`{command}`\n\n{machine()}\n"]
+    for task in tasks:
+        place = asked.data
+        if task.name == "pos":
+            place = asked.output
+            place.mkdir(parents=True, exist_ok=True)
+            if not (place / task.file).exists():
+                words_npz(asked.data / "pos_ud_ewt.npz", place / task.file)
+        out = asked.output / task.name
+        try:
+            some = chosen(list(rows(task, place, asked.gradients)), asked.only)
+        except ConfigError as error:
+            parser.error(str(error))
+        if not asked.finished:
+            jobs = [row.job(seed, out) for seed in range(asked.seeds) for row in some]
+            sweep([job for job in jobs if outcome(job) is None], asked.processes)
+        found = []
+        for row in some:
+            done = [one for seed in range(asked.seeds) if (one := outcome(row.job(seed, out)))]
+            if done:
+                found.append(Measured(row.method, row.setting, Setting(row.name, done)))
+        lines += table(task, found)
+    asked.report.mkdir(parents=True, exist_ok=True)
+    (asked.report / "optimizers.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,62 @@
+"""A device's own steps between two updates, and what they come to.
+
+    theta <- theta - local_rate d
+
+The update is the sum of the directions d, so that local_rate times it is how far the device would have gone
+(the last step is the server's to take). Of a gradient g at theta, from theta_0, the model that the steps set
+out from:
+
+    g <- g + proximal (theta - theta_0)                                  FedProx (T. Li et al., 2020)
+    d = g                                                                sgd
+    v <- momentum v + g;  d = g + momentum v                             with Nesterov's momentum
+    m, s: the means of g and g^2, without bias;  d = m / (sqrt(s) + 1e-8)    adam: betas 0.9 and 0.999
+
+Each update begins anew: nothing of it depends on how the one before went. All in float32 on the processor,
+whatever backend computes gradients.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.protocol.messages import Welcome
+
+Vector = NDArray[np.float32]
+
+_BETAS = 0.9, 0.999
+_EPSILON = np.float32(1e-8)
+
+
+class Local:
+    """The steps of one update."""
+
+    def __init__(self, theta: Vector, welcome: Welcome) -> None:
+        """From `theta`, float32 [P], which is left as it is."""
+        self._start = theta
+        self._proximal = np.float32(welcome.proximal)
+        self._momentum = np.float32(welcome.momentum)
+        self._adam = welcome.adam
+        self._first: Vector = np.zeros(0, np.float32)
+        self._second: Vector = np.zeros(0, np.float32)
+        self._steps = 0
+
+    def direction(self, theta: Vector, gradient: Vector) -> Vector:
+        """d of the next step, from its gradient at theta; both are left as they are."""
+        if self._proximal:
+            gradient = gradient + self._proximal * (theta - self._start)
+        self._steps += 1
+        if self._adam:
+            return self._adam_s(gradient)
+        if not self._momentum:
+            return gradient
+        self._first = gradient if self._steps == 1 else self._momentum * self._first + gradient
+        return gradient + self._momentum * self._first
+
+    def _adam_s(self, gradient: Vector) -> Vector:
+        if self._steps == 1:
+            self._first = self._second = np.zeros_like(gradient)
+        parts = [np.float32((1 - beta) / (1 - beta**self._steps)) for beta in _BETAS]
+        self._first = self._first + parts[0] * (gradient - self._first)
+        self._second = self._second + parts[1] * (gradient * gradient - self._second)
+        spread: Vector = np.sqrt(self._second)
+        spread += _EPSILON
+        return self._first / spread

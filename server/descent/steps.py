@@ -1,0 +1,129 @@
+"""The optimizers' inner loops, compiled by numba as those of kernels.py, as much to the letter of IEEE 754.
+
+Each goes through the entries of a gradient g that is weighed and clipped; those that are zero are passed
+over, so that a parameter takes part in the updates that change it and in no others. Row k of `memory` is what
+is remembered of parameter k. lambda is the weight decay, beta = beta_1. optimizer.py says what the loops do.
+"""
+
+import numba as nb
+import numpy as np
+from numba import float32, float64, int64, uint8, uint16, uint64
+
+from edgeflock.server.descent.kernels import _popcount
+
+_INDICES = nb.types.Array(int64, 1, "C", readonly=True)
+_FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
+_MEMORY = float32[:, ::1]
+_BLOCK = 256
+
+
+@nb.njit(
+    [
+        nb.void(
+            _INDICES, _FLOATS, float32, float32,
+            uint8[::1], uint8[::1], uint8[::1], uint8, uint8[::1], uint8, int64, float32[::1],
+        ),
+        nb.void(
+            _INDICES, _FLOATS, float32, float32,
+            uint16[::1], uint16[::1], uint64[::1], uint64, uint64[::1], uint64, int64, float32[::1],
+        ),
+    ],
+    cache=True,
+)  # fmt: skip
+def weigh(where, delta, weight, together, now, before, then, below, history, bit, modulus, gradient):
+    """gradient[i] = weight / max(1, sigma_k / together) * delta[i] for k = where[i], and touch."""
+    for i in range(where.size):
+        k = where[i]
+        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) % modulus
+        gradient[i] = weight / max(float32(1), float32(sigma) / together) * delta[i]
+        changed = delta[i] != 0
+        now[k] += changed
+        history[k] |= bit * changed
+
+
+@nb.njit(float64(_FLOATS), cache=True)
+def norm(gradient):
+    """|g|: the squares summed in double precision, in order."""
+    total = float64(0)
+    for entry in gradient:
+        total += float64(entry) * float64(entry)
+    return np.sqrt(total)
+
+
+@nb.njit(nb.void(float32[::1], _INDICES, _FLOATS, float32, float32), cache=True)
+def sgd(theta, where, gradient, rate, decay):
+    """theta_k -= rate (g_k + lambda theta_k)."""
+    for i in range(where.size):
+        if gradient[i] != 0:
+            k = where[i]
+            theta[k] -= rate * (gradient[i] + decay * theta[k])
+
+
+@nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
+def momentum(theta, memory, where, gradient, rate, decay, beta):
+    """v_k = beta v_k + g_k + lambda theta_k; theta_k -= rate v_k."""
+    for i in range(where.size):
+        if gradient[i] != 0:
+            k = where[i]
+            velocity = beta * memory[k, 0] + (gradient[i] + decay * theta[k])
+            memory[k, 0] = velocity
+            theta[k] -= rate * velocity
+
+
+@nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
+def nesterov(theta, memory, where, gradient, rate, decay, beta):
+    """As momentum, but theta_k -= rate (g_k + lambda theta_k + beta v_k)."""
+    for i in range(where.size):
+        if gradient[i] != 0:
+            k = where[i]
+            decayed = gradient[i] + decay * theta[k]
+            velocity = beta * memory[k, 0] + decayed
+            memory[k, 0] = velocity
+            theta[k] -= rate * (decayed + beta * velocity)
+
+
+@nb.njit(
+    nb.void(
+        float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32, float32, _FLOATS, _FLOATS
+    ),
+    cache=True,
+)  # fmt: skip
+def adam(theta, memory, where, gradient, rate, coupled, decoupled, epsilon, means, squares):
+    """m_k += means[t_k] (g_k - m_k); s_k += squares[t_k] (g_k^2 - s_k); t_k += 1;
+    theta_k -= rate (decoupled theta_k + m_k / (sqrt(s_k) + epsilon)), g_k with coupled theta_k added before.
+
+    Block by block, gathered, computed and put back: waiting for memory and for roots are thus one another's.
+    """
+    there, mean, square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
+    to_mean, to_square = np.empty(_BLOCK, float32), np.empty(_BLOCK, float32)
+    last = float32(means.size - 1)
+    for start in range(0, where.size, _BLOCK):
+        size = min(_BLOCK, where.size - start)
+        for i in range(size):
+            k = where[start + i]
+            there[i], mean[i], square[i] = theta[k], memory[k, 0], memory[k, 1]
+            times = int64(memory[k, 2])
+            to_mean[i], to_square[i] = means[times], squares[times]
+        for i in range(size):
+            decayed = gradient[start + i] + coupled * there[i]
+            mean[i] = mean[i] + to_mean[i] * (decayed - mean[i])
+            square[i] = square[i] + to_square[i] * (decayed * decayed - square[i])
+            move = decoupled * there[i] + mean[i] / (np.sqrt(square[i]) + epsilon)
+            there[i] = there[i] - rate * move
+        for i in range(size):
+            if gradient[start + i] != 0:
+                k = where[start + i]
+                theta[k], memory[k, 0], memory[k, 1] = there[i], mean[i], square[i]
+                memory[k, 2] = min(memory[k, 2] + float32(1), last)
+
+
+@nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
+def adagrad(theta, memory, where, gradient, rate, decay, epsilon):
+    """s_k += g_k^2; theta_k -= rate g_k / (sqrt(s_k) + epsilon), lambda theta_k added to g_k before."""
+    for i in range(where.size):
+        if gradient[i] != 0:
+            k = where[i]
+            decayed = gradient[i] + decay * theta[k]
+            square = memory[k, 0] + decayed * decayed
+            memory[k, 0] = square
+            theta[k] -= rate * decayed / (np.sqrt(square) + epsilon)

@@ -1,0 +1,111 @@
+"""What evaluations decide: when a run ends before it has its updates, and when its learning rate falls.
+
+A function of the evaluations in the journal and of the settings: after a restart it comes to the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """When. What is 0 ends nothing."""
+
+    accuracy: float = 0.0
+    """Of an evaluation."""
+    patience: int = 0
+    """Evaluations in a row that are no better than the best one."""
+    seconds: float = 0.0
+    """Since the first update."""
+    traffic: int = 0
+    """Bytes to and from all devices."""
+    lowers_after: int = 0
+    """As patience, for the learning rate."""
+    factor: float = 1.0
+    """What it is multiplied with then."""
+    least: float = 0.0
+    """The part of the configured one below which it does not go."""
+
+    @classmethod
+    def of(cls, config: Config) -> "Criteria":
+        run, optimizer = config.run, config.optimizer
+        return cls(
+            run.accuracy,
+            run.patience,
+            run.seconds,
+            run.bytes,
+            optimizer.patience if optimizer.schedule == "plateau" else 0,
+            optimizer.factor,
+            optimizer.least * config.coordination.learning_rate,
+        )
+
+
+class Judge:
+    """Goes through the evaluations of a run, in order."""
+
+    def __init__(self, criteria: Criteria, history: Iterable[Evaluation] = (), lowered: int = 0) -> None:
+        """`lowered` is the version at which the learning rate was changed last."""
+        self._criteria = criteria
+        self._lowered = lowered
+        self.best: Evaluation | None = None
+        """The first of the best."""
+        self._since_best = self._since_lowered = 0
+        self._why: str | None = None
+        """The run is over, whatever comes."""
+        for evaluation in history:
+            self.take(evaluation)
+
+    def is_best(self, evaluation: Evaluation) -> bool:
+        """Whether it is better than all before it: by its accuracy, or its loss where there is none."""
+        if evaluation.loss is None:
+            return False
+        return self.best is None or _score(evaluation) > _score(self.best)
+
+    def take(self, evaluation: Evaluation) -> None:
+        """One more."""
+        self._since_best += 1
+        self._since_lowered += evaluation.version > self._lowered
+        if self.is_best(evaluation):
+            self.best = evaluation
+            self._since_best = self._since_lowered = 0
+        self._why = self._why or self._enough(evaluation)
+
+    def _enough(self, evaluation: Evaluation) -> str | None:
+        of = self._criteria
+        if 0 < of.accuracy <= (evaluation.accuracy or 0.0):
+            return f"it has reached an accuracy of {of.accuracy:g} (run.accuracy)"
+        if self.best is not None and 0 < of.patience <= self._since_best:
+            return (
+                f"{of.patience} evaluations were no better than that of version {self.best.version} "
+                "(run.patience)"
+            )
+        return None
+
+    def lowered_rate(self, rate: float, version: int) -> float | None:
+        """What the learning rate falls to at `version`, if it does. It counts as done."""
+        after, lower = self._criteria.lowers_after, max(self._criteria.least, rate * self._criteria.factor)
+        if not after or self._since_lowered < after or lower >= rate:
+            return None
+        self._lowered, self._since_lowered = version, 0
+        return lower
+
+    def ended(self, seconds: float, traffic: int) -> str | None:
+        """Why the run is over, so long after its first update, after so many bytes; None: it is not."""
+        of = self._criteria
+        if self._why is not None:
+            return self._why
+        if 0 < of.seconds <= seconds:
+            return f"it has had its {of.seconds:g} seconds (run.seconds)"
+        if 0 < of.traffic <= traffic:
+            return f"it has had its {of.traffic} bytes (run.bytes)"
+        return None
+
+
+def _score(evaluation: Evaluation) -> float:
+    if evaluation.accuracy is not None:
+        return evaluation.accuracy
+    assert evaluation.loss is not None, "it would not be the best"
+    return -evaluation.loss

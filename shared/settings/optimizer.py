@@ -1,0 +1,62 @@
+"""[optimizer]: how the server takes a step with a gradient that is weighed."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from edgeflock.shared.settings.choices import one_of_the_ends
+from edgeflock.shared.settings.settings import Section
+
+
+class OptimizerSettings(Section):
+    """How the server steps, after coordination.rule has weighed an update. docs/optimizers.md"""
+
+    kind: Annotated[str, one_of_the_ends("optimizer.kind")] = Field(
+        "sgd", description="sgd, momentum, nesterov, adam, adamw, adagrad"
+    )
+    beta1: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.9, description="the momentum; of adam and adamw, of the mean"
+    )
+    beta2: Annotated[float, Field(ge=0, lt=1)] = Field(0.999, description="of adam and adamw, of the squares")
+    epsilon: Annotated[float, Field(ge=1e-12, le=1)] = Field(
+        1e-8, description="of adam, adamw and adagrad: added to the root"
+    )
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="part of a parameter that is added to its gradient; of adamw, beside it"
+    )
+    clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="the largest norm of an update's gradient; 0: any"
+    )
+    schedule: Annotated[str, one_of_the_ends("optimizer.schedule")] = Field(
+        "constant", description="of the learning rate: constant, step, cosine, plateau"
+    )
+    by: Literal["updates", "seconds"] = Field("updates", description="what warmup and period count")
+    warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="until when the learning rate rises"
+    )
+    period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="of step: from one to the next; of cosine: until the end"
+    )
+    factor: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.5, description="of step and plateau: what the learning rate is multiplied with"
+    )
+    least: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01, description="the part of the learning rate below which no schedule goes"
+    )
+    patience: Annotated[int, Field(ge=1)] = Field(
+        10, description="of plateau: evaluations without a better one"
+    )
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.schedule in ("step", "cosine") and not self.period:
+            raise ValueError(
+                f"schedule = {self.schedule!r} cannot end with period = 0: say in period after how many "
+                f"{self.by} " + ("the rate falls" if self.schedule == "step" else "it ends")
+            )
+        if self.schedule == "cosine" and self.warmup >= self.period:
+            raise ValueError(
+                f"warmup = {self.warmup:g} is no shorter than period = {self.period:g}, which holds it in "
+                'schedule = "cosine"; raise period'
+            )
+        return self

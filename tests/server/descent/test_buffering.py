@@ -1,0 +1,156 @@
+"""Several updates make a step (FedBuff): each is durable and answered at once; theta moves with the last."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeflock.client.training.replica import Replica
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.descent import RULES, How, Parameters, Regime, Step
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import open_engine as opened
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.shared.errors import ConfigError, StepTooLarge
+from edgeflock.shared.protocol.messages import Receipt
+from edgeflock.shared.settings.config import parse
+from tests.server.pushes import (
+    LAYOUT,
+    REGIME,
+    THETA,
+    Watched,
+    commit,
+    copy_as_killed,
+    open_engine,
+    push,
+    sparse_update,
+)
+
+f32 = np.float32
+SIZE = 5
+HOWS = {
+    "sgd": How(together=3),
+    "adam": How("adam", 3),
+    "decay and clip": How("momentum", 3, clip=0.5, weight_decay=0.1),
+}
+numbers = st.floats(-4, 4, width=32)
+
+
+@pytest.mark.parametrize("rule", ["sqrt", "tau", "none", "adacomp"])
+@given(data=st.data())
+def test_every_third_update_steps_with_the_mean_of_three(rule: str, data: st.DataObject) -> None:
+    """Weighed by the steps since their bases, each, or by each parameter's share of them."""
+    regime = Regime(rule, 0.1, 64, how=How(together=3))
+    parameters = Parameters(0, np.ones(SIZE, f32), regime=regime, start=0)
+    theta, total = np.ones(SIZE, f32), np.zeros(SIZE, f32)
+    changed: list[set[int]] = []
+    for version in range(data.draw(st.integers(1, 14))):
+        base = data.draw(st.integers(0, version))
+        where = np.array(sorted(data.draw(st.sets(st.integers(0, SIZE - 1)))), np.int64)
+        delta = np.array(data.draw(st.lists(numbers, min_size=where.size, max_size=where.size)), f32)
+        # The steps that theta has taken since: it moved on arriving at 3, 6, 9, ...
+        tau = version // 3 - base // 3
+        weight = {"sqrt": 1 / math.sqrt(1 + tau), "tau": 1 / max(1, tau)}.get(rule, 1.0)
+        for k, change in zip(where.tolist(), delta, strict=True):
+            share = f32(sum(k in one for one in changed[base:])) / f32(3)
+            own = f32(f32(1) / max(f32(1), share)) if rule == "adacomp" else f32(weight)
+            total[k] += f32(own * change)
+        changed.append({k for k, change in zip(where.tolist(), delta, strict=True) if change != 0})
+        if version % 3 == 2:
+            theta -= f32(0.1) * (total / f32(3))
+            total[:] = 0
+        parameters.apply(Step(base, where, delta))
+        assert parameters.version == version + 1
+        assert parameters.theta.tobytes() == theta.tobytes()
+
+
+@pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
+def test_killed_while_some_wait_it_goes_on_bit_for_bit(how: How, tmp_path: Path) -> None:
+    run = Watched(
+        tmp_path, replace(REGIME, rule="sqrt", learning_rate=0.01, how=how), Bounds(snapshot_every=4)
+    )
+    for number in range(11):
+        run.commit(1 + number % 2)
+        if number % 3 == 2:
+            expected = run.engine.parameters
+            run.reopen(killed=number % 2 == 0)
+            assert run.engine.parameters.theta.tobytes() == expected.theta.tobytes()
+            assert run.engine.parameters.packed_memory() == expected.packed_memory()
+    live = run.engine.parameters
+    journal = Journal(copy_as_killed(run.directory, tmp_path / "last") / "journal.sqlite")
+    for newest in (False, True):
+        again = replay(journal, LAYOUT, newest=newest)
+        assert again.theta.tobytes() == live.theta.tobytes()
+        assert again.packed_memory() == live.packed_memory()
+    journal.close()
+
+
+def test_what_waits_is_in_the_next_step_whatever_the_settings_then(tmp_path: Path) -> None:
+    """Three of four wait; then each update is a step; the first takes those along. Another start agrees."""
+    run = Watched(tmp_path, replace(REGIME, rule="none", how=How(together=4)))
+    run.commit(3)
+    assert run.engine.parameters.theta.tobytes() == THETA.tobytes()
+    run.reopen(replace(REGIME, rule="none"))
+    run.commit(1)
+    assert (run.engine.parameters.theta != THETA).any()
+    assert run.engine.parameters.packed_memory() is None
+    run.commit(3)
+    run.reopen(killed=True)
+    run.commit(2)
+    live = run.engine.parameters
+    journal = Journal(copy_as_killed(run.directory, tmp_path / "last") / "journal.sqlite")
+    assert replay(journal, LAYOUT).theta.tobytes() == live.theta.tobytes()
+    journal.close()
+
+
+def test_a_device_that_pulls_while_some_wait_gets_all_of_the_step_later(tmp_path: Path) -> None:
+    """Also what updates brought that came before it pulled, and moved nothing then."""
+    settings = ("mode=buffer", "buffer=4", "average=0")
+    config = parse(
+        overrides=["downlink.mode=exact", *(f"coordination.{one}" for one in settings)], tables=CHOICES
+    )
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    engine = opened(journal, LAYOUT, config)
+    device, replica = engine.device_id("one"), Replica(LAYOUT, None)
+    for number in range(1, 3):
+        (answer,) = commit(engine, [push(device, sparse_update(number, 0, {number: 8.0}))])
+        assert answer == Receipt(number, number, None)
+    replica.take(engine.model(None))
+    assert (replica.version, replica.theta.tobytes()) == (2, THETA.tobytes())
+    for number in range(3, 5):
+        commit(engine, [push(device, sparse_update(number, 0, {number: 8.0}))])
+    difference = engine.model(2)
+    assert difference.base == 2
+    replica.take(difference)
+    assert replica.theta.tobytes() == engine.parameters.theta.tobytes()
+    assert np.flatnonzero(replica.theta != THETA).tolist() == [1, 2, 3, 4]
+    engine.close()
+
+
+def test_what_adds_up_to_too_much_is_refused(tmp_path: Path) -> None:
+    """Alone neither would take it beyond; the second is refused, and the step is without it."""
+    regime = Regime("none", 1.0, 8, how=How(together=2))
+    _, engine = open_engine(tmp_path, regime, Bounds(parameter=10.0))
+    device = engine.device_id("one")
+    first, second = (push(device, sparse_update(number, 0, {3: 12.0})) for number in (1, 2))
+    assert type(commit(engine, [first])[0]) is Receipt
+    assert type(commit(engine, [second])[0]) is StepTooLarge
+    assert type(commit(engine, [push(device, sparse_update(3, 0, {4: 1.0}))])[0]) is Receipt
+    assert engine.parameters.theta[3] == f32(THETA[3] - f32(6))
+    engine.close()
+
+
+def test_a_buffer_of_none_is_refused_and_its_rule_is_fedbuff_s() -> None:
+    with pytest.raises(ConfigError, match="coordination.buffer = '0': must be greater than or equal to 1"):
+        parse(overrides=["coordination.mode=buffer", "coordination.buffer=0"], tables=CHOICES)
+    config = parse(overrides=["coordination.mode=buffer"], tables=CHOICES)
+    assert (Regime.of(config).rule, Regime.of(config).how) == ("sqrt", How(together=10))
+    other = parse(overrides=["coordination.mode=buffer", "coordination.rule=adacomp"], tables=CHOICES)
+    assert Regime.of(other).rule == "adacomp"
+    assert "sqrt" in RULES

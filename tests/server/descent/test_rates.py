@@ -1,0 +1,150 @@
+"""Schedules: what they are, that they are the same again, and what they may not be."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.coordination import Push
+from edgeflock.server.descent import How, Parameters, Regime, Step
+from edgeflock.server.descent.rates import SCHEDULES, factor_at, power
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.recovery import open_engine, recover, replay
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import parse
+from tests.server.pushes import LAYOUT, THETA, commit, sparse_update
+
+COSINE = How(schedule="cosine", period=100.0, warmup=20.0, least=0.0)
+
+
+@given(at=st.floats(0, 300))
+def test_cosine_after_a_warm_up(at: float) -> None:
+    expected = (1 + math.cos(math.pi * min(1.0, max(0.0, at - 20) / 80))) / 2 * min(1.0, (at + 1) / 21)
+    assert factor_at(COSINE, at) == pytest.approx(expected, abs=1e-12)
+
+
+@given(base=st.floats(0.01, 0.99), exponent=st.integers(0, 1 << 40))
+def test_powers_are_powers(base: float, exponent: int) -> None:
+    assert power(base, exponent) == pytest.approx(base**exponent, rel=1e-9, abs=1e-300)
+
+
+def test_steps_stop_at_the_least() -> None:
+    how = How(schedule="step", period=10.0, factor=0.5, least=0.2)
+    assert [factor_at(how, at) for at in (0, 9, 10, 19, 20, 1e9)] == [1, 1, 0.5, 0.5, 0.25, 0.2]
+
+
+def test_the_first_update_of_a_warm_up_counts_a_little() -> None:
+    assert [factor_at(How(warmup=3.0), at) for at in range(5)] == [0.25, 0.5, 0.75, 1, 1]
+
+
+def test_by_seconds_it_is_the_time_of_the_updates_since_the_first() -> None:
+    how = How(schedule="step", by="seconds", period=10.0, factor=0.5, least=0.0)
+    parameters = Parameters(0, np.zeros(1, np.float32), regime=Regime("none", 1.0, 8, how=how), start=0)
+    seen = []
+    for version, time in enumerate((1000.0, 1009.0, 1010.0, 1025.0, 990.0)):
+        before = parameters.theta[0]
+        parameters.apply(Step(version, np.array([0]), np.ones(1, np.float32), time=time))
+        seen.append(float(before - parameters.theta[0]))
+    assert seen == [1, 1, 0.5, 0.25, 1]
+
+
+SETTINGS = {
+    "by updates": ("optimizer.schedule=cosine", "optimizer.period=30", "optimizer.warmup=4"),
+    "by seconds": ("optimizer.schedule=step", "optimizer.period=20", "optimizer.by=seconds"),
+    "rounds": ("coordination.mode=rounds", "coordination.quorum=2", "optimizer.period=20",
+               "optimizer.schedule=step", "optimizer.by=seconds", "optimizer.kind=adam"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path) -> None:
+    config = parse(overrides=["run.snapshot_every=7", *settings], tables=CHOICES)
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    engine = open_engine(journal, LAYOUT, config)
+    devices, random = [engine.device_id(name) for name in "ab"], np.random.default_rng(0)
+    for number in range(1, 26):
+        group = []
+        for device in devices:
+            update = sparse_update(number, engine.published.version, {number % 7: 1.0, 20: random.normal()})
+            group.append(Push(device, 1000.0 + 5 * number + device, update, wire.encode(update)))
+        commit(engine, group)
+    assert engine.published.version == 50
+    live = engine.parameters
+    assert len({live.learning_rate(1000.0 + 5 * number) for number in range(1, 26)}) > 1 or live.version > 30
+    for again in (
+        replay(journal, LAYOUT),
+        replay(journal, LAYOUT, newest=True),
+        recover(journal, LAYOUT, live.regime),
+    ):
+        assert again.theta.tobytes() == live.theta.tobytes()
+        assert again.learning_rate(1100.0) == live.learning_rate(1100.0)
+    constant = replace(live.regime, how=replace(live.regime.how, schedule="constant", warmup=0.0))
+    assert Parameters(50, live.theta, regime=constant, start=50).learning_rate(1100.0) == 0.05
+    engine.close()
+
+
+def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_path: Path) -> None:
+    plateau = [
+        "optimizer.schedule=plateau",
+        "optimizer.patience=3",
+        "optimizer.factor=0.5",
+        "optimizer.least=0.3",
+    ]
+    config = parse(overrides=plateau, tables=CHOICES)
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    engine = open_engine(journal, LAYOUT, config)
+    device, rates = engine.device_id("a"), []
+    for number, accuracy in enumerate((0.1, 0.2, 0.2, 0.1, 0.15, 0.3, 0.3, 0.3, 0.3, 0.1, 0.1, 0.1, 0.1), 1):
+        update = sparse_update(number, number - 1, {number % 7: 1.0})
+        commit(engine, [Push(device, float(number), update, wire.encode(update))])
+        engine.record(Evaluation(number, float(number), 1.0, accuracy, 0, 0), [])
+        rates.append(engine.published.learning_rate)
+        if number == 7:  # killed: what evaluations have said is in the journal
+            engine.abandon()
+            journal = Journal(tmp_path / "journal.sqlite")
+            engine = open_engine(journal, LAYOUT, config)
+            assert engine.published.learning_rate == rates[-1]
+    assert rates == [0.05] * 4 + [0.025] * 3 + [0.025] + [0.015] * 5
+    assert [turn.kind for turn in journal.regimes()] == ["settings", "plateau", "plateau"]
+    theta = engine.parameters.theta.tobytes()
+    assert replay(journal, LAYOUT).theta.tobytes() == theta
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["optimizer.schedule=cosine"], "cannot end with period = 0: say"),
+        (["optimizer.schedule=step"], "cannot end with period = 0"),
+        (["optimizer.schedule=cosine", "optimizer.period=5", "optimizer.warmup=5"], "no shorter than"),
+        (["optimizer.schedule=cosin"], "'cosine' or 'plateau'; did you mean 'cosine'?"),
+        (["optimizer.kind=adm"], "optimizer.kind = 'adm': must be 'sgd', 'momentum'"),
+        (["optimizer.beta1=1"], "optimizer.beta1 = '1': must be less than 1"),
+        (["optimizer.beta2=-0.1"], "optimizer.beta2 = '-0.1': must be greater than or equal to 0"),
+        (["optimizer.beta2=nan"], "optimizer.beta2 = 'nan'"),
+        (["optimizer.clip=-1"], "optimizer.clip = '-1'"),
+        (["optimizer.factor=1"], "optimizer.factor = '1'"),
+        (["optimizer.kind=adam", "coordination.mode=elastic"], "in elastic averaging devices step"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_named(settings: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(overrides=settings, tables=CHOICES)
+    assert complaint in str(caught.value)
+
+
+def test_every_schedule_can_be_set() -> None:
+    for name in SCHEDULES:
+        config = parse(overrides=[f"optimizer.schedule={name}", "optimizer.period=9"], tables=CHOICES)
+        assert Regime.of(config).how.schedule == name
+    assert Bounds.of(config).learning_rate == 0.05
