@@ -24,8 +24,11 @@ from edgeflock.shared.protocol.messages import Update
 log = logging.getLogger(__name__)
 
 _LEVELS: dict[EventKind, int] = {
-    **dict.fromkeys(("round", "evaluated"), logging.DEBUG),
-    **dict.fromkeys(("joined", "left", "refused", "finished"), logging.INFO),
+    "round": logging.DEBUG,
+    "joined": logging.INFO,
+    "left": logging.INFO,
+    "refused": logging.INFO,
+    "finished": logging.INFO,
     "diverged": logging.ERROR,
 }
 """Of an event in the log; warnings, and what operators do, are warnings."""
