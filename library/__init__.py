@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from edgeflock.devices.library.result import Result
     from edgeflock.devices.library.server import Server
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
-    from edgeflock.shared.extras import install
 
     __version__: str
 
@@ -71,6 +70,7 @@ def __getattr__(name: str) -> Any:
         if not extra:
             raise
         from edgeflock.shared.errors import ConfigError
+        from edgeflock.shared.extras import install
 
         raise ConfigError(f"edgeflock.{name} needs {error.name}: {install(extra)}") from error
     globals()[name] = found
