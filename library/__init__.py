@@ -5,6 +5,8 @@
     Fleet    an emulated fleet        plot     curves of runs, as a figure
     Result   a model that was trained
 
+    AdaComp, ASGD, Rounds, Elastic    ways to coordinate: Server(coordination=AdaComp(learning_rate=0.1))
+
 Importing this loads next to nothing; each name brings what it needs when it is first used. docs/library.md
 tells the rest.
 """
@@ -20,19 +22,24 @@ if TYPE_CHECKING:
     from edgeflock.devices.library.model import Model
     from edgeflock.devices.library.result import Result
     from edgeflock.devices.library.server import Server
+    from edgeflock.devices.library.ways import ASGD, AdaComp, Elastic, Rounds
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
 
     __version__: str
 
 __all__ = [
+    "ASGD",
+    "AdaComp",
     "Client",
     "ConfigError",
     "Diverged",
     "EdgeflockError",
+    "Elastic",
     "Fleet",
     "Model",
     "Refused",
     "Result",
+    "Rounds",
     "Server",
     "__version__",
     "deal",
@@ -42,14 +49,18 @@ __all__ = [
 _ROOM = "edgeflock.devices.library"
 
 _NAMES = {
+    "ASGD": (f"{_ROOM}.ways", ""),
+    "AdaComp": (f"{_ROOM}.ways", ""),
     "Client": (f"{_ROOM}.client", "onnx"),
     "ConfigError": ("edgeflock.shared.errors", ""),
     "Diverged": ("edgeflock.shared.errors", ""),
     "EdgeflockError": ("edgeflock.shared.errors", ""),
+    "Elastic": (f"{_ROOM}.ways", ""),
     "Fleet": (f"{_ROOM}.fleet", "server"),
     "Model": (f"{_ROOM}.model", ""),
     "Refused": ("edgeflock.shared.errors", ""),
     "Result": (f"{_ROOM}.result", ""),
+    "Rounds": (f"{_ROOM}.ways", ""),
     "Server": (f"{_ROOM}.server", "server"),
     "deal": (f"{_ROOM}.data", ""),
     "plot": (f"{_ROOM}.figure", "demo"),

@@ -2,11 +2,12 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -26,12 +27,14 @@ from edgeflock.server.operations.keys import (
     FEED,
     GRAPHS,
     HOST,
+    LISTENERS,
     OFFERED,
     PIN,
     REGISTER,
     WATCHERS,
     WRITER,
 )
+from edgeflock.server.operations.listeners import Listeners
 from edgeflock.server.operations.revocations import turn_out
 from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.watchers import Watchers
@@ -77,12 +80,13 @@ def create_app(
         )
         registry = Registry(config.limits.devices, hosted.accounts)
         hub = Hub(lambda: engine.published.version, traffic.total)
-        writer = Writer(engine, hub.round_ended)
+        listeners = Listeners(hosted.listening, lambda: ((d.id, d.name) for d in registry.devices.values()))
+        writer = Writer(engine, hub.round_ended, listeners.updated)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
         samples = hosted.input, hosted.described
-        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, paces, *samples)
-        told, close_trackers = _tracking(host, hub)
+        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, paces, *samples, hosted.app)
+        told, close_trackers = _tracking(host, hub, listeners)
         evaluator = Evaluator(
             engine,
             writer,
@@ -97,19 +101,18 @@ def create_app(
         )
         feed = Feed(host, evaluator)
         watchers = Watchers(hub, feed, config.limits.watchers)
-        guards = (
-            {}
-            if hosted.register is None
-            else {"whoever turns out the revoked": partial(turn_out, hosted.register, registry, watchers)}
-        )
-        background = Background(writer, evaluator, hub, guards)
+        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {"who listens": listeners.run}
+        if hosted.register is not None:
+            beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
+        background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
-        app[BACKGROUND] = background
+        app[BACKGROUND], app[LISTENERS] = background, listeners
         app[WATCHERS] = watchers
         app[GRAPHS] = GraphStore(config.model, hosted.make)
         background.start(failed)
         yield
         await background.stop()
+        listeners.tell()
         await evaluator.close()
         await asyncio.to_thread(close_trackers)
 
@@ -119,7 +122,9 @@ def create_app(
     return app
 
 
-def _tracking(host: Host, hub: Hub) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
+def _tracking(
+    host: Host, hub: Hub, listeners: Listeners
+) -> tuple[Callable[[Evaluation | None], None], Callable[[], None]]:
     """(what is told of each evaluation, what ends the trackers)."""
     loop = asyncio.get_running_loop()
 
@@ -134,6 +139,7 @@ def _tracking(host: Host, hub: Hub) -> tuple[Callable[[Evaluation | None], None]
             hub.note("warning", None, "the model's evaluation failed; the server's log says why")
         else:
             trackers.write(evaluation)
+            listeners.evaluated(evaluation)
 
     return told, trackers.close
 
@@ -170,28 +176,42 @@ class Serving:
     ended: asyncio.Event
     """Set if it cannot go on: then `check` says why."""
 
+    def look(self) -> None:
+        """`check`, once it is at its end."""
+        if self.ended.is_set():
+            self.check()
+
     def check(self) -> None:
-        """Raises EdgeflockError if it cannot go on."""
+        """Raises EdgeflockError if it cannot go on, or what a function raised that the program gave."""
+        if (failure := self.app[LISTENERS].failure) is not None:
+            raise failure
         directory = self.app[HOST].config.run.directory
         if (error := self.app[WRITER].error) is not None:
             raise EdgeflockError(
                 f"stopped, because updates can no longer be journaled in {directory}: {error}; "
                 "what was acknowledged is safe, start again once the cause is mended"
             ) from error
-        if (failure := self.app[BACKGROUND].failure) is not None:
-            who, why = failure
+        if (failed := self.app[BACKGROUND].failure) is not None:
+            who, why = failed
             raise EdgeflockError(
                 f"stopped, because {who} failed: {why!r}; what was acknowledged is safe, start again"
             ) from why
 
 
 @asynccontextmanager
-async def serving(config: Config, hosted: HostedRun) -> AsyncIterator[Serving]:
-    """Serve while the context lasts. Raises EdgeflockError at its end if it could not go on, or at its
-    beginning if it cannot listen.
+async def serving(
+    config: Config, hosted: HostedRun, failed: Callable[[], None] = lambda: None
+) -> AsyncIterator[Serving]:
+    """Serve while the context lasts; `failed` is called if it cannot go on. Raises EdgeflockError at its end
+    if it could not, or at its beginning if it cannot listen.
     """
     ended = asyncio.Event()
-    app = create_app(config, hosted, ended.set)
+
+    def over() -> None:
+        ended.set()
+        failed()
+
+    app = create_app(config, hosted, over)
     async with AsyncExitStack() as listens:
         try:
             port = await listens.enter_async_context(

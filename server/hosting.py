@@ -27,6 +27,7 @@ from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offer
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate, Keep
+from edgeflock.server.operations.listeners import Listening
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset, Stored
@@ -35,7 +36,9 @@ from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
+from edgeflock.shared.protocol.app import App, Arrays, encode
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -60,6 +63,7 @@ class Given:
     """In the place of model.data."""
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """(loss, accuracy) of a module, in the place of both."""
+    listening: Listening = Listening()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,25 @@ class HostedRun:
     """Builds the model, if no import string does."""
     keep: Keep = lambda theta, evaluation: None
     """Gets each model that is better than all before it."""
+    listening: Listening = Listening()
+    app: bytes = b""
+    """What devices' own apps are told (protocol/app.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What a run trains, and how its server judges it."""
+
+    layout: Layout
+    theta: NDArray[np.float32]
+    """The first: float32 [P + B]."""
+    evaluate: Evaluate | None
+    start: Start | None = None
+    input: tuple[int, ...] | None = None
+    app: bytes = b""
+    described: Description | None = None
+    tried: Trial | None = None
+    """What a first step came to."""
 
 
 @contextmanager
@@ -100,17 +123,73 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     The run is this process's while the context lasts; then it may be opened again, also after a failure.
     Raises ConfigError if the model, the data or the directory cannot serve.
     """
-    # torch takes seconds to import and only hosting needs it.
-    import torch
+    trackers.check(config.run.trackers)
+    model = _of_arrays(config) if config.model.arrays else _of_a_module(config, given)
+    theta = model.theta
+    directory = Path(config.run.directory)
+    with claimed(directory, "run.directory", model.layout, theta, config, model.start) as claim:
+        first = claim.journal.snapshot(first=True).theta
+        if config.model.weights and first.tobytes() != theta.tobytes():
+            raise ConfigError(
+                f"run.directory = {str(directory)!r} holds a run that began with other weights than "
+                f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
+            )
+        offered = _offer(claim, directory, first) if claim.engine.start is None else None
+        if model.tried is not None:
+            log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
+        history, accounts = claim.journal.evaluations(), claim.journal.accounts()
+        suspecting = partial(largest_step, claim.journal, model.layout)
+        tls, pin = _line(config, directory)
+        authority = authority_of(config, directory, tls)
+        with closing(Register(directory)) as register:
+            register.listens(register.url, pin)
+            _operators(register, directory)
+            yield HostedRun(
+                claim.run,
+                register,
+                claim.engine,
+                model.evaluate,
+                history,
+                accounts,
+                suspecting,
+                offered,
+                tls,
+                pin,
+                Audit(directory),
+                model.input,
+                model.described,
+                authority,
+                given.make,
+                partial(_keep_best, directory, model.layout, config.model.module, claim.run),
+                given.listening,
+                model.app,
+            )
 
+
+def _of_arrays(config: Config) -> _Model:
+    """Without torch."""
+    from edgeflock.server import arrays as files
+
+    arrays, theta = files.read(config.model)
+    check_limits(config, arrays.layout)
+    evaluate = files.judge(config.model, arrays)
+    _check_watched(config, evaluated=evaluate is not None)
+    return _Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
+
+
+def _of_a_module(config: Config, given: Given) -> _Model:
+    # torch takes seconds to import and only hosting needs it.
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
-    trackers.check(config.run.trackers)
-    with torch.random.fork_rng(devices=()):  # building it draws under the run's seed
-        flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
-        check_limits(config, flat.layout)
-        theta, start = first_model(flat, config.model.weights, config.run.seed)
+    if config.model.evaluate:
+        raise ConfigError(
+            f"model.evaluate = {config.model.evaluate!r} is of arrays, and model.module = "
+            f"{config.model.module!r} is a torch module, which is evaluated on model.data: leave it out"
+        )
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    check_limits(config, flat.layout)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
     held_out: Dataset | Stored | None = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.opened(config.model.data, "test")
@@ -122,42 +201,16 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         evaluate, tried = _evaluation(config, flat.evaluate, flat.gradient, theta, held_out)
     _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
-    directory = Path(config.run.directory)
-    with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
-        first = claim.journal.snapshot(first=True).theta
-        if config.model.weights and first.tobytes() != theta.tobytes():
-            raise ConfigError(
-                f"run.directory = {str(directory)!r} holds a run that began with other weights than "
-                f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
-            )
-        offered = _offer(claim, directory, first) if claim.engine.start is None else None
-        if tried is not None:
-            log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", tried)
-        history, accounts = claim.journal.evaluations(), claim.journal.accounts()
-        suspecting = partial(largest_step, claim.journal, flat.layout)
-        tls, pin = _line(config, directory)
-        authority = authority_of(config, directory, tls)
-        with closing(Register(directory)) as register:
-            register.listens(register.url, pin)
-            _operators(register, directory)
-            yield HostedRun(
-                claim.run,
-                register,
-                claim.engine,
-                evaluate,
-                history,
-                accounts,
-                suspecting,
-                offered,
-                tls,
-                pin,
-                Audit(directory),
-                shape,
-                None if held_out is None else held_out.described.told,
-                authority,
-                given.make,
-                partial(_keep_best, directory, flat.layout, config.model.module, claim.run),
-            )
+    layout, told = flat.layout, b""
+    if config.client_config.model_extra or config.run.evaluate_on_devices:
+        told = _told(config, Arrays.like(layout))
+    described = None if held_out is None else held_out.described.told
+    return _Model(layout, theta, evaluate, start, shape, told, described, tried)
+
+
+def _told(config: Config, arrays: Arrays) -> bytes:
+    """What devices' own apps are told."""
+    return encode(App(dict(config.client_config.model_extra or {}), config.run.evaluate_on_devices, arrays))
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:

@@ -1,16 +1,27 @@
-"""What other packages add to our tables, by entry points: a weighting rule, a loss, a source.
+"""What others add to our tables: a weighting rule, a loss, a source, a coding. By entry points of a package,
 
-[project.entry-points."edgeflock.rules"]
-squared = "their_package:SQUARED"
+    [project.entry-points."edgeflock.rules"]
+    squared = "their_package:SQUARED"
+
+by an import string in settings (`chosen`), or as an object in a program (`given`). Whoever is elsewhere names
+entries only: no import string from a socket is ever followed.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import fields, is_dataclass
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, TypeVar
 
 from edgeflock.shared.errors import ConfigError
 
 Entry = TypeVar("Entry")
+
+_IMPORT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""package.module:name"""
 
 
 class Table(MutableMapping[str, Entry]):
@@ -21,9 +32,14 @@ class Table(MutableMapping[str, Entry]):
     by it.
     """
 
-    def __init__(self, group: str, ours: Mapping[str, Entry]) -> None:
+    def __init__(
+        self, group: str, ours: Mapping[str, Entry], entry_of: Callable[[Any], Entry | None] | None = None
+    ) -> None:
+        """`entry_of` makes an entry of what others bring; None of what is none."""
         self._group = group
+        self._entry_of = entry_of or (lambda found: found)
         self._known = dict(ours)
+        self._here_only: set[str] = set()
         self._found: dict[str, EntryPoint] | None = None
 
     def __getitem__(self, name: str) -> Entry:
@@ -43,6 +59,45 @@ class Table(MutableMapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._known.keys() | self._others)
 
+    def chosen(self, name: str) -> Entry:
+        """table[name], or what an import string names: for names that this process's owner has given.
+
+        Raises ConfigError if that cannot be imported, or is no entry.
+        """
+        if name in self or not _IMPORT.fullmatch(name):
+            return self[name]
+        module, _, attribute = name.partition(":")
+        try:
+            found = getattr(import_module(module), attribute)
+        except Exception as error:  # another's module may raise anything
+            why = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{name} cannot be imported: {why}; mend it, or name another") from error
+        self._known[name] = self._checked(found, name)
+        return self._known[name]
+
+    def may_be_chosen(self, name: str) -> bool:
+        """Whether there is an entry of this name, or it is an import string, which may find one."""
+        return name in self or _IMPORT.fullmatch(name) is not None
+
+    def given(self, entry: object) -> str:
+        """The name of an object of this program, which is an entry from now on: an import string if another
+        process finds it so, else one that is good in this process only. Raises ConfigError if it is no entry.
+        """
+        if isinstance(entry, FunctionType | type):
+            name = f"{entry.__module__}:{entry.__qualname__}"
+        else:
+            name = f"{type(entry).__module__}:{_words(entry)}"
+        self._known[name] = self._checked(entry, name)
+        if _can_be_imported(name, entry):
+            self._here_only.discard(name)
+        else:
+            self._here_only.add(name)
+        return name
+
+    def is_here_only(self, name: str) -> bool:
+        """Whether no other process finds it under its name."""
+        return name in self._here_only
+
     @property
     def _others(self) -> dict[str, EntryPoint]:
         if self._found is None:
@@ -56,11 +111,39 @@ class Table(MutableMapping[str, Entry]):
 
     def _loaded(self, point: EntryPoint) -> Entry:
         try:
-            entry: Entry = point.load()
+            found = point.load()
         except Exception as error:  # another's module may raise anything
             why = f"cannot be loaded: {type(error).__name__}: {error}"
             raise ConfigError(f"{self._called(point)} {why}; uninstall or mend it") from error
+        return self._checked(found, self._called(point))
+
+    def _checked(self, found: object, name: str) -> Entry:
+        entry = self._entry_of(found)
+        if entry is None:
+            raise ConfigError(f"{name} is a {type(found).__name__}, which is nothing for {self._group}")
         return entry
 
     def _called(self, point: EntryPoint) -> str:
         return f"the plug-in {point.name!r} of {self._group} ({point.value})"
+
+
+def _words(entry: object) -> str:
+    """What an object is called, in every process that makes the same one. Raises ConfigError if it has no
+    such name.
+    """
+    if isinstance(entry, FunctionType | BuiltinFunctionType | type):
+        return f"{entry.__module__}.{entry.__qualname__}"
+    if is_dataclass(entry) and not isinstance(entry, type):
+        told = ", ".join(f"{field.name}={_words(getattr(entry, field.name))}" for field in fields(entry))
+        return f"{type(entry).__name__}({told})"
+    if (words := repr(entry)).startswith("<"):
+        raise ConfigError(f"{words:.80} has no name that outlasts it; make it a function, or a dataclass")
+    return words
+
+
+def _can_be_imported(name: str, entry: object) -> bool:
+    """Whether another process finds `entry` by this import string."""
+    module, _, attribute = name.partition(":")
+    if module == "__main__" or not _IMPORT.fullmatch(name):
+        return False
+    return getattr(sys.modules.get(module), attribute, None) is entry

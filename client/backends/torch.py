@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, Make
+from edgeflock.shared.model.torch_module import FlatModule, Make, random_of
 
 
 class TorchBackend:
@@ -23,6 +23,10 @@ class TorchBackend:
             torch.set_num_threads(threads)
         self._model = model
         self._flat = FlatModule(model, loss, seed, make)
+        self._random = torch.Generator().manual_seed(seed).get_state()
+        """Of torch's random numbers, of which each device draws its own."""
+        self._draws = True
+        """Whether the module draws any, as dropout does, when it trains: its first step tells."""
 
     @property
     def name(self) -> str:
@@ -36,7 +40,13 @@ class TorchBackend:
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> Gradient:
         try:
-            return self._flat.gradient(theta, x, y)
+            if not self._draws:
+                return self._flat.gradient(theta, x, y)
+            with random_of(self._random):
+                result = self._flat.gradient(theta, x, y)
+                before, self._random = self._random, torch.get_rng_state()
+            self._draws = not torch.equal(before, self._random)
+            return result
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"{self._model} cannot train on inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"

@@ -1,10 +1,10 @@
 """A device's data as its settings name them: stored, or a stream that comes in meanwhile."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def batches_of(settings: "ClientSettings", agreed: Agreed | None = None) -> AsyncIterator[Batches]:
-    """What to train on; `agreed` is what the server says of it. Raises ConfigError if there is nothing of the
-    kind.
+async def batches_of(
+    settings: "ClientSettings", agreed: Agreed | None = None, function: Callable[..., Any] | None = None
+) -> AsyncIterator[Batches]:
+    """What to train on; `agreed` is what the server says of it, `function` a generator function in the place
+    of client.data. Raises ConfigError if there is nothing of the kind.
     """
     seed = own_seed(settings)
     if is_stored(settings.data):
@@ -49,7 +51,7 @@ async def batches_of(settings: "ClientSettings", agreed: Agreed | None = None) -
 
     tally = Skipped(Quarantine(_quarantine(settings)))
     agreed = agreed or Agreed()
-    source = open_source(settings.data, tally, seed, settings.range, agreed)
+    source = open_source(settings.data, tally, seed, settings.range, agreed, function)
     checks = Checks(most=settings.range, agreed=agreed)
     scaling = Scaling() if settings.scale else None
     if waits(settings.data) and not settings.buffer:

@@ -10,7 +10,6 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.chunks import MOST_CHUNKS
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 
 _TENSORS, _RANK, _NAME = 10_000, 8, 300
@@ -40,9 +39,8 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     """
     if welcome.protocol != PROTOCOL:
         raise ServerAtFault(f"the server speaks protocol {welcome.protocol}, this device {PROTOCOL}")
-    for name in ("run", "model"):
+    for name in ("run", "model", "loss"):
         _check(_is_name(getattr(welcome, name)), name, getattr(welcome, name))
-    _check(welcome.loss in LOSSES, "loss", welcome.loss)
     for name, most in (
         ("batch", _BATCH),
         ("local_steps", _SAMPLES // max(1, min(welcome.batch, _BATCH))),

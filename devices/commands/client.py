@@ -57,6 +57,14 @@ def train(
     data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
     backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
     model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
+    flower_app: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A Flower app, whose ClientApp trains [client.flower_app]."),
+    ] = None,
+    node_config: Annotated[
+        str | None,
+        typer.Option(metavar="'K=V ...'", help="Of it, as flower-supernode's [client.node_config]."),
+    ] = None,
     graph_digest: Annotated[
         str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
     ] = None,
@@ -78,15 +86,16 @@ def train(
         data=data,
         backend=backend,
         model=model,
+        flower_app=None if flower_app is None else str(flower_app),
+        node_config=node_config,
         graph_digest=graph_digest,
     )
     settings = settings_of(config, [*(set_ or []), *flags])
-    from edgeflock.client.run import run_client
+    from edgeflock.devices.library.client import Client
 
     async def until_stopped() -> None:
-        training = asyncio.create_task(
-            run_client(settings.client, lambda account: print(account, file=sys.stderr))
-        )
+        device = Client.configured(settings.client)
+        training = asyncio.create_task(device.run())
         with suppress(NotImplementedError):  # where there are no such signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, training.cancel, "terminated")
         try:
@@ -97,6 +106,9 @@ def train(
             print("stopped, as it was asked to", file=sys.stderr)
         else:
             print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
+        finally:
+            if device.account is not None:
+                print(device.account, file=sys.stderr)
 
     asyncio.run(until_stopped())
 

@@ -1,6 +1,6 @@
 """A fleet on one machine: N emulated devices and the engine, in virtual time, for one seed.
 
-    result = run_fleet(prepare(file), seed, directory, progress)
+    result = run_fleet(prepare(file), seed, directory)
 
 The same file and seed give the same result, bit for bit. A run that was cut short goes on from its journal:
 the updates that had been computed are taken from there instead of being computed again (interrupted.py says
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,10 @@ from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
-from edgeflock.server.engine import check_limits
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted, check_limits
 from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
@@ -44,6 +47,8 @@ from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import ELASTIC
 
+News = TypeVar("News")
+
 
 @dataclass(frozen=True, slots=True)
 class FleetResult:
@@ -51,7 +56,7 @@ class FleetResult:
 
     seed: int
     ended: str
-    """complete, out of time, diverged, or no device left."""
+    """complete, stopped, out of time, diverged, or no device left."""
     updates: int
     classes: dict[str, ClassTotals]
     digest: str
@@ -146,13 +151,17 @@ def _dealt(train: Dataset, devices: int, samples: int, labels: int) -> list[Data
 
 
 def run_fleet(
-    prepared: Prepared, seed: int, directory: Path, progress: Callable[[Evaluation], None] = lambda _: None
+    prepared: Prepared,
+    seed: int,
+    directory: Path,
+    listening: Listening | None = None,
+    stop: Callable[[Evaluation], object] = lambda _: False,
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
     With error feedback, a threshold, injection, elastic averaging or tasks a step depends on more of the
-    earlier ones than the journal holds: such a run begins again if it is interrupted. `progress` is told of
-    each evaluation. Raises ConfigError.
+    earlier ones than the journal holds: such a run begins again if it is interrupted. It ends after an
+    evaluation of which `stop` is true. Raises ConfigError, and what those raise that are `listening`.
     """
     began = time.process_time()
     file = prepared.file
@@ -168,7 +177,7 @@ def run_fleet(
     else:
         earlier, journal = None, Journal(Path(":memory:"), durable=False)
     timed = _Timed(backend)
-    run = _FleetRun(prepared, seed, flat, timed, journal, earlier, progress)
+    run = _FleetRun(prepared, seed, flat, timed, journal, earlier, listening or Listening(), stop)
     try:
         result = run.result()
     finally:
@@ -208,19 +217,30 @@ class _FleetRun:
         backend: Backend,
         journal: Journal,
         earlier: Interrupted | None,
-        progress: Callable[[Evaluation], None],
+        listening: Listening,
+        stop: Callable[[Evaluation], object],
     ) -> None:
         file = self._file = prepared.file
         self._seed, self._test, self._flat = seed, prepared.test, flat
-        self._earlier, self._progress = earlier, progress
+        self._earlier, self._listening, self._stop = earlier, listening, stop
+        self._stopped = False
+        self._failure: Exception | None = None
+        """What a function has raised that was called of what happened."""
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
         self._engine = open_engine(journal, flat.layout, file)
         self._server = EmulatedServer(
-            file, self._engine, self._committed, self._test.x.shape[1:], keep_frames=earlier is not None
+            file,
+            self._engine,
+            self._committed,
+            self._test.x.shape[1:],
+            keep_frames=earlier is not None,
+            made=self._made,
         )
+        self._names: dict[int, str] = {}
+        """A device's number in the journal -> its name."""
         self._tallies: dict[str, ClassTotals] = {}
         self._devices = list(self._make_devices(prepared, backend))
 
@@ -236,6 +256,7 @@ class _FleetRun:
         for number, (kind, data) in enumerate(zip(names, prepared.shares, strict=True)):
             name = f"{kind}-{number}"
             device = self._engine.device_id(name)
+            self._names[device] = name
             shards = self._held_by(number)
             yield EmulatedDevice(
                 name,
@@ -283,6 +304,8 @@ class _FleetRun:
             ended = run_virtually(self._live())
         except Diverged:
             ended = "diverged"
+        if self._failure is not None:
+            raise self._failure
         version, theta = self._engine.theta()
         return FleetResult(
             self._seed,
@@ -312,7 +335,7 @@ class _FleetRun:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if over in done:
-                return "complete"
+                return "complete" if self._engine.published.complete else "stopped"
             if not self._evaluations or self._evaluations[-1].version < self._engine.published.version:
                 self._evaluate()
             if everybody in done:
@@ -329,8 +352,22 @@ class _FleetRun:
         seen = self._evaluations[-1].version if self._evaluations else 0
         if version > seen and (self._engine.published.complete or version // every > seen // every):
             self._evaluate()
-        if self._engine.published.complete:
+        if self._engine.published.complete or self._stopped:
             self._over.set()
+
+    def _made(self, push: Push, accepted: Accepted) -> None:
+        if self._listening.on_update is not None:
+            applied = Applied.of(push, accepted, self._names[push.device])
+            self._tell(self._listening.on_update, applied)
+
+    def _tell(self, function: Callable[[News], object], news: News) -> object:
+        """What `function` says. If it raises anything, so will `result`, whoever calls this."""
+        try:
+            return function(news)
+        except Exception as error:
+            self._failure = self._failure or error
+            self._over.set()
+            raise
 
     def _evaluate(self) -> None:
         began = time.process_time()
@@ -346,6 +383,8 @@ class _FleetRun:
         self._engine.record(evaluation, ())
         self._evaluations.append(evaluation)
         self._evaluation_s += time.process_time() - began
-        self._progress(evaluation)
+        if self._listening.on_evaluated is not None:
+            self._tell(self._listening.on_evaluated, evaluation)
+        self._stopped = bool(self._tell(self._stop, evaluation))
         if not finite:
             raise Diverged(f"the loss at update {version} is no number")

@@ -12,7 +12,9 @@ from edgeflock.shared.settings.config import Config
 
 
 class EmulatedServer:
-    """The engine behind made-up links. `committed` is to be called after every receipt."""
+    """The engine behind made-up links. `committed` is to be called after every receipt, `made` is told of
+    each update that is in the model.
+    """
 
     def __init__(
         self,
@@ -22,6 +24,7 @@ class EmulatedServer:
         shape: tuple[int, ...],
         *,
         keep_frames: bool,
+        made: Callable[[Push, Accepted], None],
     ) -> None:
         self.config = config
         self.input = shape
@@ -30,6 +33,7 @@ class EmulatedServer:
         self.traffic = Traffic()
         """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
         self.committed = committed
+        self._made = made
         self.relay = Relay(config.injection, config.limits.samples)
         self.turned = asyncio.Event()
         """Set, and replaced, when a round ends or who is there changes."""
@@ -80,7 +84,10 @@ class EmulatedServer:
         """What comes of `pushes`. Those that were held until now have their answer."""
         loop = asyncio.get_running_loop()
         before = self.engine.published.version
-        settled = dict(self.engine.commit(pushes, loop.time()))
+        staged = self.engine.stage(pushes, loop.time())
+        settled = dict(self.engine.publish(staged))
+        for push, accepted in staged.made:
+            self._made(push, accepted)
         for push, answer in settled.items():
             if push in self._held:
                 settle(self._held.pop(push), answer)

@@ -7,6 +7,8 @@
     result       Result: a model that was trained; Evaluated: a run by its evaluations
     model        Model: what is trained
     data         data at hand as a data set, and dealt out
+    ways         AdaComp, ASGD, Rounds, Elastic: ways to coordinate
+    functions, named, opening    what these share: functions to call, objects for names, a context in a thread
 
 The door is library/__init__.py, at the top. Commands host and train through these, too. May import emulation,
 results, server, client and shared. Of the process nothing is changed here: signals, threads, the garbage

@@ -2,8 +2,8 @@
 
 import os
 import secrets
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from edgeflock.client.run import Given, run_client
 from edgeflock.client.training import Progress
 from edgeflock.devices.library.data import Data, dataset
 from edgeflock.devices.library.model import Model, model_of
+from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings import config
+from edgeflock.shared.settings.config import ClientSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,13 +32,19 @@ class Client:
         url: str,
         *,
         token: str = "",
-        data: Data | str | Batches,
+        data: Data
+        | str
+        | Batches
+        | Generator[Any, None, None]
+        | AsyncGenerator[Any, None]
+        | Callable[[], Any],
         backend: str = "auto",
         model: "Model | str | Callable[[], nn.Module] | nn.Module | None" = None,
         name: str = "",
         **settings: object,
     ) -> None:
-        """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, or Batches of your own.
+        """`data` is (x, y), a part that `deal` dealt, a data URI as of client.data, Batches of your own, or a
+        stream: a generator, sync or async, of samples (x, y), or a function that makes one.
 
         `token` lets it join, under a `name` that is its own if none is given, anew with each `run`; without
         it the device is who it joined as (client.identity), and in a run that is open nobody asks. `model`
@@ -46,6 +54,7 @@ class Client:
         self._token = token
         self._model = None if model is None else model_of(model)
         self._batches: Callable[[list[int]], Batches] | None = None
+        self._samples: Callable[[], Any] | None = None
         given = {**settings, "server": url, "backend": backend}
         if isinstance(data, str | os.PathLike):
             given["data"] = os.fspath(data)
@@ -55,19 +64,36 @@ class Client:
         elif hasattr(data, "take"):
             own: Any = data
             self._batches = lambda seed: own
+        elif isinstance(data, Generator | AsyncGenerator) or callable(data):
+            stream: Any = data
+            self._samples = stream if callable(stream) else lambda: stream
+            given["data"] = f"python:{getattr(data, '__qualname__', type(data).__name__)}"
         else:
             raise ConfigError(
                 f"edgeflock.Client(data=...) is a {type(data).__name__}; give (x, y), a part of "
-                "edgeflock.deal, a data URI, or Batches"
+                "edgeflock.deal, a data URI, Batches, or a generator"
             )
-        if self._batches is not None and "shards" in settings:
+        if (self._batches or self._samples) and "shards" in settings:
             raise ConfigError("edgeflock.Client(shards=...) names its data itself; leave data out: data=''")
         if self._model is not None:
             given["model"] = self._model.name
         if name or token:
             given["name"] = name or f"{default_name()}-{secrets.token_hex(3)}"
-        self._settings = config.taken({"client": given}, "edgeflock.Client").client
-        self._threads = "threads" in settings
+        self._set(config.taken({"client": given}, "edgeflock.Client").client, threads="threads" in settings)
+
+    @classmethod
+    def configured(cls, settings: ClientSettings) -> Self:
+        """A device of settings as a file has them."""
+        client = cls.__new__(cls)
+        client._token, client._model, client._batches, client._samples = "", None, None, None
+        client._set(settings, threads=True)
+        return client
+
+    def _set(self, settings: ClientSettings, *, threads: bool) -> None:
+        self._settings = settings
+        self._threads = threads
+        self.account: Account | None = None
+        """What became of every sample of a stream, once `run` has ended."""
 
     async def run(self) -> Progress:
         """Train until the run is over. Cancel it to end it before: nothing is left behind.
@@ -79,4 +105,8 @@ class Client:
         if self._token:
             identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
         make = None if self._model is None else self._model.make
-        return await run_client(settings, given=Given(identity, self._batches, make, self._threads))
+        given = Given(identity, self._batches, self._samples, make, self._threads)
+        return await run_client(settings, self._count, given)
+
+    def _count(self, account: Account) -> None:
+        self.account = account

@@ -16,8 +16,11 @@ from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetResult, Given, prepare, run_fleet
 from edgeflock.devices.library.data import Data, dataset
+from edgeflock.devices.library.functions import told_by
 from edgeflock.devices.library.model import Model, model_of
+from edgeflock.devices.library.named import named
 from edgeflock.devices.library.result import Evaluated
+from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
@@ -62,7 +65,7 @@ class Fleet:
         """
         model = model_of(model)
         train, test, uris = _data(data, evaluate)
-        sections = {name: value for name, value in settings.items() if name in FleetFile.model_fields}
+        sections = named({name: value for name, value in settings.items() if name in FleetFile.model_fields})
         if refused := sections.keys() & {"run", "model", "client", "fleet"}:
             raise ConfigError(
                 f"edgeflock.Fleet({min(refused)}=...): settings of [fleet] and [run] go by their own names, "
@@ -83,28 +86,41 @@ class Fleet:
         with _as_it_was():
             self._prepared = prepare(self.file, Given(train, test, model.make))
 
-    def run(self, seed: int = 0, progress: Callable[[Evaluation], None] = lambda _: None) -> Emulated:
-        """One run; the same seed gives the same one, bit for bit. `progress` is told of each evaluation.
+    def run(
+        self,
+        seed: int = 0,
+        *,
+        stop: Callable[[Evaluation], object] | None = None,
+        on_update: Callable[[Applied], object] | None = None,
+        on_evaluated: Callable[[Evaluation], object] | None = None,
+    ) -> Emulated:
+        """One run; the same seed gives the same one, bit for bit. It ends after an evaluation of which `stop`
+        is true. `on_update` and `on_evaluated` are told as by a Server; what they raise ends the run.
 
         It returns when it is over, also in a notebook, whose event loop waits for it.
         """
+        evaluations: list[Evaluation] = []
+        told = told_by(on_evaluated, "Fleet.run(on_evaluated")
+        ends = told_by(stop, "Fleet.run(stop") or (lambda evaluation: False)
+
+        def evaluated(evaluation: Evaluation) -> None:
+            evaluations.append(evaluation)
+            if told is not None:
+                told(evaluation)
+
+        listening = Listening(told_by(on_update, "Fleet.run(on_update"), evaluated)
+
+        def play() -> Emulated:
+            with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():
+                outcome = run_fleet(self._prepared, seed, Path(folder) / "run", listening, ends)
+            return Emulated(outcome=outcome, evaluations=tuple(evaluations))
+
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return self._run(seed, progress)
+            return play()
         with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-fleet") as thread:  # a loop runs in this one
-            return thread.submit(self._run, seed, progress).result()
-
-    def _run(self, seed: int, progress: Callable[[Evaluation], None]) -> Emulated:
-        evaluations: list[Evaluation] = []
-
-        def told(evaluation: Evaluation) -> None:
-            evaluations.append(evaluation)
-            progress(evaluation)
-
-        with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():
-            outcome = run_fleet(self._prepared, seed, Path(folder) / "run", told)
-        return Emulated(outcome=outcome, evaluations=tuple(evaluations))
+            return thread.submit(play).result()
 
 
 @contextmanager

@@ -10,9 +10,10 @@ import numpy as np
 
 from edgeflock.shared.data.datasets import scaled
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.losses import LOSSES, Loss
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 class Model:
@@ -26,18 +27,19 @@ class Model:
         self,
         module: "str | Callable[[], nn.Module] | nn.Module",
         *,
-        loss: str = "cross_entropy",
+        loss: "str | Loss | Callable[[Tensor, Tensor], Tensor]" = "cross_entropy",
         example: Any = None,
         weights: str = "",
     ) -> None:
         """`module` is "package.module:Name", a class or function that builds one without arguments, or a
-        module as it is, which is copied. `loss` is cross_entropy, mse or bce. `example` is (x, y) or x of a
-        few samples: only its shape counts, and only if there is no data to evaluate on. `weights` is a
-        safetensors file to begin with.
+        module as it is, which is copied. `loss` is cross_entropy, mse or bce, a plug-in's, or a function of
+        (output, target) to the mean over the batch, in torch tensors; a Loss says what is right, too.
+        `example` is (x, y) or x of a few samples: only its shape counts, and only if there is no data to
+        evaluate on. `weights` is a safetensors file to begin with.
 
         Raises ConfigError.
         """
-        self.loss = loss
+        self.loss = loss if isinstance(loss, str) else LOSSES.given(loss)
         self.weights = weights
         self.input = _shape_of(example)
         """The shape of one sample's x; empty if it is not known."""

@@ -62,9 +62,9 @@ class Result(Evaluated):
         """A torch module of its own with these weights, ready to predict."""
         import torch
 
-        from edgeflock.shared.model.torch_module import made
+        from edgeflock.shared.model.torch_module import made, random_of
 
-        with torch.random.fork_rng(devices=()), torch.no_grad():
+        with random_of(0), torch.no_grad():
             module = made(self.model.name, self.model.make)
             tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
             for tensor in self.layout.tensors:

@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from edgeflock.devices.library.data import Data, dataset
+from edgeflock.devices.library.functions import told_by
 from edgeflock.devices.library.model import Model, model_of
+from edgeflock.devices.library.named import named
+from edgeflock.devices.library.opening import in_a_thread
 from edgeflock.devices.library.result import Result
 from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import Given, HostedRun, open_run
 from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.server.operations.keys import EVALUATOR, HOST, WRITER
+from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
-from edgeflock.shared.protocol.frames import Event
+from edgeflock.shared.protocol.frames import Evaluation, Event
 from edgeflock.shared.settings import config as settings_of
 from edgeflock.shared.settings.config import Config
 
@@ -45,16 +49,22 @@ class Server:
         directory: str | Path = "edgeflock-run",
         port: int = 0,
         evaluate: "Data | str | Callable[[nn.Module], Any] | None" = None,
+        on_update: Callable[[Applied], object] | None = None,
+        on_evaluated: Callable[[Evaluation], object] | None = None,
         **settings: object,
     ) -> None:
         """`directory` keeps the run: the same one takes it up again. Port 0 is any free one.
 
         `evaluate` is held-out data: (x, y) or a data URI, or a function of the module, in the version that
-        there is, to its loss or (loss, accuracy). The other settings are those of `edgeflock config`: of
-        [run] by their names, a section by its name as a dict, compression also as a preset's name. Raises
-        ConfigError.
+        there is, to its loss or (loss, accuracy). `on_update` is told of every update that is in the model,
+        `on_evaluated` of every evaluation, in order, in the event loop; what they raise ends the run. The
+        other settings are those of `edgeflock config`: of [run] by their names, a section by its name as a
+        dict, compression also as a preset's name. Raises ConfigError.
         """
-        self._set(*_described(model_of(model), directory, port, evaluate, settings))
+        listening = Listening(
+            told_by(on_update, "Server(on_update"), told_by(on_evaluated, "Server(on_evaluated")
+        )
+        self._set(*_described(model_of(model), directory, port, evaluate, listening, settings))
 
     @classmethod
     def configured(cls, config: Config) -> Self:
@@ -71,26 +81,45 @@ class Server:
         self._serving: Serving | None = None
         self._opened = AsyncExitStack()
         self._token = ""
+        self._body: asyncio.Task[Any] | None = None
+        """Who is in the context."""
+        self._cancelling = 0
+        """How often that was cancelled before."""
+        self._ended = False
 
     async def __aenter__(self) -> Self:
-        """Open the run, which loads torch, and listen. Raises ConfigError or EdgeflockError."""
+        """Open the run, which loads torch, and listen. Raises ConfigError or EdgeflockError.
+
+        If the server cannot go on, what is in the context is cancelled, and `__aexit__` says why.
+        """
         if self._hosted is not None:
             raise ConfigError("this Server has been used; make another one to serve its run again")
         async with AsyncExitStack() as opening:
-            self._hosted = opening.enter_context(open_run(self.config, self._given))
-            self._serving = await opening.enter_async_context(serving(self.config, self._hosted))
+            run = open_run(self.config, self._given)
+            self._hosted = await opening.enter_async_context(in_a_thread(run))
+            self._serving = await opening.enter_async_context(serving(self.config, self._hosted, self._end))
             assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.listens(self.url, self._hosted.pin)
             self._over_before = self._at.app[EVALUATOR].state != "training"
             self._opened = opening.pop_all()
+            self._body = asyncio.current_task()
+            assert self._body is not None, "this is a coroutine"
+            self._cancelling = self._body.cancelling()
         return self
+
+    def _end(self) -> None:
+        """The server cannot go on: nothing in the context may wait for it."""
+        if self._serving is not None and self._body is not None:
+            self._ended = True
+            self._body.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
         """Answer what waits, write the journal's end, let go of everything, however often this is cancelled.
 
-        Raises EdgeflockError if the server could not go on, unless something else is the matter.
+        Raises EdgeflockError if the server could not go on, or what a function raised that it was given,
+        unless something else is the matter.
         """
         self._serving = None
         closing = asyncio.ensure_future(self._opened.aclose())
@@ -101,6 +130,9 @@ class Server:
             except asyncio.CancelledError:
                 cancelled = True
         failure = closing.exception()
+        if self._ended and self._body is not None and self._body.uncancel() <= self._cancelling:
+            cancelled = False  # nobody but `_end` has
+            error = None if isinstance(error, asyncio.CancelledError) else error
         if cancelled:
             raise asyncio.CancelledError
         if failure is not None and error is None:
@@ -145,7 +177,7 @@ class Server:
         served, seen = self._at, 0
         events, evaluator = served.app[HOST].hub.events, served.app[EVALUATOR]
         while self._serving is served:
-            served.check()
+            served.look()
             over = evaluator.state != "training"
             new, _ = events.since(seen)
             seen = events.count
@@ -155,22 +187,32 @@ class Server:
                 return
             await asyncio.sleep(_LOOK)
 
-    async def until(self, updates: int | None = None) -> Result:
-        """The model once the run is complete and evaluated, or once so many updates made it.
+    async def until(
+        self, updates: int | None = None, *, stop: Callable[[Evaluation], object] | None = None
+    ) -> Result:
+        """The model once the run is complete and evaluated; or before, once so many updates made it, or an
+        evaluation was such that `stop` is true of it. The run goes on until the context ends.
 
         Raises Diverged if the model has left the finite numbers, EdgeflockError if the server cannot go on,
-        and ConfigError if that never comes.
+        ConfigError if that never comes, and what `stop` does.
         """
         run, evaluator = self.config.run, self._at.app[EVALUATOR]
         target = run.updates
-        if updates is None and not (target or run.accuracy or run.patience or run.seconds or run.bytes):
+        if stop is not None and self._run.evaluate is None:
+            raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
+        ends = target or run.accuracy or run.patience or run.seconds or run.bytes
+        if updates is None and stop is None and not ends:
             raise ConfigError(
                 "until(): the run has no end; set updates of the Server, or say until(updates=N)"
             )
         if updates is not None and 0 < target < updates:
             raise ConfigError(f"until(updates={updates}): the run ends at updates={target}")
-        while not (evaluator.finished if updates is None else self.version >= updates):
-            self._at.check()
+        seen = max(0, len(evaluator.history) - 1)
+        while not (evaluator.finished or (updates is not None and self.version >= updates)):
+            if stop is not None and any(stop(one) for one in evaluator.history[seen:]):
+                break
+            seen = len(evaluator.history)
+            self._at.look()
             if evaluator.diverged is not None:
                 raise Diverged(evaluator.diverged)
             await asyncio.sleep(_LOOK)
@@ -210,10 +252,15 @@ class Server:
 
 
 def _described(
-    model: Model, directory: str | Path, port: int, evaluate: Any, settings: dict[str, object]
+    model: Model,
+    directory: str | Path,
+    port: int,
+    evaluate: Any,
+    listening: Listening,
+    settings: dict[str, object],
 ) -> tuple[Model, Config, Given]:
     """Raises ConfigError."""
-    sections = {name: value for name, value in settings.items() if name in Config.model_fields}
+    sections = named({name: value for name, value in settings.items() if name in Config.model_fields})
     run = {name: value for name, value in settings.items() if name not in sections}
     if refused := sections.keys() & {"run", "model", "client"}:
         raise ConfigError(
@@ -240,7 +287,7 @@ def _described(
     of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
     given = {"run": of_run, "model": of_model, **sections}
     config = settings_of.taken(given, "edgeflock.Server", CHOICES)
-    return model, config, Given(model.make, held_out, judge)
+    return model, config, Given(model.make, held_out, judge, listening)
 
 
 def _judging(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":

@@ -50,9 +50,11 @@ class Job:
     def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
         """Run it; how it ended: `ended`, `seed`, and more."""
         from edgeflock.devices.emulation.fleet import prepare, run_fleet
+        from edgeflock.server.operations.listeners import Listening
 
         prepared = prepare(self.file)
-        return asdict(run_fleet(prepared, self.seed, self.directory / f"seed-{self.seed}", progress))
+        told = Listening(on_evaluated=progress)
+        return asdict(run_fleet(prepared, self.seed, self.directory / f"seed-{self.seed}", told))
 
 
 def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:

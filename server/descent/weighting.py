@@ -63,6 +63,14 @@ def linear_scaling(samples: int, base_batch: int) -> float:
     return samples / base_batch if base_batch else 1.0
 
 
+def rule_of(found: object) -> Rule | None:
+    """A Rule, or what has its attributes, or a function (step, version) -> factor alone."""
+    if isinstance(found, Rule):
+        return found
+    weight = getattr(found, "weight", found)
+    return Rule(weight, getattr(found, "per_parameter", False)) if callable(weight) else None
+
+
 RULES: Table[Rule] = Table(
     "edgeflock.rules",
     {
@@ -72,12 +80,13 @@ RULES: Table[Rule] = Table(
         "none": Rule(full),
         "elastic": Rule(full),  # the step is alpha (x - centre): S. Zhang et al., 2015, equation 3
     },
+    rule_of,
 )
 """By name: the one place that says which there are. Settings and journals name them."""
 
 
 def rule(name: str) -> Rule:
     """The rule that a regime names. Raises ConfigError if it is unknown, as one in an old journal may be."""
-    if name not in RULES:
+    if not RULES.may_be_chosen(name):
         raise ConfigError(f"coordination.rule = {name!r} must be one of {', '.join(RULES)}")
-    return RULES[name]
+    return RULES.chosen(name)

@@ -89,6 +89,8 @@ class Engine:
         self._diverged: str | None = None
         self._given_up: list[tuple[Push, Answer]] = []
         """Held updates that will not apply, until the next `stage`."""
+        self._made: list[tuple[Push, Accepted]] = []
+        """What the present `stage` has put into the model."""
         self._gate = Gatekeeper(gate, self._ended)
         self._abandoned = False
         self._judge = judge or Judge(Criteria())
@@ -111,6 +113,7 @@ class Engine:
         With `hold` whatever is held stays so.
         """
         settled, self._given_up = self._given_up, []
+        self._made = []
         for push in pushes:
             if self._gate.may_go_on(push.device):
                 self._settle(push, now, settled)
@@ -126,7 +129,7 @@ class Engine:
             hold=hold,
         )
         together = 0 if due is None else len(due.updates)
-        return Staged(settled, together, answered_later=self._gate.holds)
+        return Staged(settled, together, self._made, answered_later=self._gate.holds)
 
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
         """The second half: wait for the disk, then put the model into the receipts that asked for it."""
@@ -246,6 +249,7 @@ class Engine:
             self._publication.add(self.parameters.changes(touched))
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
+            self._made.append((push, accepted))
         self.parameters.apply(verdict.change)
 
     def last_sequence(self, device: int) -> int:

@@ -1,5 +1,6 @@
 """What an engine hands out: what came of updates, and what everybody may see of the run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class Staged(NamedTuple):
     """Updates of this group, and earlier ones that were held until now. What is not in it is held."""
     together: int = 0
     """How many of them had waited for each other."""
+    made: Sequence[tuple[Push, Accepted]] = ()
+    """The updates that made versions, in their order, answered or not yet."""
     answered_later: bool = False
     """Whether updates behind a gate may be in the model by now, so that there is something to publish."""
 

@@ -23,11 +23,12 @@ def welcome(
     secret: bytes = b"",
     shape: tuple[int, ...] | None = None,
     described: Description | None = None,
+    app: bytes = b"",
 ) -> Welcome:
     """The Welcome for a device whose highest accepted sequence number is `sequence`.
 
     `secret` is for it alone; `shape` is that of a sample's x, if it is known, and `described` what else is
-    known of samples.
+    known of samples; `app` is what devices' own apps are told.
     """
     compression = config.compression
     significance = None
@@ -67,5 +68,6 @@ def welcome(
         input=shape,
         adam=config.run.local_optimizer == "adam",
         proximal=config.run.proximal,
+        app=app,
         data=described,
     )

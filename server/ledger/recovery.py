@@ -180,7 +180,7 @@ def _under(
     rollback.
     """
     regime = regimes[-1].regime
-    if regime.rule not in RULES:
+    if not RULES.may_be_chosen(regime.rule):
         raise JournalDamaged(
             f"{journal.path}: the rule {regime.rule!r} is unknown; known are {', '.join(RULES)}; "
             "install the plug-in that it is of"

@@ -8,6 +8,7 @@ from edgeflock.server.doors import Doors
 from edgeflock.server.identity import Audit, Authority, Register
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed
+from edgeflock.server.operations.listeners import Listeners
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
@@ -18,6 +19,7 @@ DOORS = web.AppKey("doors", Doors)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
 GRAPHS = web.AppKey("graphs", GraphStore)
+LISTENERS = web.AppKey("listeners", Listeners)
 OFFERED = web.AppKey("offered", Path)
 """There only if devices load the first model."""
 HOST = web.AppKey("host", Host)

@@ -25,6 +25,8 @@ class Host:
     """The shape of a sample's x, if it is known, and"""
     described: Description | None
     """what its numbers are, if they have names or units."""
+    app: bytes = b""
+    """What devices' own apps are told."""
 
     @property
     def published(self) -> Published:

@@ -298,6 +298,7 @@ class Session:
             *(host.run, host.config, engine.layout, version, sequence, engine.start, weights, secret),
             host.input,
             host.described,
+            host.app,
         )
         await self._send(terms)
         host.hub.note("joined", device, f"at version {version:,}")

@@ -41,10 +41,18 @@ class Held:
 class Writer:
     """Lets one caller at a time at the engine. Nothing is answered unless `run` runs."""
 
-    def __init__(self, engine: Engine, together: Callable[[int], None] = lambda updates: None) -> None:
-        """`together` is told how many updates that waited for each other have applied."""
+    def __init__(
+        self,
+        engine: Engine,
+        together: Callable[[int], None] = lambda updates: None,
+        made: Callable[[Push, Accepted], None] = lambda push, accepted: None,
+    ) -> None:
+        """`together` is told how many updates that waited for each other have applied, `made` of each update
+        that is in the model, once, in the order of their versions.
+        """
         self._engine = engine
         self._together = together
+        self._made = made
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
         self._waiting: list[tuple[Push, asyncio.Future[Accepted | Held]]] = []
@@ -179,6 +187,8 @@ class Writer:
             self._set_alarm(engine.due)
             publishes = staged.settled or staged.answered_later
             settled = await self._in_thread(lambda: engine.publish(staged)) if publishes else []
+        for push, accepted in staged.made:
+            self._made(push, accepted)
         if staged.together:
             self._together(staged.together)
         self._turns |= bool(presence or staged.together)

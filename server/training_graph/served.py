@@ -22,6 +22,7 @@ import msgpack
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.extras import install
+from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.config import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -58,13 +59,19 @@ class GraphStore:
             await asyncio.gather(self._export, return_exceptions=True)
 
     async def _make(self) -> dict[str, ServedGraph]:
+        if self._model.arrays:
+            raise NotExportable(
+                f"model.module = {self._model.module!r} has no graph: devices train it with an app of their "
+                "own, e.g. edgeflock client --flower-app FOLDER"
+            )
         if not (self._model.data or self._model.input):
             raise NotExportable(
                 "model.input = []: the shape of the model's input is not known, so there is no graph of it; "
                 "set it on the server to that of one sample, e.g. [16] or [1, 28, 28], or set model.data"
             )
         log.info("exporting %s for devices without torch", self._model.module)
-        exported = await (self._in_another_process() if self._make_module is None else self._in_a_thread())
+        elsewhere = self._make_module is None and not LOSSES.is_here_only(self._model.loss)
+        exported = await (self._in_another_process() if elsewhere else self._in_a_thread())
         if "refused" in exported:
             log.warning("no graph for devices without torch: %s", exported["refused"])
             raise NotExportable(exported["refused"])
@@ -133,13 +140,11 @@ def _answer(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict
 
 def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, Any]:
     try:
-        import torch
-
         from edgeflock.server.training_graph.export import export_model
-        from edgeflock.shared.model.torch_module import FlatModule
+        from edgeflock.shared.model.torch_module import FlatModule, random_of
     except ImportError as error:
         raise NotExportable(f"the server lacks {error.name}: {install('server')}") from error
-    with torch.random.fork_rng(devices=()):  # modules are built under a seed
+    with random_of(0):
         if model.data:
             held_out = datasets.opened(model.data, "test")
             batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]

@@ -88,7 +88,7 @@ def evaluation(flat: FlatModule) -> Trace:
 
 
 def _loss(flat: FlatModule, output: Tensor, y: Tensor) -> Tensor:
-    if flat.loss.classes and not y.is_floating_point():
+    if flat.loss.classes is not False and not y.is_floating_point():
         # torch refuses a negative class, ONNX counts it from the last: make it one that nobody has.
         y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
     return flat.loss_of(output, y)

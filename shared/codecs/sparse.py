@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import bits
+from edgeflock.shared.codecs.others import of_others
 from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,
@@ -33,6 +34,7 @@ from edgeflock.shared.errors import (
     IndexUnsorted,
     WrongDtype,
 )
+from edgeflock.shared.plugins import Table
 
 Indices = NDArray[np.int64]
 
@@ -105,6 +107,8 @@ def decode(octets: bytes, count: int, size: int, mode: int) -> Indices:
 
 def name_of(mode: int) -> str:
     """The name of an index mode that codes indices. Raises WrongDtype if it is unknown."""
+    if mode in _NAMES:
+        return _NAMES[mode]
     for name, coding in CODINGS.items():
         if coding.mode == mode:
             return name
@@ -245,10 +249,14 @@ def _read_all_leb128(octets: bytes) -> Indices:
     return numbers
 
 
-CODINGS: dict[str, Coding] = {
+_OURS: dict[str, Coding] = {
     "golomb": Coding(GOLOMB, _encode_golomb, _decode_golomb),
     "raw": Coding(RAW, _encode_raw, _decode_raw),
     "grid": Coding(GRID, None, None),
     "runs": Coding(RUNS, _encode_runs, _decode_runs),
 }
+
+_NAMES = {coding.mode: name for name, coding in _OURS.items()}
+
+CODINGS: Table[Coding] = Table("edgeflock.index_codings", _OURS, of_others(Coding))
 """Index codings by name; the mode is their number on the wire."""

@@ -26,7 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import bits
+from edgeflock.shared.codecs.others import of_others
 from edgeflock.shared.errors import WrongDtype
+from edgeflock.shared.plugins import Table
 
 Values = NDArray[np.float32]
 Counts = NDArray[np.int64]
@@ -81,6 +83,9 @@ def name_of(mode: int) -> str:
     """The name of a value mode. Raises WrongDtype if it is unknown."""
     if mode in _NAMES:
         return _NAMES[mode]
+    for name, coding in CODINGS.items():
+        if coding.mode == mode:
+            return name
     known = ", ".join(f"{coding.mode} ({name})" for name, coding in CODINGS.items())
     raise WrongDtype(f"value mode {mode} is unknown; known are {known}")
 
@@ -233,7 +238,7 @@ def _from_bfloat16(octets: bytes) -> Values:
     return words.view("<f4")
 
 
-CODINGS: dict[str, Coding] = {
+_OURS: dict[str, Coding] = {
     "f32": Coding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k, of_models=True),
     "f16": Coding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k, of_models=True),
     "int8": Coding(2, _encode_int8, _decode_int8, lambda k, t: 2 * t + k),
@@ -245,6 +250,8 @@ CODINGS: dict[str, Coding] = {
     ),
     "scale": Coding(5, _encode_scale, _decode_scale, lambda k, t: t, means_only=True),
 }
-"""Value codings by name; the mode is their number on the wire."""
 
-_NAMES = {coding.mode: name for name, coding in CODINGS.items()}
+_NAMES = {coding.mode: name for name, coding in _OURS.items()}
+
+CODINGS: Table[Coding] = Table("edgeflock.value_codings", _OURS, of_others(Coding))
+"""Value codings by name; the mode is their number on the wire."""

@@ -11,12 +11,19 @@ from edgeflock.shared.plugins import Table
 class Loss:
     """A loss of a batch of outputs against its targets."""
 
-    function: str
-    """package.module:name of (output, target) -> the mean over the batch, in torch tensors."""
+    function: str | Callable[[Any, Any], Any]
+    """(output, target) -> the mean over the batch, in torch tensors; or package.module:name of it."""
     right: Callable[[Any, Any], Any] | None = None
     """(output, target) -> for each prediction whether it is right. None: there is no accuracy."""
-    classes: bool = False
-    """Whether targets are classes. Else each has the shape of its output."""
+    classes: bool | None = False
+    """Whether targets are classes. Else each has the shape of its output. None: as the function has it."""
+
+
+def loss_of(found: object) -> Loss | None:
+    """A Loss, or one of a function alone, which has no accuracy."""
+    if isinstance(found, Loss):
+        return found
+    return Loss(found, classes=None) if callable(found) else None
 
 
 LOSSES: Table[Loss] = Table(
@@ -33,4 +40,5 @@ LOSSES: Table[Loss] = Table(
             lambda output, target: (output > 0) == (target > 0.5),
         ),
     },
+    loss_of,
 )

@@ -7,7 +7,9 @@ A step replaces the statistics by its batch's own: it is the server that average
 """
 
 import importlib
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -24,6 +26,8 @@ from edgeflock.shared.model.start import Start, generate
 
 _EXAMPLES = 8
 
+_RANDOM = threading.RLock()
+
 Make = Callable[[], nn.Module]
 """Builds a module, as it starts."""
 
@@ -39,14 +43,16 @@ class FlatModule:
         Raises ConfigError if it cannot be imported, is no module, or cannot travel as a flat vector.
         """
         if loss not in LOSSES:
-            raise ConfigError(f"model.loss {loss!r} is unknown; known are {', '.join(LOSSES)}")
+            raise ConfigError(
+                f"model.loss {loss!r} is unknown here; known are {', '.join(LOSSES)}; a device with "
+                'client.backend = "onnx" need not know it'
+            )
         self.path = path
         self.loss = LOSSES[loss]
-        package, _, name = self.loss.function.partition(":")
-        self._mean_loss: Callable[[Tensor, Tensor], Tensor] = getattr(importlib.import_module(package), name)
-        torch.manual_seed(seed)
+        self._mean_loss: Callable[[Tensor, Tensor], Tensor] = _function(self.loss.function)
         self._make = make
-        self.module = _build(path, make)
+        with random_of(seed):
+            self.module = _build(path, make)
         named = _tensors(self.module)
         self.layout = Layout.of((name, tensor.shape, buffer) for name, tensor, buffer in named)
         self._theta = torch.zeros(self.layout.size)
@@ -74,12 +80,9 @@ class FlatModule:
         module once more, under another seed.
         """
         theta = self.theta()
-        random = torch.get_rng_state()
-        torch.manual_seed(seed ^ 1)
-        other = torch.cat(
-            [tensor.detach().flatten() for _, tensor, _ in _tensors(_build(self.path, self._make))]
-        )
-        torch.set_rng_state(random)
+        with random_of(seed ^ 1):
+            module = _build(self.path, self._make)
+        other = torch.cat([tensor.detach().flatten() for _, tensor, _ in _tensors(module)])
         start = measured(theta, other.numpy(), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
 
@@ -116,7 +119,7 @@ class FlatModule:
         try:
             x = random.random((_EXAMPLES, *shape), np.float32)
             output = self.module(torch.from_numpy(x.copy()))  # a module may write into its input
-            if self.loss.classes:
+            if self._takes_classes(output):
                 y = random.integers(0, output.shape[1], (len(output), *output.shape[2:]))
             else:
                 y = random.integers(0, 2, tuple(output.shape)).astype(np.float32)
@@ -128,6 +131,18 @@ class FlatModule:
             ) from error
         return x, y
 
+    def _takes_classes(self, output: Tensor) -> bool:
+        """Whether the loss's targets are classes; if nobody says, whether it takes them."""
+        if self.loss.classes is not None:
+            return self.loss.classes
+        if output.dim() < 2 or output.shape[1] < 2:
+            return False
+        try:
+            self.loss_of(output, torch.zeros((len(output), *output.shape[2:]), dtype=torch.int64))
+        except (RuntimeError, IndexError, ValueError, TypeError):
+            return False
+        return True
+
     def flops(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> int:
         """Floating-point operations of one `gradient` on this batch, as torch counts them."""
         with FlopCounterMode(display=False) as counter:
@@ -136,7 +151,7 @@ class FlatModule:
 
     def loss_of(self, output: Tensor, target: Tensor) -> Tensor:
         """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing."""
-        if not self.loss.classes and output.shape != target.shape:
+        if self.loss.classes is False and output.shape != target.shape:
             raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
         return self._mean_loss(output, target)
 
@@ -166,6 +181,29 @@ class FlatModule:
             if self.loss.right is not None:
                 correct += int(self.loss.right(output, target).sum())
         return total / len(y), None if self.loss.right is None else correct / y.size
+
+
+@contextmanager
+def random_of(seed: int | Tensor) -> Iterator[None]:
+    """torch draws under a seed, or from a state of it, and afterwards as if nobody had.
+
+    Its random numbers are all of the process's: one at a time. Whoever draws meanwhile in another thread
+    draws from these.
+    """
+    with _RANDOM, torch.random.fork_rng(devices=()):
+        if isinstance(seed, int):
+            torch.manual_seed(seed)
+        else:
+            torch.set_rng_state(seed)
+        yield
+
+
+def _function(named: str | Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    if not isinstance(named, str):
+        return named
+    package, _, name = named.partition(":")
+    function: Callable[[Tensor, Tensor], Tensor] = getattr(importlib.import_module(package), name)
+    return function
 
 
 def made(path: str, make: Make | None = None) -> nn.Module:

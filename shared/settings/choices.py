@@ -4,10 +4,13 @@ It is looked into when a setting is read, so that whoever adds an entry has adde
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from pydantic import PlainValidator, ValidationInfo
 from pydantic_core import PydanticKnownError
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.plugins import Table
 
 Entry = TypeVar("Entry")
 
@@ -19,6 +22,8 @@ def one_of(table: Mapping[str, Entry], where: Callable[[Entry], bool] = lambda e
     """For a setting that is a name in `table`, of an entry for which `where` holds."""
 
     def check(name: object) -> object:
+        if _is_chosen(name, table) and where(table[name]):
+            return name
         return _checked(name, [known for known, entry in table.items() if where(entry)])
 
     return PlainValidator(check)
@@ -32,13 +37,26 @@ def one_of_the_ends(key: str) -> PlainValidator:
 
     def check(name: object, info: ValidationInfo) -> object:
         tables: Tables = info.context or {}
-        if key in tables:
+        if key in tables and not _is_chosen(name, tables[key]):
             return _checked(name, tables[key])
         if not isinstance(name, str):
             raise PydanticKnownError("string_type")
         return name
 
     return PlainValidator(check)
+
+
+def _is_chosen(name: object, table: Mapping[str, object]) -> TypeGuard[str]:
+    """Whether it is an entry that an import string finds: what settings say may be imported."""
+    if not isinstance(table, Table) or not isinstance(name, str) or ":" not in name:
+        return False
+    try:
+        table.chosen(name)
+    except KeyError:
+        return False
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return True
 
 
 def listed(names: Iterable[str]) -> str:

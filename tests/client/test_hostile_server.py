@@ -35,7 +35,7 @@ UNMEANT: dict[str, tuple[dict[str, Any], str]] = {
     "another protocol": ({"protocol": 1}, "speaks protocol 1, this device 2"),
     "a run that clears the screen": ({"run": "\x1b[2J"}, r"run = '\\x1b\[2J', which cannot be"),
     "a model of a book": ({"model": "x" * 10_000}, "model = 'xxx"),
-    "a loss that nobody knows": ({"loss": "hinge"}, "loss = 'hinge'"),
+    "a loss that rings": ({"loss": "mse\x07"}, r"loss = 'mse\\x07', which cannot be"),
     "a sample of nothing": ({"input": (3, 0)}, r"input = \[3, 0\], which cannot be"),
     "a sample beyond all memory": ({"input": (1 << 30, 1 << 30)}, "input = .*, which cannot be"),
     "a sample of nine dimensions": ({"input": (1,) * 9}, "input = .*, which cannot be"),

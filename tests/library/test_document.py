@@ -17,7 +17,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall((ROOT / "docs/library.md").read_text("utf-8"))
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook: nobody can import what it defines
     for block in blocks:
         exec(compile(block, "docs/library.md", "exec"), names)
@@ -28,7 +28,7 @@ def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert Path("curves.png").stat().st_size
 
 
-@pytest.mark.parametrize("module", ["data", "model"])
+@pytest.mark.parametrize("module", ["data", "model", "ways"])
 def test_the_examples_in_docstrings_run(module: str) -> None:
     run = doctest.testmod(importlib.import_module(f"edgeflock.devices.library.{module}"))
     assert (run.failed, run.attempted > 0) == (0, True)

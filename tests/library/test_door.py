@@ -24,14 +24,18 @@ def test_what_is_described_loads_no_torch() -> None:
 
 def test_the_names_are_pinned_and_there() -> None:
     assert ef.__all__ == [
+        "ASGD",
+        "AdaComp",
         "Client",
         "ConfigError",
         "Diverged",
         "EdgeflockError",
+        "Elastic",
         "Fleet",
         "Model",
         "Refused",
         "Result",
+        "Rounds",
         "Server",
         "__version__",
         "deal",
@@ -45,7 +49,7 @@ def test_the_names_are_pinned_and_there() -> None:
 
 
 def test_another_name_is_not_there() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'Sever'; it has Client, .* Server, "):
+    with pytest.raises(AttributeError, match=r"no attribute 'Sever'; it has ASGD, .* Server, "):
         _ = ef.Sever
 
 

@@ -24,7 +24,7 @@ def test_a_seed_is_a_run_and_leaves_the_process_as_it_was() -> None:
     torch.set_num_threads(2)
     try:
         told: list[int] = []
-        one = fleet().run(seed=1, progress=lambda evaluation: told.append(evaluation.version))
+        one = fleet().run(seed=1, on_evaluated=lambda evaluation: told.append(evaluation.version))
         again, other = fleet().run(seed=1), fleet().run(seed=2)
         assert torch.get_num_threads() == 2
     finally:
@@ -35,6 +35,27 @@ def test_a_seed_is_a_run_and_leaves_the_process_as_it_was() -> None:
     assert one.outcome.classes.keys() == {"laptop"}
     assert one.accuracy is not None
     assert one.accuracy > 0.7
+
+
+def test_a_program_is_told_and_may_end_it() -> None:
+    told: list[Any] = []
+    run = fleet().run(seed=1, stop=lambda one: one.version >= 20, on_update=told.append)
+    assert (run.outcome.ended, run.outcome.updates) == ("stopped", 20)
+    assert [one.version for one in told] == list(range(1, 21))
+    assert {one.device for one in told} == {f"laptop-{number}" for number in range(4)}
+    assert all(one.samples == 10 and one.loss > 0 for one in told)
+
+
+@pytest.mark.parametrize("mode", ["async", "rounds"])
+@pytest.mark.parametrize("where", ["stop", "on_update", "on_evaluated"])
+def test_what_a_function_raises_ends_it(where: str, mode: str) -> None:
+    def fail(news: Any) -> None:
+        raise ZeroDivisionError(f"at {news.version}")
+
+    settings = {"coordination": {"learning_rate": 0.5, "mode": mode}}
+    functions: dict[str, Any] = {where: fail}
+    with pytest.raises(ZeroDivisionError, match="at 1$" if where == "on_update" else "at 20$"):
+        fleet(**settings).run(**functions)
 
 
 async def test_it_runs_where_an_event_loop_runs() -> None:

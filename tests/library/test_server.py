@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +68,11 @@ async def test_a_run_from_its_first_event_to_the_model(tmp_path: Path, nothing_s
     told = []
     async with here(tmp_path / "run", updates=60, evaluate=(x, y)) as server:
         async with asyncio.TaskGroup() as group:
-            random = torch.get_rng_state()
             for part in ef.deal(x, y, 2):
                 group.create_task(device(server, data=part).run())
             async for event in server.events():
                 told.append(event.kind)
             result = await server.until()
-        torch.set_rng_state(random)  # devices build the module, of which torch keeps one state
     assert (told.count("joined"), told[-1]) == (2, "finished")
     assert result.version == result.evaluations[-1].version == 60
     module = result.module()
@@ -83,6 +81,19 @@ async def test_a_run_from_its_first_event_to_the_model(tmp_path: Path, nothing_s
     kept = load_file(tmp_path / "model.safetensors")
     assert np.array_equal(kept["layer.weight"], module.state_dict()["layer.weight"].numpy())
     assert not await others()
+
+
+async def test_the_loop_goes_on_while_a_run_opens(tmp_path: Path, nothing_stays: None) -> None:
+    threads: list[str] = []
+
+    def make() -> Linear:
+        threads.append(threading.current_thread().name)
+        return Linear()
+
+    async with here(tmp_path, make):
+        pass
+    assert threads
+    assert all(name.startswith("edgeflock-opening") for name in threads)
 
 
 async def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -136,6 +147,119 @@ async def test_a_function_judges_a_module_that_nobody_can_import(tmp_path: Path)
     assert (result.loss, result.accuracy) == (0.25, 0.75)
     assert torch.equal(seen[0], torch.full((2, 6), 3.0))
     assert isinstance(result.module(), Own)
+
+
+async def test_a_device_trains_on_what_a_generator_yields(tmp_path: Path, nothing_stays: None) -> None:
+    async def readings() -> AsyncGenerator[tuple[Any, int], None]:
+        for one, side in zip(*sides(40), strict=True):
+            yield one, int(side)
+
+    def broken() -> Iterator[tuple[Any, int]]:
+        yield X[0], int(Y[0])
+        raise ZeroDivisionError("no sensor")
+
+    own = {"batch_min": 4, "batch_max": 8, "directory": str(tmp_path / "device")}
+    async with here(tmp_path / "run", ef.Model(LINEAR, example=X)) as server:
+        streamed = device(server, data=readings(), **own)
+        progress = await streamed.run()
+        assert (progress.updates, progress.samples, server.version) == (5, 40, 5)
+        assert streamed.account is not None
+        assert (streamed.account.came, streamed.account.trained) == (40, 40)
+        with pytest.raises(ef.ConfigError, match=r"python:.*broken'.*it raised ZeroDivisionError: no sensor"):
+            await device(server, data=broken, **own).run()
+    assert not await others()
+
+
+async def test_a_program_is_told_of_updates_and_evaluations_in_order(tmp_path: Path) -> None:
+    told: list[Any] = []
+    listening = {"on_update": told.append, "on_evaluated": told.append}
+    async with here(tmp_path / "run", updates=20, evaluate=sides(), **listening) as server:
+        async with asyncio.TaskGroup() as group:
+            for name in ("one", "other"):
+                group.create_task(device(server, name=name).run())
+        result = await server.until()
+    updates = [one for one in told if hasattr(one, "device")]
+    assert [one.version for one in updates] == list(range(1, 21))
+    assert {one.device for one in updates} == {"one", "other"}
+    assert all(one.samples == 10 and one.loss > 0 for one in updates)
+    assert tuple(one for one in told if not hasattr(one, "device")) == result.evaluations
+    assert told[-1].version == 20  # the evaluation of the last one
+
+
+@pytest.mark.parametrize("waits", ["for its devices", "for the model", "for events"])
+@pytest.mark.parametrize("where", ["on_update", "on_evaluated"])
+async def test_what_a_function_raises_ends_the_run(
+    tmp_path: Path, nothing_stays: None, where: str, waits: str
+) -> None:
+    def fail(news: Any) -> None:
+        raise ZeroDivisionError(f"a fault of the program's at {news.version}")
+
+    async def train() -> None:
+        async with here(tmp_path, evaluate=sides(), **{where: fail}) as server:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(device(server).run())
+                if waits == "for the model":
+                    await server.until(updates=1_000_000)
+                elif waits == "for events":
+                    async for _ in server.events():
+                        pass
+
+    with pytest.raises(ZeroDivisionError, match=r"a fault of the program's at \d+$"):
+        await train()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    assert not await others()
+    async with here(tmp_path):  # its lock and its journal are free
+        pass
+
+
+async def test_a_function_may_say_when_it_is_enough(tmp_path: Path) -> None:
+    async with here(tmp_path / "run", evaluate=sides()) as server:
+        training = asyncio.create_task(device(server).run())
+        result = await server.until(stop=lambda one: one.version > 5)
+        with pytest.raises(ZeroDivisionError):
+            await server.until(stop=lambda one: 1 / 0)
+        training.cancel()
+        await asyncio.wait([training])
+    assert 5 < result.evaluations[-1].version <= result.version
+    assert all(one.version <= 5 for one in result.evaluations[:-1])
+    async with here(tmp_path / "unjudged") as server:
+        with pytest.raises(
+            ef.ConfigError, match=r"until\(stop=...\): nothing is evaluated; give the Server ev"
+        ):
+            await server.until(stop=lambda one: True)
+
+
+async def test_a_rule_and_a_loss_that_only_this_program_has(tmp_path: Path) -> None:
+    """And again, from the journal, which has the rule by its name."""
+    weighed: list[int] = []
+
+    def rule(step: Any, version: int) -> float:
+        weighed.append(version)
+        return 0.5
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(output, target, label_smoothing=0.1)
+
+    model = ef.Model(LINEAR, loss=loss)
+
+    def again(updates: int) -> ef.Server:
+        return ef.Server(model, directory=tmp_path, updates=updates, evaluate=sides(), coordination=rule)
+
+    async with again(6) as server:
+        async with asyncio.TaskGroup() as group:
+            for backend in ("torch", "onnx"):
+                group.create_task(device(server, model=model, backend=backend).run())
+        result = await server.until()
+    assert sorted(set(weighed)) == list(range(6))
+    assert result.loss is not None
+    assert result.loss > 0.1  # smoothed: it never gets lower than that
+    async with again(8) as server:
+        training = asyncio.create_task(device(server, model=model).run())
+        await server.until()
+        await training
+    assert sorted(set(weighed)) == list(range(8))
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
@@ -249,6 +373,14 @@ WRONG: list[tuple[Any, str]] = [
         r"edgeflock.Server: coordination.rule = 'adacom': must be .*did you mean 'adacomp'",
     ),
     (lambda: ef.Server(LINEAR, compression="recrod"), r"compression = 'recrod' is no preset; known are rec"),
+    (
+        lambda: ef.Server(LINEAR, on_update=ANYTHING),
+        r"Server\(on_update=...\) is a int; give a function of one",
+    ),
+    (
+        lambda: ef.Server(LINEAR, on_evaluated=others),  # type: ignore[arg-type]
+        r"Server\(on_evaluated=...\) is async, and nothing waits for it; give a plain function",
+    ),
     (lambda: ef.Server(LINEAR, limits=3), r"edgeflock.Server: limits = 3 stands outside a section"),
     (lambda: ef.Server(LINEAR, client={}), r"Server\(client=...\): settings of \[run\] go by their own"),
     (lambda: ef.Server(LINEAR, evaluate=(X, Y[:3])), r"\[4, 6\] and y \[3\]; give as many"),

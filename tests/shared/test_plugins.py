@@ -5,13 +5,22 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib import invalidate_caches
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.descent import Step
+from edgeflock.server.descent.weighting import Rule, rule, rule_of
+from edgeflock.shared.codecs.others import of_others
+from edgeflock.shared.codecs.values import CODINGS, Coding
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
+from edgeflock.shared.settings.config import parse
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 
@@ -70,18 +79,92 @@ def test_one_that_cannot_be_loaded_is_named(install: Install) -> None:
         table["lost"]
 
 
+def halved(step: Step, version: int) -> float:
+    return 0.5
+
+
+@dataclass(frozen=True)
+class Falling:
+    """A weighting rule with a number of its own."""
+
+    power: int = 1
+
+    def weight(self, step: Step, version: int) -> float:
+        return float(1 / max(1, version - step.base) ** self.power)
+
+
+HERE = "tests.shared.test_plugins:"
+
+
+def test_settings_may_import_and_sockets_may_not() -> None:
+    table: Table[Rule] = Table("edgeflock.nothing", {}, rule_of)
+    with pytest.raises(KeyError):
+        table[f"{HERE}halved"]
+    assert table.may_be_chosen(f"{HERE}halved")
+    assert table.chosen(f"{HERE}halved").weight is halved
+    assert table[f"{HERE}halved"].weight is halved  # by now it is known
+    with pytest.raises(
+        ConfigError, match=r"tests.shared.test_plugins:lost cannot be imported: AttributeError"
+    ):
+        table.chosen(f"{HERE}lost")
+    with pytest.raises(
+        ConfigError, match=r"plugins:EXAMPLE is a PosixPath, which is nothing for edgeflock.noth"
+    ):
+        table.chosen(f"{HERE}EXAMPLE")
+    with pytest.raises(ConfigError, match=r"coordination.rule = 'os:lost': os:lost cannot be imported: Attr"):
+        parse(overrides=["coordination.rule=os:lost"], tables=CHOICES)
+    settings = parse(overrides=[f"coordination.rule={HERE}halved"], tables=CHOICES)
+    assert rule(settings.coordination.rule) == Rule(halved)
+
+
+def test_an_object_has_a_name_that_tells_it_from_others() -> None:
+    table: Table[Rule] = Table("edgeflock.nothing", {}, rule_of)
+    names = [table.given(one) for one in (halved, Falling(2), Falling(3), Rule(halved, per_parameter=True))]
+    assert names[:3] == [f"{HERE}halved", f"{HERE}Falling(power=2)", f"{HERE}Falling(power=3)"]
+    assert names[3].endswith("weighting:Rule(weight=tests.shared.test_plugins.halved, per_parameter=True)")
+    assert [table.is_here_only(name) for name in names] == [False, True, True, True]
+    step = Step(0, slice(0), np.zeros(0, np.float32))
+    assert [table[name].weight(step, 2) for name in names] == [0.5, 1 / 4, 1 / 8, 0.5]
+    assert table[names[3]].per_parameter
+    assert table.is_here_only(table.given(lambda step, version: 1.0))
+    with pytest.raises(
+        ConfigError, match=r"<object object at .*> has no name that outlasts it; make it a func"
+    ):
+        table.given(object())
+    with pytest.raises(ConfigError, match=r"builtins:3 is a int, which is nothing for edgeflock.nothing"):
+        table.given(3)
+
+
+@pytest.mark.parametrize(("mode", "says"), [(5, "a coding has mode = 5: choose one of 64 to 127"), (70, "")])
+def test_a_coding_has_a_number_of_its_own(mode: int, says: str) -> None:
+    table: Table[Coding] = Table("edgeflock.nothing", {}, of_others(Coding))
+    coding = Coding(mode, CODINGS["f32"].encode, CODINGS["f32"].decode, len)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=says) if says else nullcontext():
+        assert table[table.given(coding)] is coding
+
+
 PROGRAM = """
 import asyncio
 import numpy as np
 from edgeflock.client.data.sources import open_source
 from edgeflock.server.choices import CHOICES
+from edgeflock.server.coordination import coordinator_of
 from edgeflock.server.descent import Step
+from edgeflock.shared.codecs import values
+from edgeflock.shared.model.layout import Layout
 from edgeflock.server.descent.weighting import rule
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.config import parse
 
-settings = parse(overrides=["coordination.rule=squared", "model.loss=huber"], tables=CHOICES)
+chosen = ["rule=squared", "mode=wary"]
+overrides = ["model.loss=huber", "compression.values=bf16", *map("coordination.".__add__, chosen)]
+settings = parse(overrides=overrides, tables=CHOICES)
 print(LOSSES[settings.model.loss].function)
+print(type(coordinator_of(settings.coordination, Layout.of([("w", (2,), False)]))).__name__)
+
+numbers = np.array([1.0, -2.5, 0.15625], np.float32)
+octets, counts = values.encode(numbers, np.array([3]), settings.compression.values), np.array([3])
+print((len(octets), values.decode(octets, counts, 64).tolist()))
 
 step = Step(4, slice(0), np.zeros(0, np.float32))
 print([rule(settings.coordination.rule).weight(step, version) for version in (4, 5, 8)])
@@ -102,6 +185,8 @@ def test_the_example_is_chosen_by_name(tmp_path: Path, monkeypatch: pytest.Monke
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout.splitlines() == [
         "torch.nn.functional:huber_loss",
+        "Wary",
+        str((6, [1.0, -2.5, 0.15625])),
         str([1.0, 1.0, 1 / 4**2]),
         "(100, 6)",
     ], done.stderr

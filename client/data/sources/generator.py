@@ -33,10 +33,13 @@ WAITING = 512
 Message = Mapping[str, Any]
 
 
-async def generated(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
+async def generated(
+    uri: Uri, tally: Skipped, function: Callable[..., Any] | None = None
+) -> AsyncGenerator[Chunk, None]:
+    """With `function` the URI is only what people call it by."""
     own, rest = uri.split(*OPTIONS)
     reader = Reader(uri, tally)
-    function = _loaded(uri)
+    function = function or _loaded(uri)
     try:
         inspect.signature(function).bind(**rest.options)
     except TypeError as error:

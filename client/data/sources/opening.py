@@ -33,6 +33,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from edgeflock.client.data.checks import Agreed, Checks
 from edgeflock.client.data.records import Chunk, Skipped
@@ -94,11 +95,13 @@ def open_source(
     seed: Sequence[int] = (0,),
     most: float = 0.0,
     agreed: Agreed | None = None,
+    function: Callable[..., Any] | None = None,
 ) -> AsyncGenerator[Chunk, None]:
     """The samples of the source that the URI `text` names, as they arrive.
 
     `seed` is for what a synthetic one draws, and should be the device's own; `most` and `agreed` are
-    those of Checks. Raises ConfigError for a URI that is none, and later for what no waiting mends.
+    those of Checks. `function` is a generator function at hand, which `text` cannot name: python:. Raises
+    ConfigError for a URI that is none, and later for what no waiting mends.
     """
     uri = Uri.parse(text)
     source = SOURCES.get(uri.scheme)
@@ -106,6 +109,8 @@ def open_source(
         raise uri.wrong(f"known are {', '.join(f'{name}:' for name in SOURCES)}")
     if source is replayed:
         source = partial(replayed, seed=seed)
+    if function is not None:
+        source = partial(generated, function=function)
     common, rest = uri.split("shape", "targets", "classes", "window", "lags", "live", "backlog")
     window, lags = uri.whole("window"), uri.whole("lags")
     recent = Recent(window, lags, uri.whole("classes")) if window or lags else None

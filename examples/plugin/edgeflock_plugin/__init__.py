@@ -1,1 +1,1 @@
-"""A weighting rule, a loss and a data source, each a name in the settings of Edgeflock."""
+"""A weighting rule, a loss, a source, a coding and a coordinator, each a name in Edgeflock's settings."""

@@ -21,6 +21,7 @@ from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, ru
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
+from edgeflock.server.operations.listeners import Listening
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule
@@ -168,8 +169,8 @@ class Arrival:
 class Watched(EmulatedServer):
     """A server that remembers every update."""
 
-    def __init__(self, *arguments: Any, keep_frames: bool) -> None:
-        super().__init__(*arguments, keep_frames=keep_frames)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self.arrivals: list[Arrival] = []
 
     async def push(self, push: Push) -> Accepted:
@@ -222,8 +223,8 @@ def run(
     backends: list[Counted] = []
     modules: list[CountedModule] = []
 
-    def make_server(*arguments: Any, keep_frames: bool) -> Watched:
-        servers.append(Watched(*arguments, keep_frames=keep_frames))
+    def make_server(*arguments: Any, **settings: Any) -> Watched:
+        servers.append(Watched(*arguments, **settings))
         return servers[-1]
 
     def make_backend(*arguments: Any, **settings: Any) -> Counted:
@@ -246,7 +247,7 @@ def run(
         patch.setattr(fleet, "TorchBackend", make_backend)
         patch.setattr(fleet, "FlatModule", make_module)
         try:
-            result = run_fleet(prepared, seed, directory, progress)
+            result = run_fleet(prepared, seed, directory, Listening(on_evaluated=progress))
         except CutShort:
             assert cut is not None
     outcome = result and replace(result, gradient_s=0.0, evaluation_s=0.0, total_s=0.0)

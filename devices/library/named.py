@@ -1,0 +1,37 @@
+"""Objects in the place of names: settings, the journal and the wire know entries of tables by name."""
+
+from collections.abc import Mapping
+
+from edgeflock.server.choices import CHOICES
+from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
+from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
+from edgeflock.shared.plugins import Table
+from edgeflock.shared.settings.choices import Tables
+
+_TABLES: Tables = {
+    **CHOICES,
+    **{f"{end}.indices": INDEX_CODINGS for end in ("compression", "downlink")},
+    **{f"{end}.values": VALUE_CODINGS for end in ("compression", "downlink")},
+}
+
+
+def named(sections: Mapping[str, object]) -> dict[str, object]:
+    """`sections` as TOML would have them: each object is an entry of its table from now on, in this process,
+    and stands there by its name. `coordination` may be a weighting rule alone. Raises ConfigError.
+    """
+    return {name: _named(name, section) for name, section in sections.items()}
+
+
+def _named(name: str, section: object) -> object:
+    if name == "coordination" and not isinstance(section, Mapping | str | int | float | None):
+        section = {"rule": section}
+    if not isinstance(section, Mapping):
+        return section
+    return {key: _name_of(f"{name}.{key}", value) for key, value in section.items()}
+
+
+def _name_of(key: str, value: object) -> object:
+    table = _TABLES.get(key)
+    if not isinstance(table, Table) or isinstance(value, str | int | float | None):
+        return value
+    return table.given(value)

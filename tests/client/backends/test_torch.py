@@ -1,0 +1,45 @@
+"""Gradients by torch: what a device draws at random is its own."""
+
+import numpy as np
+import pytest
+import torch
+
+from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model import torch_module
+from tests.client.backends import drawing
+
+X = np.random.default_rng(0).random((8, 6), np.float32)
+Y = np.arange(8) % 2
+
+
+def gradients(backend: TorchBackend, steps: int) -> list[bytes]:
+    theta = np.ones(backend.layout.size, np.float32)
+    return [backend.gradient(theta, X, Y).gradient.tobytes() for _ in range(steps)]
+
+
+def test_a_device_draws_its_own_random_numbers_and_leaves_the_programs() -> None:
+    before = torch.get_rng_state()
+    path = f"{drawing.__name__}:Dropping"
+    one, alike, other = (TorchBackend(path, "cross_entropy", seed=seed, threads=0) for seed in (1, 1, 2))
+    alone = gradients(one, 3)
+    in_turns = [(*gradients(alike, 1), *gradients(other, 1)) for _ in range(3)]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert len(set(alone)) == 3
+    assert [first for first, _ in in_turns] == alone
+    assert not {second for _, second in in_turns} & set(alone)
+
+
+def test_a_module_that_draws_none_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = TorchBackend(f"{drawing.__name__}:Plain", "cross_entropy", threads=0)
+    first = gradients(backend, 1)
+    monkeypatch.delattr(torch_module, "_RANDOM")  # the process has one, for whoever draws
+    assert gradients(backend, 2) == first * 2
+
+
+def test_no_import_string_of_a_server_is_followed() -> None:
+    """A loss's name comes with the Welcome: it is looked up among those that are known here."""
+    with pytest.raises(
+        ConfigError, match=r"model.loss 'os:system' is unknown here; .* \"onnx\" need not know it"
+    ):
+        TorchBackend(f"{drawing.__name__}:Plain", "os:system", threads=0)
