@@ -112,7 +112,7 @@ class Side:
         options = f"window={recording.window}&lags={recording.lags}&classes=2"
         login = f"session={name}&ca={self._trusted}&password_file={self._password}"
         uri = f"mqtts://pi@127.0.0.1:{self.port}/field/{name}?{options}&{login}"
-        arguments = ["--server", self.url, "--name", name, "--data", uri, "--backend", "torch", "--verbose"]
+        arguments = ["--server", self.url, "--name", name, "--data", uri, "--backend", "torch"]
         for setting in (
             f"buffer={self.directory / name}.sqlite",
             f"quarantine={self.directory / name}.jsonl",

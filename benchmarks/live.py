@@ -98,7 +98,7 @@ async def run(recording: Recording, data: Dataset, seconds: float, seed: int, di
         async with AsyncExitStack() as clients:
             for name, topic, log in zip(names, topics, logs, strict=True):
                 uri = f"mqtt://127.0.0.1:{port}/{topic}?window={recording.window}&lags={recording.lags}&classes=2"
-                options = ("--server", url, "--name", name, "--data", uri, "--backend", "torch", "--verbose")
+                options = ("--server", url, "--name", name, "--data", uri, "--backend", "torch")
                 await clients.enter_async_context(edgeflock("client", *options, log=log, stop=signal.SIGINT))
             await ready(http, url, logs)
             publisher = await clients.enter_async_context(aiomqtt.Client("127.0.0.1", port))

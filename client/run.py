@@ -21,7 +21,7 @@ import numpy as np
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.data.checks import Agreed
-from edgeflock.client.data.open import batches_of, directory, own_seed
+from edgeflock.client.data.open import batches_of, directory, is_stored, own_seed
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.identity import Identity, default_place, keep, kept
@@ -30,9 +30,9 @@ from edgeflock.client.machine import default_name
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
-from edgeflock.shared.data import datasets
 from edgeflock.shared.data.account import Account
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.extras import install
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.losses import LOSSES
@@ -141,7 +141,7 @@ async def run_client(
                     f"client.shards = {settings.shards}: the run has no tasks (coordination.tasks of the "
                     "server); name all data in client.data instead"
                 )
-            (injected or batches).begin(welcome, backend)
+            await compute((injected or batches).begin, welcome, backend)
             if injected is not None:
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
@@ -182,18 +182,35 @@ async def run_client(
             health: Callable[[], Facts] = Health() if settings.health else dict
             worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
             telling = asyncio.create_task(worker.keep_telling(link.tell))
+            reason = "its part is done"
             try:
                 progress = await worker.run()
+            except BaseException as error:
+                reason = _why(error)
+                raise
             finally:
                 telling.cancel()
                 await asyncio.wait((telling,))
-                if (account := Account.of(worker.facts())) is not None:
+                account = Account.of(worker.facts())
+                if account is not None:
                     at_end(account)
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(link.tell(worker.facts()), LAST_WORDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LAST_WORDS):
+                        if account is not None:
+                            await link.tell(worker.facts())
+                        await link.leave(reason)
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
+
+
+def _why(error: BaseException) -> str:
+    """What the server is told of a device that ends with `error`: nothing that its data might have said."""
+    if isinstance(error, asyncio.CancelledError):
+        return "stopped by its owner"
+    if isinstance(error, ConfigError):
+        return "its settings or its data do not fit the run; its own log says why"
+    return str(error) if isinstance(error, EdgeflockError) else f"it failed: {type(error).__name__}"
 
 
 def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
@@ -240,7 +257,7 @@ def shards_of(settings: "ClientSettings") -> dict[str, str]:
                 f"client.shards: {entry!r} must be NAME=DATA, e.g. north=npz:north.npz, with a name of its "
                 "own of letters, digits, '.', '_' and '-'"
             )
-        if data.partition(":")[0] not in datasets.READERS:
+        if not is_stored(data):
             raise ConfigError(f"client.shards: {entry!r}: a shard is stored data, not a stream")
         shards[name] = data
     if len(",".join(shards)) > LONGEST_SHARDS:
@@ -292,13 +309,12 @@ def choose(
     if wanted == "auto":
         if not (here["torch"] or here["onnx"]):
             raise ConfigError(
-                "nothing that trains is installed: pip install 'edgeflock[onnx]', which is small, or "
-                "'edgeflock[torch]'"
+                f"nothing that trains is installed: {install('onnx')}, which is small, or {install('torch')}"
             )
         may = here["torch"] and not settings.graph_digest
         wanted = "torch" if may and (allowed or not here["onnx"]) else "onnx"
     if not here[wanted]:
-        raise ConfigError(f"{_asked(settings)} needs {_NEEDS[wanted]}: pip install 'edgeflock[{wanted}]'")
+        raise ConfigError(f"{_asked(settings)} needs {_NEEDS[wanted]}: {install(wanted)}")
     if wanted == "torch" and settings.graph_digest:
         raise ConfigError(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"

@@ -50,7 +50,9 @@ from edgeflock.shared.identity import (
 )
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
+    LONGEST_REASON,
     Facts,
+    Goodbye,
     Hello,
     Model,
     Over,
@@ -210,6 +212,13 @@ class Link:
         if self._socket is not None:
             with suppress(ConnectionError):  # the next question notices
                 await self._socket.send_bytes(wire.encode(Telemetry(facts)))
+
+    async def leave(self, reason: str) -> None:
+        """Tell why this device leaves, if there is a line."""
+        if self._socket is not None:
+            octets = wire.encode(Goodbye(shown(reason)[:LONGEST_REASON]))
+            with suppress(ConnectionError):
+                await self._socket.send_bytes(octets)
 
     def listen(self, listener: Callable[[Samples], None]) -> None:
         """Hand what others share to `listener`: it comes along with answers."""

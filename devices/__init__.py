@@ -3,6 +3,7 @@
     commands             a file a command
     papers               what `edgeflock reproduce` runs: a folder a paper
     quickstart           a server and clients as processes of this machine
+    projects             `edgeflock init` and `edgeflock check`
     library              what `import edgeflock` hands out
     watching             status, top, plot
     results              what fleets came to: sweeps, curves, reports

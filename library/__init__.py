@@ -81,8 +81,9 @@ def __getattr__(name: str) -> Any:
         if not extra:
             raise
         from edgeflock.shared.errors import ConfigError
+        from edgeflock.shared.extras import install
 
-        raise ConfigError(f"edgeflock.{name} needs {error.name}: pip install 'edgeflock[{extra}]'") from error
+        raise ConfigError(f"edgeflock.{name} needs {error.name}: {install(extra)}") from error
     globals()[name] = found
     return found
 

@@ -84,6 +84,7 @@ def create_app(
         writer = Writer(engine, hub.round_ended, listeners.updated)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
+        samples = hosted.input, hosted.described
         host = Host(
             hosted.run,
             config,
@@ -93,7 +94,7 @@ def create_app(
             traffic,
             relay,
             paces,
-            hosted.input,
+            *samples,
             hosted.beside,
             hosted.app,
         )

@@ -30,12 +30,15 @@ from edgeflock.server.operations.evaluation import Evaluate, Keep
 from edgeflock.server.operations.listeners import Listening
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, described, rows
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol.app import App, Arrays, encode
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
@@ -85,6 +88,8 @@ class HostedRun:
     audit: Audit | None = None
     input: tuple[int, ...] | None = None
     """The shape of a sample's x, if it is known."""
+    described: Description | None = None
+    """What its numbers are, if they have names or units."""
     authority: Authority | None = None
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
@@ -110,6 +115,9 @@ class _Model:
     input: tuple[int, ...] | None = None
     app: bytes = b""
     beside: Beside = NOTHING
+    described: Description | None = None
+    tried: Trial | None = None
+    """What a first step came to."""
 
 
 @contextmanager
@@ -131,6 +139,8 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
+        if model.tried is not None:
+            log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         suspecting = partial(largest_step, claim.journal, model.layout)
         tls, pin = _line(config, directory)
@@ -151,6 +161,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 pin,
                 Audit(directory),
                 model.input,
+                model.described,
                 authority,
                 given.make,
                 partial(_keep_best, directory, model.layout, config.model.module, claim.run, model.beside),
@@ -185,20 +196,22 @@ def _of_a_module(config: Config, given: Given) -> _Model:
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
     beside = flat.beside()
-    held_out = given.held_out
+    held_out: Dataset | Stored | None = given.held_out
     if held_out is None and config.model.data:
-        held_out = datasets.load(config.model.data, "test")
+        held_out = datasets.opened(config.model.data, "test")
     evaluate: Evaluate | None = None
+    tried: Trial | None = None
     if given.judge is not None:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
-        evaluate = _evaluation(config, flat.evaluate, theta, held_out)
+        evaluate, tried = _evaluation(config, flat.evaluate, flat.gradient, theta, held_out)
     _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
     layout, told = flat.layout, b""
     if config.client_config.model_extra or config.run.evaluate_on_devices:
         told = _told(config, Arrays.like(layout))
-    return _Model(layout, theta, evaluate, start, shape, told, beside)
+    described = None if held_out is None else held_out.described.told
+    return _Model(layout, theta, evaluate, start, shape, told, beside, described, tried)
 
 
 def _told(config: Config, arrays: Arrays) -> bytes:
@@ -252,17 +265,25 @@ def _check_watched(config: Config, *, evaluated: bool) -> None:
 def _evaluation(
     config: Config,
     evaluate: Callable[..., tuple[float, float | None]],
+    gradient: Callable[..., Gradient],
     theta: NDArray[np.float32],
-    held_out: Dataset,
-) -> Evaluate:
-    """`evaluate` on the held-out data."""
+    held_out: Dataset | Stored,
+) -> tuple[Evaluate, Trial]:
+    """(`evaluate` on the held-out data, what a first step on some of them came to). Raises ConfigError if the
+    module cannot train on data like them.
+    """
+    x, y = rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES]
     try:
-        evaluate(theta, rows(held_out.x, slice(2)), held_out.y[:2])
+        evaluate(theta, x, y)
+        if y.dtype.kind == "i":  # the highest class, too
+            top = [int(held_out.y.reshape(len(held_out), -1).max(axis=1).argmax())]
+            evaluate(theta, rows(held_out.x, top), held_out.y[top])
+        tried = trial(gradient, theta, x, y)
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
-    return partial(evaluate, x=held_out.x, y=held_out.y)
+    return partial(evaluate, x=held_out.x, y=held_out.y), tried
 
 
 def _judged(
@@ -275,7 +296,7 @@ def _judged(
 
 
 def _input(
-    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | None
+    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | Stored | None
 ) -> tuple[int, ...] | None:
     """The shape of a sample's x, of which the model can make an `example`; None if it is not known."""
     model = config.model

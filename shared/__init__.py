@@ -10,6 +10,6 @@
     errors               the error tree
 
 Settings may import all the others, the next four only what stands below. No sockets, no event loop, and only
-data/datasets.py reads files. Rooms are imported by file (`from edgeflock.shared.codecs import sparse,
+the readers of data read files. Rooms are imported by file (`from edgeflock.shared.codecs import sparse,
 values`): a device loads what it needs and no more.
 """

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
-from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
@@ -52,8 +52,8 @@ class Batches(Protocol):
 class Shuffled:
     """Batches drawn without replacement, reshuffled after each pass over the data."""
 
-    def __init__(self, data: Dataset, random: np.random.Generator) -> None:
-        self._data = data
+    def __init__(self, data: Dataset | Stored, random: np.random.Generator) -> None:
+        self._data: Dataset | Stored = data
         self._random = random
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
 

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from edgeflock.client.data.quarantine import of_sample
 from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import ConfigError
 
 FAR = 100.0
 """A sample that reaches so many times as far from 0 as is usual, and as 1, is broken: its gradient would
 swamp those of all others."""
-
-IGNORED = -100
-"""The class of what has none, as torch's cross entropy takes it."""
 
 _USUAL = 256
 """Samples that say what is usual, the last ones, and"""

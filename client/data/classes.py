@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Inputs, rows
 
 
 class Classes:
@@ -23,7 +24,7 @@ class Classes:
         """Say that the backend trains on classes y."""
         self._highest = max(self._highest, int(y.max(initial=-1)))
 
-    def refused(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def refused(self, x: Inputs, y: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which samples of x [n, ...] and y [n, ...] are of a class that the model does not have.
 
         Raises ConfigError, as the backend does, if it took none yet and takes x not even with class 0, which
@@ -36,16 +37,16 @@ class Classes:
             ranked = unsure[np.argsort(highest[unsure])]
             tried = ranked[-1 if failed is None else ranked.size // 2]
             try:
-                self._try(x[[tried, tried]], y[[tried, tried]])
+                self._try(rows(x, [tried, tried]), y[[tried, tried]])
                 self._highest = int(highest[tried])
             except ConfigError as error:
                 failed, self._refused = error, int(highest[tried])
         if failed is not None and self._highest < 0:
             lowest, self._refused = self._refused, math.inf
-            self._try(x[[tried, tried]], np.zeros_like(y[[tried, tried]]))
+            self._try(rows(x, [tried, tried]), np.zeros_like(y[[tried, tried]]))
             self._highest, self._refused = 0, lowest
         return np.asarray(highest >= self._refused)
 
-    def _try(self, x: NDArray[np.float32], y: NDArray[np.integer]) -> None:
+    def _try(self, x: Inputs, y: NDArray[np.integer]) -> None:
         """Twice the same, since BatchNorm takes no single sample."""
         self._backend.gradient(np.zeros(self._backend.layout.size, np.float32), x, y)

@@ -10,7 +10,7 @@ from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.prequential import Prequential
 from edgeflock.client.data.records import OVERRUN, Chunk, Progress, Skipped
-from edgeflock.client.data.scaling import Scaling
+from edgeflock.client.data.scaling import Told, Units
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.protocol.messages import Facts, Welcome
@@ -26,9 +26,7 @@ class Fitting:
     `fit`.
     """
 
-    def __init__(
-        self, buffer: Buffer, tally: Skipped, checks: Checks, scaling: Scaling | None = None
-    ) -> None:
+    def __init__(self, buffer: Buffer, tally: Skipped, checks: Checks, scaling: Units | None = None) -> None:
         """`tally` is the one that the source counts in. Without `scaling` inputs keep their units."""
         self._buffer = buffer
         self._tally = tally
@@ -54,8 +52,10 @@ class Fitting:
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """From now on samples are set aside whose shape is not the run's, or whose classes `backend` does not
-        take."""
+        take; and they are in the run's units, if it has some."""
         self._checks.agreed.shape = welcome.input
+        if welcome.data is not None and welcome.data.means:
+            self._scaling, self._advised = Told(welcome.data), True
         self._classes = Classes(backend)
 
     def fit(self, batch: Batch) -> Chunk:
@@ -69,7 +69,7 @@ class Fitting:
         self._advise()
         return fit if self._scaling is None or not len(fit) else self._scaled(fit, self._scaling)
 
-    def _scaled(self, fit: Chunk, scaling: Scaling) -> Chunk:
+    def _scaled(self, fit: Chunk, scaling: Units) -> Chunk:
         """What comes again is not learnt again: a server that is away for long makes no sample usual."""
         scaling.learn(fit.x[self._again :])
         self._learnt += len(fit)

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, Batches
-from edgeflock.client.data.checks import IGNORED
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.records import Broken, Skipped
+from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome

@@ -9,9 +9,11 @@ from urllib.parse import quote
 
 import numpy as np
 
-from edgeflock.client.data.batcher import Batches, Shuffled
+from edgeflock.client.data.batcher import Batches
 from edgeflock.client.data.checks import Agreed
+from edgeflock.client.data.kept import Kept
 from edgeflock.shared.data import datasets
+from edgeflock.shared.data.own import is_own
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,12 +29,12 @@ async def batches_of(
     of client.data. Raises ConfigError if there is nothing of the kind.
     """
     seed = own_seed(settings)
-    if settings.data.partition(":")[0] in datasets.READERS:
+    if is_stored(settings.data):
         if settings.scale:
             raise ConfigError(
                 f"client.scale is for streams; client.data = {settings.data} is stored, so scale it there"
             )
-        yield Shuffled(datasets.load(settings.data, "train"), np.random.default_rng(seed))
+        yield Kept(datasets.read(settings.data, "train"), np.random.default_rng(seed))
         return
     if settings.batch_min > settings.batch_max:
         raise ConfigError(
@@ -60,6 +62,16 @@ async def batches_of(
     stream = StreamBatches(source, _buffer(settings), tally, low, high, checks=checks, scaling=scaling)
     async with stream:
         yield stream
+
+
+def is_stored(data: str) -> bool:
+    """Whether the URI names stored data rather than a stream."""
+    if datasets.is_stored(data) or not is_own(data):
+        return datasets.is_stored(data)
+    # dir:captures might be a function's name as well.
+    from edgeflock.client.data.sources.opening import SOURCES
+
+    return data.partition(":")[0] not in SOURCES
 
 
 def directory(settings: "ClientSettings") -> Path:

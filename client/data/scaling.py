@@ -7,8 +7,12 @@ numbers are normal. Up to a quarter of the samples may be anything, and neither 
 the others.
 """
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
+
+from edgeflock.shared.model.description import Description
 
 KEPT = 256
 """Samples that say what is usual, the last ones; fewer, but"""
@@ -30,6 +34,30 @@ _RENEWED = 8
 """The quartiles are taken anew once one in so many samples is new."""
 
 
+class Units(Protocol):
+    """What inputs are brought to."""
+
+    def learn(self, x: NDArray[np.float32]) -> None:
+        """x [n, ...], finite, is what came next. All samples are of one shape."""
+
+    def scaled(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """x [n, ...] as it is to be trained on; something has been learnt."""
+
+
+class Told:
+    """The units that a run tells its devices: x' = (x - mean) / spread."""
+
+    def __init__(self, described: Description) -> None:
+        self._means, self._spreads = np.array(described.means), np.array(described.spreads)
+
+    def learn(self, x: NDArray[np.float32]) -> None:
+        """They are the same for all devices."""
+
+    def scaled(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """x [n, numbers]."""
+        return np.asarray((x - self._means) / self._spreads, np.float32)
+
+
 class Scaling:
     """Of the samples of one stream. It follows it: whatever was before the last KEPT samples is forgotten."""
 
@@ -42,7 +70,6 @@ class Scaling:
         self._median = self._spread = np.zeros(0)
 
     def learn(self, x: NDArray[np.float32]) -> None:
-        """x [n, ...], finite, is what came next. All samples are of one shape."""
         if not len(x):
             return
         flat = x.reshape(len(x), -1)
@@ -58,7 +85,6 @@ class Scaling:
             self._renew()
 
     def scaled(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """x [n, ...] as it is to be trained on; something has been learnt."""
         flat = x.reshape(len(x), -1).astype(np.float64)
         units = np.clip((flat - self._median) / self._spread, -CLIP, CLIP)
         return np.asarray(units.astype(np.float32).reshape(x.shape))

@@ -69,6 +69,8 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     _check(grids[0] == grids[1], "indices and values", f"{welcome.indices} and {welcome.values}")
     sizes = welcome.input or ()
     _check(len(sizes) <= _RANK and 1 <= math.prod(sizes) <= _NUMBERS, "input", list(sizes[: _RANK + 1]))
+    means = len(welcome.data.means) if welcome.data is not None else 0
+    _check(not means or welcome.input == (means,), "data with so many means", means)
     layout = _layout(welcome.layout)
     if layout.size * _HELD > memory:
         raise ServerAtFault(

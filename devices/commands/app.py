@@ -6,11 +6,13 @@ from typing import Annotated, NoReturn
 import typer
 
 from edgeflock.devices.commands.backup import backup, restore
+from edgeflock.devices.commands.check import check
 from edgeflock.devices.commands.client import client
 from edgeflock.devices.commands.config import config
 from edgeflock.devices.commands.device import device
 from edgeflock.devices.commands.export import export
 from edgeflock.devices.commands.fleet import fleet
+from edgeflock.devices.commands.init import init
 from edgeflock.devices.commands.journal import journal
 from edgeflock.devices.commands.plot import plot
 from edgeflock.devices.commands.quickstart import quickstart
@@ -27,7 +29,7 @@ FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # subcommands take after it
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Train one model on many small machines.",
@@ -73,7 +75,10 @@ def options(
 
 app.command()(server)
 app.add_typer(client, name="client")
-for command in (status, rollback, backup, restore, top, plot, quickstart, fleet, reproduce, export, config):
+for command in (
+    *(init, check, status, rollback, backup, restore, top, plot),
+    *(quickstart, fleet, reproduce, export, config),
+):
     app.command()(command)  # in the order in which --help lists them
 for name, commands in {"token": token, "device": device, "journal": journal}.items():
     app.add_typer(commands, name=name)

@@ -11,10 +11,14 @@ from typer.core import TyperGroup
 
 from edgeflock.devices.commands.options import (
     ConfigFile,
+    Format,
+    Level,
+    LogFormat,
+    LogLevel,
     Set,
     TokenFile,
-    Verbose,
     client_flags,
+    log_to_stderr,
     settings_of,
     token_in,
 )
@@ -65,7 +69,8 @@ def train(
         str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
     ] = None,
     set_: Set = None,
-    verbose: Verbose = False,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = Format.text,
 ) -> None:
     """Train for a server on this machine's data, until its run is over.
 
@@ -73,6 +78,7 @@ def train(
     """
     import asyncio
 
+    log_to_stderr(log_level, log_format)
     flags = client_flags(
         server=server,
         identity=None if identity is None else str(identity),
@@ -84,7 +90,7 @@ def train(
         node_config=node_config,
         graph_digest=graph_digest,
     )
-    settings = settings_of(config, [*(set_ or []), *flags], verbose)
+    settings = settings_of(config, [*(set_ or []), *flags])
     from edgeflock.devices.library.client import Client
 
     async def until_stopped() -> None:

@@ -71,7 +71,7 @@ def _exported(model: str, loss: str, data: str) -> tuple[bytes, bytes]:
     with needing("server", "the export needs"):
         from edgeflock.server.training_graph.export import export_model
 
-    samples = datasets.load(data, "test")
+    samples = datasets.opened(data, "test")
     with redirect_stdout(sys.stderr):  # the user's module may print
         graphs = export_model(model, loss, rows(samples.x, slice(8)), samples.y[:8])
     return graphs.step, graphs.evaluation

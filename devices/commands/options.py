@@ -5,6 +5,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.extras import install
 
 if TYPE_CHECKING:  # pydantic and SQLite, which `edgeflock client --help` on a device need not load
     from edgeflock.server.identity import Register
@@ -39,6 +42,26 @@ Labels = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="What its devices are labelled with.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+
+
+class Level(StrEnum):
+    """Of what is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class Format(StrEnum):
+    """Of a line of the log."""
+
+    text = "text"
+    json = "json"
+
+
+LogLevel = Annotated[Level, typer.Option("--log-level", help="What to log, on stderr.")]
+LogFormat = Annotated[Format, typer.Option("--log-format", help="json: an object a line.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -48,19 +71,63 @@ def settings_of(
     verbose: bool = False,
     tables: "Tables | None" = None,
 ) -> "Config":
-    """The settings of a file, the environment and --set; sets up logging. Raises ConfigError.
+    """The settings of a file, the environment and --set; sets up logging, unless that was done. Raises
+    ConfigError.
 
     `tables` are what the server knows by name, for whoever needs its settings checked.
     """
     from edgeflock.shared.settings import config
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-    )
+    if not logging.getLogger().handlers:
+        log_to_stderr(Level.info if verbose else Level.warning)
     text = "" if path is None else text_of(path)
+    if path is not None and (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)  # beside the settings lie the modules that they name
     return config.parse(text, str(path), os.environ, overrides or (), tables)
+
+
+def log_to_stderr(level: Level, format: Format = Format.text) -> None:
+    """Log what is of this level, or worse; of other packages, what is a warning or worse."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines() if format is Format.text else _Objects())
+    logging.basicConfig(handlers=[handler], level=max(logging.WARNING, _number(level)))
+    logging.getLogger("edgeflock").setLevel(_number(level))
+
+
+def _number(level: Level) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]
+
+
+def _moment(record: logging.LogRecord) -> str:
+    """As ISO 8601 has it, with the offset of this place."""
+    return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+
+
+class _Lines(logging.Formatter):
+    """Lines for people."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return _moment(record)
+
+
+class _Objects(logging.Formatter):
+    """An object of JSON a line: time, level, logger, message, and a traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        said = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said)
 
 
 def text_of(path: Path) -> str:
@@ -121,7 +188,7 @@ def needing(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise ConfigError(f"{what} {error.name}: pip install 'edgeflock[{extra}]'") from error
+        raise ConfigError(f"{what} {error.name}: {install(extra)}") from error
 
 
 @contextmanager

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeflock.devices.commands.options import ConfigFile, Json, Set, Verbose, needing, settings_of
+from edgeflock.devices.commands.options import (
+    ConfigFile,
+    Format,
+    Json,
+    Level,
+    LogFormat,
+    LogLevel,
+    Set,
+    log_to_stderr,
+    needing,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from edgeflock.devices.library.server import Server
@@ -20,10 +31,13 @@ def server(
         bool, typer.Option("--insecure", help="Speak plain HTTP also beyond this machine [run.insecure].")
     ] = False,
     json: Json = False,
-    verbose: Verbose = False,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = Format.text,
 ) -> None:
     """Host a model and take updates for it, until interrupted."""
     import asyncio
+
+    log_to_stderr(log_level, log_format)
 
     results, sys.stdout = sys.stdout, sys.stderr  # a user's module may print; stdout is for results
 
@@ -61,7 +75,7 @@ def server(
         from edgeflock.server.choices import CHOICES
 
         asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
-        settings = settings_of(config, asked, verbose, CHOICES)
+        settings = settings_of(config, asked, tables=CHOICES)
         if not settings.model.arrays:
             import torch
 

@@ -7,6 +7,7 @@ import typer
 
 from edgeflock.devices.commands.options import TOKEN_SHOWS, Set, connection_of, token_in
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.extras import install
 
 
 def top(
@@ -38,7 +39,7 @@ def top(
     import importlib.util
 
     if importlib.util.find_spec("textual") is None:
-        raise ConfigError("the monitor needs textual: pip install 'edgeflock[tui]'")
+        raise ConfigError(f"the monitor needs textual: {install('tui')}")
     from edgeflock.devices.watching.top import Plan, serve_web, show
 
     if token and token_file:

@@ -41,6 +41,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
@@ -99,7 +100,11 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
     not fit the model.
     """
     fleet = file.fleet
-    train = given.train or _load(fleet.data, "train")
+    if not file.model.data:
+        raise ConfigError("model.data = '': a fleet needs held-out data to evaluate on")
+    test = given.test or _load(file.model.data, "test")
+    described = test.described.told
+    train = given.train or _load(fleet.data, "train", described)
     samples = fleet.samples or len(train)
     if samples > len(train):
         raise ConfigError(f"fleet.samples = {samples}: fleet.data = {fleet.data!r} has only {len(train)}")
@@ -109,16 +114,13 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
             f"least (fleet.data = {fleet.data!r})"
         )
     if given.train is None:
-        shares = _deal(fleet.data, fleet.devices, samples, fleet.labels)
+        shares = _deal(fleet.data, fleet.devices, samples, fleet.labels, described)
     else:
         shares = _dealt(train, fleet.devices, samples, fleet.labels)
     if fleet.devices > file.limits.devices:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
         )
-    if not file.model.data:
-        raise ConfigError("model.data = '': a fleet needs held-out data to evaluate on")
-    test = given.test or _load(file.model.data, "test")
     flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
     try:
@@ -133,14 +135,14 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
 
 
 @lru_cache(maxsize=4)
-def _load(data: str, split: str) -> Dataset:
+def _load(data: str, split: str, described: Description | None = None) -> Dataset:
     """Kept for the next run on it."""
-    return datasets.load(data, split)
+    return datasets.load(data, split, described)
 
 
 @lru_cache(maxsize=1)
-def _deal(data: str, devices: int, samples: int, labels: int) -> list[Dataset]:
-    return _dealt(_load(data, "train"), devices, samples, labels)
+def _deal(data: str, devices: int, samples: int, labels: int, described: Description | None) -> list[Dataset]:
+    return _dealt(_load(data, "train", described), devices, samples, labels)
 
 
 def _dealt(train: Dataset, devices: int, samples: int, labels: int) -> list[Dataset]:

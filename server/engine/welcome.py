@@ -3,6 +3,7 @@
 from edgeflock.server.descent import Regime
 from edgeflock.server.engine.limits import frame_bytes
 from edgeflock.shared.codecs import sparse, values
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -21,12 +22,13 @@ def welcome(
     weights: Weights | None = None,
     secret: bytes = b"",
     shape: tuple[int, ...] | None = None,
+    described: Description | None = None,
     app: bytes = b"",
 ) -> Welcome:
     """The Welcome for a device whose highest accepted sequence number is `sequence`.
 
-    `secret` is for it alone; `shape` is that of a sample's x, if it is known; `app` is
-    what devices' own apps are told.
+    `secret` is for it alone; `shape` is that of a sample's x, if it is known, and `described` what else is
+    known of samples; `app` is what devices' own apps are told.
     """
     compression = config.compression
     significance = None
@@ -67,4 +69,5 @@ def welcome(
         adam=config.run.local_optimizer == "adam",
         proximal=config.run.proximal,
         app=app,
+        data=described,
     )

@@ -161,8 +161,8 @@ class Register(Store):
             raise Unauthorized(f"the token {token.id} was for one device, which has joined with it")
         if device is not None and device.revoked is None and not again:
             raise NameInUse(
-                f"a device {name!r} has joined this run already: give this one another name (--name), or "
-                f"have that one revoked (edgeflock device revoke {name})"
+                f"another device with the name {name} joined; give each its own --name, or have that one "
+                f"revoked (edgeflock device revoke {name})"
             )
         if device is not None and device.revoked is not None and again:
             raise Unauthorized(f"the credential of {name!r} was revoked; join with a new key")

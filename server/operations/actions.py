@@ -1,7 +1,6 @@
 """What an admin may do to a run: POST, with a JSON body where there is something to say."""
 
 import json
-import logging
 import time
 from contextlib import suppress
 from typing import Any
@@ -14,8 +13,6 @@ from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.settings.config import ELASTIC, LARGEST_RATE, LEAST_RATE
-
-log = logging.getLogger(__name__)
 
 routes = web.RouteTableDef()
 
@@ -114,7 +111,6 @@ def _told(request: web.Request, kind: EventKind, device: Device, because: str = 
 
 
 def _note(request: web.Request, kind: EventKind, device: Device | None, text: str) -> None:
-    log.warning("%s%s %s", kind, "" if device is None else f" {device.name!r}", text)
     request.app[HOST].hub.note(kind, device, text)
 
 

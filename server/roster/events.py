@@ -27,8 +27,8 @@ class Events:
         self._second: dict[EventKind, tuple[int, int, int]] = {}
         """kind -> (second, events in it, events since that were left out)."""
 
-    def add(self, time: float, kind: EventKind, device: str | None, text: str) -> None:
-        """One event, or one more that is left out."""
+    def add(self, time: float, kind: EventKind, device: str | None, text: str) -> Event | None:
+        """The event; None if it is one more that is left out."""
         left_out = 0
         if kind in _BY_DEVICES:
             second, events, left_out = self._second.get(kind, (0, 0, 0))
@@ -36,11 +36,13 @@ class Events:
                 events = 0
             if events >= _A_SECOND:
                 self._second[kind] = second, events, left_out + 1
-                return
+                return None
             self._second[kind] = int(time), events + 1, 0
         text = "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])
-        self._kept.append(Event(time, kind, device, f"{text} (and {left_out:,} more)" if left_out else text))
+        event = Event(time, kind, device, f"{text} (and {left_out:,} more)" if left_out else text)
+        self._kept.append(event)
         self.count += 1
+        return event
 
     def since(self, number: int) -> tuple[tuple[Event, ...], int]:
         """(the events from `number` on that are kept, how many of them are not)."""

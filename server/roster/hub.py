@@ -23,6 +23,16 @@ from edgeflock.shared.protocol.messages import Update
 
 log = logging.getLogger(__name__)
 
+_LEVELS: dict[EventKind, int] = {
+    "round": logging.DEBUG,
+    "joined": logging.INFO,
+    "left": logging.INFO,
+    "refused": logging.INFO,
+    "finished": logging.INFO,
+    "diverged": logging.ERROR,
+}
+"""Of an event in the log; warnings, and what operators do, are warnings."""
+
 _OVER = 10
 """Seconds that rates are averaged over."""
 
@@ -126,7 +136,10 @@ class Hub:
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         """Something happened, to `device` if it is one's."""
-        self.events.add(time.time(), kind, None if device is None else device.name, text)
+        event = self.events.add(time.time(), kind, None if device is None else device.name, text)
+        if event is not None:
+            of = "" if event.device is None else f" {event.device}"
+            log.log(_LEVELS.get(kind, logging.WARNING), "%s%s: %s", kind, of, event.text)
         if device is not None:
             self.changed(device)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from edgeflock.server.engine import Engine, Published
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.settings.config import Config
 
@@ -21,7 +22,9 @@ class Host:
     relay: Relay
     paces: Paces
     input: tuple[int, ...] | None
-    """The shape of a sample's x, if it is known."""
+    """The shape of a sample's x, if it is known, and"""
+    described: Description | None
+    """what its numbers are, if they have names or units."""
     beside: Beside
     """What a saved model has beside theta."""
     app: bytes = b""

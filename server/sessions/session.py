@@ -1,7 +1,6 @@
 """One device's WebSocket: hello, pulls, pushes, receipts. docs/protocol.md is the reference."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -39,6 +38,7 @@ from edgeflock.shared.errors import (
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
     PROTOCOL,
+    Goodbye,
     Hello,
     Model,
     Pull,
@@ -52,8 +52,6 @@ from edgeflock.shared.protocol.messages import (
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Refused)
-
-log = logging.getLogger(__name__)
 
 HEARTBEAT = 60.0
 """Seconds of silence after which the server pings; after half of it again without an answer it hangs up.
@@ -69,8 +67,11 @@ LONGEST_HELLO = 4096
 """Bytes. What a device tells about itself is kept for as long as the server runs."""
 
 _FIRST: Collection[type[Record]] = (Hello,)
-_LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry)
+_LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
 """What a device may send, until it is let in and after that."""
+
+
+_UNANSWERED = (Samples, Telemetry, Goodbye)
 
 
 class Entry(Protocol):
@@ -125,6 +126,8 @@ class Session:
         """Of the device, once it is let in."""
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
+        self._why = ""
+        """It ends, as the device says."""
         self._tasks: TaskLine | None = None
         """In a run of tasks, once the device is let in."""
 
@@ -154,8 +157,7 @@ class Session:
                 self._host.relay.leave(device.id)
                 self._writer.see(device.id, device.connection.present)
                 account = Account.of(device.statistics.telemetry)
-                ended = f"its session has ended{f'; {account}' if account is not None else ''}"
-                log.info("%s: %s", device.name, ended)
+                ended = f"its session has ended{self._why}{f'; {account}' if account is not None else ''}"
                 self._host.hub.note("left", device, ended)
             self._ended.set()
         return self._socket
@@ -182,7 +184,6 @@ class Session:
 
     def _hung_up(self, refusal: Refused) -> None:
         """The door has said so to the device."""
-        log.info("refused %s: %s", refusal.code, refusal)
         self._host.hub.refused(self._device, refusal)
 
     async def _turn_out(self, device: Device | None, refusal: SessionRefused) -> None:
@@ -251,7 +252,7 @@ class Session:
         Raises NameInUse if the device that has it lives, and its secret was not shown.
         """
         connection = device.connection
-        dead = None if connection.knows(hello.secret) else await _dead(connection)
+        dead = None if connection.knows(hello.secret) else await _dead(connection, device.name)
         async with connection.arriving:  # in the order of their coming: the newest session stays
             if not device.identity.id:
                 device.identity.id = await self._writer.call(
@@ -296,13 +297,14 @@ class Session:
         terms = welcome(
             *(host.run, host.config, engine.layout, version, sequence, engine.start, weights, secret),
             host.input,
+            host.described,
             host.app,
         )
         await self._send(terms)
         host.hub.note("joined", device, f"at version {version:,}")
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
-        if isinstance(record, Samples | Telemetry):
+        if isinstance(record, _UNANSWERED):
             return self._note(device, record, frame)
         device.connection.hear()
         if isinstance(record, Pull):
@@ -427,18 +429,20 @@ class Session:
             await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
                 record, frame = listening.result()
-                if not isinstance(record, Samples | Telemetry):
+                if not isinstance(record, _UNANSWERED):
                     raise UnexpectedRecord("a question is under way: wait for its answer")
                 self._note(device, record, frame)
         finally:
             listening.cancel()
             await asyncio.wait((listening,))  # a socket has one listener at a time
 
-    def _note(self, device: Device, record: Samples | Telemetry, frame: bytes) -> None:
+    def _note(self, device: Device, record: Samples | Telemetry | Goodbye, frame: bytes) -> None:
         """Take what has no answer."""
         if isinstance(record, Samples):
             device.connection.hear()
             self._share(device, record, frame)
+        elif isinstance(record, Goodbye):
+            self._why = f": {record.reason}" if record.reason else ""
         else:  # it says that it is there, and gives nothing: it is as idle as before
             device.connection.be_seen()
             device.statistics.telemetry = record.facts
@@ -495,7 +499,6 @@ class Session:
         return told
 
     async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
-        log.info("refused %s: %s", refusal.code, refusal)
         await self._send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
 
     async def _send(self, record: Record) -> None:
@@ -517,7 +520,7 @@ def _shards_of(hello: Hello) -> list[str]:
     return names
 
 
-async def _dead(connection: Connection) -> Line | None:
+async def _dead(connection: Connection, name: str) -> Line | None:
     """The device's line, if it has one of which nothing comes any more.
 
     Raises NameInUse if something does: then it is somebody else who comes under its name.
@@ -525,7 +528,7 @@ async def _dead(connection: Connection) -> Line | None:
     line = connection.line
     if line is not None and await line.is_alive():
         raise NameInUse(
-            "a device of this name is connected; give this one another name (client.name), or have an "
-            "operator drop it"
+            f"another device with the name {name} joined; give each its own --name (client.name), or have an "
+            "operator drop that one"
         )
     return line

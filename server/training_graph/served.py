@@ -21,6 +21,7 @@ import msgpack
 
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.extras import install
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.config import ModelSettings
@@ -143,10 +144,10 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, A
         from edgeflock.server.training_graph.export import export_model
         from edgeflock.shared.model.torch_module import FlatModule, random_of
     except ImportError as error:
-        raise NotExportable(f"the server lacks {error.name}: pip install 'edgeflock[server]'") from error
+        raise NotExportable(f"the server lacks {error.name}: {install('server')}") from error
     with random_of(0):
         if model.data:
-            held_out = datasets.load(model.data, "test")
+            held_out = datasets.opened(model.data, "test")
             batch: tuple[Any, Any] = rows(held_out.x, slice(8)), held_out.y[:8]
         else:
             batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))

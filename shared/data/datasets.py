@@ -6,67 +6,84 @@
                                 images as JPEG: jpg_train, all files' bytes in a row, and off_train, where
                                 each begins and the last one ends, in the place of x_train (needs Pillow);
                 several inputs as x_train.NAME, x_test.NAME each, by the names of forward's arguments
+    csv:PATH?label=COLUMN       a table (tables.py)
+    parquet:PATH?label=COLUMN
+    images:FOLDER               images, a folder a class (images.py)
+    package.module:function     what a function returns (own.py)
+
     ...?part=3/8                the third of eight equal random shares (1/8 .. 8/8)
+    ...?held=0.2                of csv, parquet and images: a random fifth is to evaluate on, the rest to
+                                train on; without it a file is whatever it is named for
 
 uint8 images are scaled to 0..1; images without a channel axis get one.
 """
 
-import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import NamedTuple
 from urllib.parse import parse_qsl
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.shared.data import arrays, images, tables
+from edgeflock.shared.data.own import is_own, read_own
+from edgeflock.shared.data.samples import Dataset, Raw, Stored, describe, fitted, scaled, targets
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.fields import Fields, Inputs, concatenated, rows
+from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.fields import concatenated, rows
+
+__all__ = [
+    "READERS", "Dataset", "Stored", "deal", "deal_by_label", "is_stored",
+    "joined", "load", "opened", "read", "scaled", "targets"]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """n samples: x float32 [n, ...] or several fields, y [n]: int64 classes or float32 targets."""
-
-    x: Inputs
-    y: NDArray[np.int64] | NDArray[np.float32]
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-
-def load(uri: str, split: str) -> Dataset:
-    """The `split` ("train" or "test") of the data set that `uri` names.
+def load(uri: str, split: str, described: Description | None = None) -> Dataset:
+    """The `split` ("train" or "test") of the data set that `uri` names, as `described`, or as it describes
+    itself, in memory.
 
     Raises ConfigError that names the URI and what is wrong with it.
     """
+    return opened(uri, split, described).whole()
+
+
+def opened(uri: str, split: str, described: Description | None = None) -> Stored:
+    """As `load`, but x may be read when it is asked for."""
+    raw = read(uri, split)
+    return fitted(raw, describe(raw) if described is None else described)
+
+
+def read(uri: str, split: str) -> Raw:
+    """The samples that `uri` names, as they are kept. Raises ConfigError."""
     scheme, _, rest = uri.partition(":")
     path, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     part = options.pop("part", "1/1")
-    if options:
-        raise ConfigError(f"data {uri!r}: option {next(iter(options))!r} is unknown; known is part=I/N")
-    read = READERS.get(scheme)
-    if read is None:
-        raise ConfigError(f"data {uri!r}: known are {', '.join(f'{name}:' for name in READERS)}")
-    x, y = read(path, split)
-    chosen = _share(len(y), part, uri)
-    if isinstance(x, Fields):
-        return Dataset(_of_fields(x.rows(chosen)), targets(y[chosen]))
-    return Dataset(scaled(x[chosen]), targets(y[chosen]))
+    reader = READERS.get(scheme)
+    if reader is None:
+        if not is_own(uri) or find_spec(scheme.partition(".")[0]) is None:
+            lacks = f"; there is no module {scheme!r} here" if is_own(uri) else ""
+            schemes = ", ".join(f"{name}:" for name in READERS)
+            raise ConfigError(f"data {uri!r}: known are {schemes} and package.module:function{lacks}")
+        raw = read_own(f"{scheme}:{path}", split, options)
+    else:
+        known = (*reader.options, "part", *(() if reader.splits else ("held",)))
+        held = None if reader.splits else options.pop("held", None)
+        for option in options:
+            if option not in reader.options:
+                raise ConfigError(f"data {uri!r}: option {option!r} is unknown; known are {', '.join(known)}")
+        raw = reader.read(path, split, options)
+        if held is not None:
+            raw = raw.chosen(_held(len(raw), held, split, uri))
+    if part == "1/1":
+        return raw
+    return raw.chosen(_share(len(raw), part, uri))
 
 
-def _of_fields(x: Fields) -> Fields:
-    """Images and numbers as of a lone x; whole numbers and truths stay whole, as int64."""
-    return Fields(
-        {
-            name: scaled(array)
-            if array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)
-            else np.ascontiguousarray(array, dtype=np.int64)
-            for name, array in x.items()
-        }
-    )
+def is_stored(uri: str) -> bool:
+    """Whether `uri` names stored data rather than a stream; of a function the name alone does not show it."""
+    scheme = uri.partition(":")[0]
+    return scheme in READERS and (scheme != "csv" or "label=" in uri.partition("?")[2])
 
 
 def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
@@ -76,12 +93,13 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
     """
     dealt = _dealt(len(data))[: samples or None]
     chosen = (np.sort(dealt[share::shares]) for share in range(shares))
-    return [Dataset(rows(data.x, where), data.y[where]) for where in chosen]
+    return [Dataset(rows(data.x, where), data.y[where], described=data.described) for where in chosen]
 
 
 def joined(parts: Sequence[Dataset]) -> Dataset:
     """The samples of all parts, one part behind the other."""
-    return Dataset(concatenated([part.x for part in parts]), np.concatenate([part.y for part in parts]))
+    x, y = concatenated([part.x for part in parts]), np.concatenate([part.y for part in parts])
+    return Dataset(x, y, described=parts[0].described)
 
 
 def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> list[Dataset]:
@@ -110,7 +128,7 @@ def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> 
         for place, share in enumerate(having):
             parts[share].append(of_label[place :: len(having)])
     chosen = (np.sort(np.concatenate(part)) for part in parts)
-    return [Dataset(rows(data.x, where), data.y[where]) for where in chosen]
+    return [Dataset(rows(data.x, where), data.y[where], described=data.described) for where in chosen]
 
 
 def _dealt(count: int) -> NDArray[np.int64]:
@@ -127,95 +145,34 @@ def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
     return np.sort(_dealt(count)[int(number) - 1 :: int(of)])
 
 
-def _read_digits(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    if path:
-        raise ConfigError(f"data 'digits:{path}': digits takes no path")
+def _held(count: int, part: str, split: str, uri: str) -> NDArray[np.int64]:
+    """The indices of what is held out, or of the rest: the same on every machine."""
     try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ConfigError("data 'digits:' needs scikit-learn: pip install 'edgeflock[demo]'") from error
-    bunch = load_digits()
-    images = (bunch.images / 16).astype(np.float32)[:, np.newaxis]
-    order = np.random.default_rng(0).permutation(len(images))
-    held_out = len(images) // 5
-    chosen = order[:held_out] if split == "test" else order[held_out:]
-    return images[chosen], bunch.target[chosen]
-
-
-def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic] | Fields, NDArray[np.generic]]:
-    if not Path(path).is_file():
-        raise ConfigError(f"data 'npz:{path}': there is no such file")
-    names: tuple[str, ...] = (f"x_{split}", f"y_{split}")
-    try:
-        with open(path, "rb") as file, np.load(file) as archive:
-            if split == "train" and "x" in archive and "x_train" not in archive:
-                names = ("x", "y")
-            elif f"jpg_{split}" in archive:
-                names = (f"y_{split}", f"jpg_{split}", f"off_{split}")
-            elif fields := [name for name in archive.files if name.startswith(f"x_{split}.")]:
-                names = (f"y_{split}", *fields)
-            found = {name: archive[name] for name in names if name in archive}
-            held = ", ".join(archive.files)
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
-        raise ConfigError(f"data 'npz:{path}': is no readable np.savez archive: {error}") from error
-    for name in names:
-        if name not in found:
-            raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {held}")
-    x: NDArray[np.generic] | Fields
-    if len(names) > 1 and names[1].startswith(f"x_{split}."):
-        y = found[names[0]]
-        try:
-            x = Fields({name.partition(".")[2]: found[name] for name in names[1:]})
-        except ValueError as error:
-            raise ConfigError(f"data 'npz:{path}': {error}") from error
-        count = len(found[names[1]])
-    elif len(names) == 3:
-        y, octets, offsets = (found[name] for name in names)
-        x = _decoded(octets, offsets, path)
-        count = len(x)
-    else:
-        x, y = (found[name] for name in names)
-        count = len(x)
-    if count != len(y) or len(y) == 0:
-        raise ConfigError(f"data 'npz:{path}': {names[0]} has {count} samples, {names[1]} {len(y)}")
-    return x, y
-
-
-def _decoded(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: str) -> NDArray[np.uint8]:
-    """JPEG images of one size: uint8 [n, channels, height, width]. Raises ConfigError."""
-    try:
-        from PIL import Image
-    except ImportError as error:
+        held = round(count * float(part))
+    except (ValueError, OverflowError):
+        held = 0
+    if not 0 < held < count:
         raise ConfigError(
-            f"data 'npz:{path}': JPEG images need Pillow: pip install 'edgeflock[demo]'"
-        ) from error
-    if octets.dtype != np.uint8 or octets.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.ndim != 1:
-        raise ConfigError(f"data 'npz:{path}': jpg_* must be bytes (uint8) in a row and off_* whole numbers")
-    blob, images = octets.tobytes(), []
-    for number, (start, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-        try:
-            image = np.asarray(Image.open(io.BytesIO(blob[start:end]), formats=("JPEG",)))
-        except OSError as error:
-            raise ConfigError(f"data 'npz:{path}': image {number} is no JPEG: {error}") from error
-        images.append(np.atleast_3d(image).transpose(2, 0, 1))
-        if images[-1].shape != images[0].shape:
-            shapes = [list(images[index].shape) for index in (0, -1)]
-            raise ConfigError(f"data 'npz:{path}': image {number} is {shapes[1]}, image 0 is {shapes[0]}")
-    return np.stack(images) if images else np.zeros((0, 1, 1, 1), np.uint8)
+            f"data {uri!r}: held={part} must be a part of its {count} samples between 0 and 1, e.g. 0.2"
+        )
+    dealt = _dealt(count)
+    return np.sort(dealt[:held] if split == "test" else dealt[held:])
 
 
-Reader = Callable[[str, str], tuple[NDArray[np.generic] | Fields, NDArray[np.generic]]]
+class Reader(NamedTuple):
+    """How a stored format is read."""
 
-READERS: dict[str, Reader] = {"digits": _read_digits, "npz": _read_npz}
-
-
-def scaled(x: NDArray[np.generic]) -> NDArray[np.float32]:
-    if x.dtype == np.uint8:
-        x = x.astype(np.float32) / np.float32(255)
-        if x.ndim == 3:
-            x = x[:, np.newaxis]
-    return np.ascontiguousarray(x, dtype=np.float32)
+    read: Callable[[str, str, Mapping[str, str]], Raw]
+    """(path, split, options) -> samples."""
+    options: tuple[str, ...] = ()
+    splits: bool = True
+    """Whether the two splits lie in one file apart from each other."""
 
 
-def targets(y: NDArray[np.generic]) -> NDArray[np.int64] | NDArray[np.float32]:
-    return y.astype(np.float32) if np.issubdtype(y.dtype, np.floating) else y.astype(np.int64)
+READERS = {
+    "digits": Reader(arrays.read_digits),
+    "npz": Reader(arrays.read_npz),
+    "csv": Reader(lambda path, _, options: tables.read_csv(path, options), (*tables.OPTIONS, "sep"), False),
+    "parquet": Reader(lambda path, _, options: tables.read_parquet(path, options), tables.OPTIONS, False),
+    "images": Reader(lambda path, _, options: images.read_images(path, options), images.OPTIONS, False),
+}

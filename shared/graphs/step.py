@@ -31,7 +31,7 @@ class Step:
         self.octets = write(self.graph)
         """What stands for it: others read these, never what was sent."""
         _check_ports(self.graph, layout)
-        self._weighed: set[tuple[tuple[int, ...], ...]] = set()
+        self._weighed: dict[tuple[tuple[int, ...], ...], int] = {}
         self._ports = {port.name: port for port in self.graph.inputs}
         batch = {
             name: (_TRY, *(size for size in port.shape if isinstance(size, int)))
@@ -46,17 +46,18 @@ class Step:
         """64 hexadecimal digits that stand for the graph."""
         return sha256(self.octets).hexdigest()
 
-    def weigh(self, batch: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise BadGraph if a step on a batch, whose inputs have these shapes, takes more than there is.
+    def weigh(self, batch: Mapping[str, tuple[int, ...]]) -> int:
+        """Bytes of the tensors of a step on a batch, whose inputs have these shapes. Raises BadGraph if that
+        is more than there is.
 
-        What does not have the shape of the graph's inputs is left to whoever runs it.
+        What does not have the shape of the graph's inputs weighs nothing: it is left to whoever runs it.
         """
         shapes = tuple(batch.values())
         asked = [name for name in self._ports if _is_of_the_batch(name)]
         if shapes in self._weighed or not all(
             name in batch and _fits(self._ports[name], batch[name]) for name in asked
         ):
-            return
+            return self._weighed.get(shapes, 0)
         taken = footprint(self.graph, {**self._theta(), **batch})
         samples = shapes[0][0]
         if taken.octets > self._memory:
@@ -69,7 +70,8 @@ class Step:
                 f"a step on {samples} samples takes 2^{taken.work.bit_length() - 1} operations; at most "
                 f"2^{MOST_WORK.bit_length() - 1} are taken"
             )
-        self._weighed.add(shapes)
+        self._weighed[shapes] = taken.octets
+        return taken.octets
 
     def _theta(self) -> dict[str, tuple[int, ...]]:
         named = (port for port in self.graph.inputs if port.name.startswith("theta/"))

@@ -1,6 +1,6 @@
 """Every record that crosses a process. docs/protocol.md describes their bytes.
 
-    device -> server    Hello, Pull, Update, Telemetry
+    device -> server    Hello, Pull, Update, Telemetry, Goodbye
     server -> device    Welcome, Model, Receipt, Refusal, Stop, Task, Over
     both                Samples
 
@@ -9,6 +9,7 @@
 
 from dataclasses import MISSING, dataclass, fields
 
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 
@@ -17,6 +18,9 @@ PROTOCOL = 2
 
 LONGEST_SHARDS = 800
 """Bytes of the names of a device's shards."""
+
+LONGEST_REASON = 300
+"""Characters of what a device says as it leaves."""
 
 Facts = dict[str, str | int | float]
 
@@ -109,6 +113,8 @@ class Welcome:
     """What of the way back to the model that they set out from is added to their gradients (FedProx)."""
     app: bytes = b""
     """What a device is told that trains by an app of its own (app.py); empty: nothing."""
+    data: Description | None = None
+    """What the numbers and the targets of a sample are; None: nobody says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +256,27 @@ class Telemetry:
     facts: Facts
 
 
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The device leaves, and says why. There is no answer to it; it closes the session."""
+
+    reason: str
+
+
 Record = (
-    Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over | Telemetry
+    Hello
+    | Welcome
+    | Pull
+    | Model
+    | Update
+    | Receipt
+    | Refusal
+    | Stop
+    | Samples
+    | Task
+    | Over
+    | Telemetry
+    | Goodbye
 )
 
 TAGS: dict[type[Record], int] = {
@@ -267,6 +292,7 @@ TAGS: dict[type[Record], int] = {
     Task: 10,
     Over: 11,
     Telemetry: 12,
+    Goodbye: 13,
 }
 """The first element of a record's msgpack array."""
 

@@ -12,14 +12,17 @@ from typing import Any, get_type_hints
 import msgpack
 
 from edgeflock.shared.errors import Malformed, UnexpectedRecord, UnknownRecord
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.levels import MOST, level, loss_at
 from edgeflock.shared.protocol.messages import (
+    LONGEST_REASON,
     LONGEST_SHARDS,
     ORDER,
     TAGS,
     USUAL,
+    Goodbye,
     Model,
     Receipt,
     Record,
@@ -233,6 +236,12 @@ def _fields_of_a_model(value: Any, name: str) -> Any:
     return value
 
 
+def _reason(value: Any, name: str) -> str:
+    if type(value) is not str or len(value) > LONGEST_REASON:
+        raise Malformed(f"{name} must be text of at most {LONGEST_REASON} characters")
+    return value
+
+
 def _shape(value: Any, name: str) -> tuple[int, ...]:
     if type(value) is not list:
         raise Malformed(f"{name} must be a list of integers or nil, not {_shown(value)}")
@@ -246,6 +255,7 @@ _CHECKS: dict[Any, Check] = {
     list: exactly(list),
     tuple: _shape,
     Start: Start.of,
+    Description: Description.of,
     Weights: Weights.of,
 }
 """Beside the exact types: whoever reads a Welcome's layout looks into it."""
@@ -255,6 +265,7 @@ _SPECIAL: dict[tuple[type[Record], str], Check] = {
     (Model, "behind"): check_for(int | None, _CHECKS),
     (Update, "loss"): _level,
     (Receipt, "model"): _fields_of_a_model,
+    (Goodbye, "reason"): _reason,
 }
 _LOSS = 1 + ORDER[Update].index("loss")
 

@@ -19,6 +19,7 @@ from edgeflock.server.operations.access import OPEN
 from edgeflock.shared.identity import Token
 from edgeflock.shared.protocol.messages import (
     TAGS,
+    Goodbye,
     Hello,
     Model,
     Over,
@@ -35,6 +36,7 @@ from edgeflock.shared.protocol.messages import (
 )
 from tests.hosting import Hosted, hosting
 from tests.integration.foreign_client import (
+    GOODBYE,
     MODEL,
     PULL,
     RECEIPT,
@@ -86,6 +88,7 @@ RECORDS: dict[type[Record], tuple[bytes, tuple[int, str]]] = {
     Pull: (pack([PULL, None]), (MODEL, "")),
     Update: (update(sequence=1, base=0), (RECEIPT, "")),
     Telemetry: (pack([TELEMETRY, {}]), (MODEL, "")),
+    Goodbye: (pack([GOODBYE, "its owner wants it"]), (MODEL, "")),
     Samples: (pack([SAMPLES, 1, False, bytes(4), True, bytes(4)]), UNEXPECTED),
     Welcome: (b"", UNEXPECTED),
     Model: (b"", UNEXPECTED),

@@ -21,6 +21,7 @@ from edgeflock.server.sessions import session
 from edgeflock.shared import identity
 from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 from edgeflock.shared.model.weights import Weights
@@ -32,6 +33,7 @@ from tests.integration.foreign_client import (
     F16,
     F32,
     GOLOMB,
+    GOODBYE,
     GRID,
     HELLO,
     INT8,
@@ -218,6 +220,7 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
     ),
     "pull-part": ([PULL, 3, 0, 10, 20], messages.Pull(3, 0, 10, 20)),
+    "goodbye": ([GOODBYE, "stopped by its owner"], messages.Goodbye("stopped by its owner")),
     "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
@@ -283,6 +286,21 @@ TOLD = bytes.fromhex(
 RECORDS["welcome-app"] = (
     [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, False, 0.0, TOLD],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), app=TOLD),
+)
+RECORDS["welcome-data"] = (
+    [
+        *RECORDS["welcome-input"][0][:-1],
+        [2],
+        False,
+        0.0,
+        b"",
+        [["a", "b"], [0.5, 2.0], [1.0, 0.25], ["cat", "dog"], False],
+    ],
+    replace(
+        cast(messages.Welcome, RECORDS["welcome-secret"][1]),
+        input=(2,),
+        data=Description(("a", "b"), (0.5, 2.0), (1.0, 0.25), ("cat", "dog")),
+    ),
 )
 
 

@@ -144,7 +144,7 @@ UPDATES: dict[str, dict[str, bytes]] = {
 }
 
 SESSIONS: dict[str, dict[str, bytes]] = {
-    "unknown-record": {"tag 13": pack([13, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
+    "unknown-record": {"tag 14": pack([14, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
     "unexpected-record": {
         "a second Hello": hello(),
         "a Welcome": pack(

@@ -29,6 +29,7 @@ from edgeflock.client.data.reading import OPTIONS, Reader
 from edgeflock.client.data.records import RECORD_BYTES, Chunk, Skipped
 from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
 from edgeflock.client.data.uri import Uri
+from edgeflock.shared.extras import install
 from edgeflock.shared.protocol.backoff import back_off
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
         import aiokafka
         from aiokafka.errors import KafkaError
     except ImportError as error:
-        raise uri.wrong("kafka needs aiokafka: pip install 'edgeflock[streams]'") from error
+        raise uri.wrong(f"kafka needs aiokafka: {install('streams')}") from error
     for name in _CHATTY:
         logging.getLogger(name).addFilter(_SELDOM)
     delays = back_off(Random())

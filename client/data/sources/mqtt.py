@@ -21,6 +21,7 @@ from edgeflock.client.data.reading import OPTIONS, Reader
 from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Chunk, Skipped
 from edgeflock.client.data.sources.access import PASSWORD, TLS, no_tls, password, tls
 from edgeflock.client.data.uri import Uri
+from edgeflock.shared.extras import install
 from edgeflock.shared.protocol.backoff import back_off, permanent
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
     except ImportError as error:
-        raise uri.wrong("mqtt needs aiomqtt: pip install 'edgeflock[streams]'") from error
+        raise uri.wrong(f"mqtt needs aiomqtt: {install('streams')}") from error
     session = uri.options.get("session")
     asked = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     asked.MaximumPacketSize = RECORD_BYTES + (1 << 17)  # a topic may have 64 KiB

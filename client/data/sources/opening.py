@@ -1,6 +1,6 @@
 """Sources of samples by URI.
 
-    npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk, and over
+    npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk
     digits:[?part=I/N]
     dir:PATH                         a folder in which files appear (folder.py)
     csv:PATH[?follow]                a file of readings, and what is written to its end (text.py)

@@ -35,8 +35,9 @@ LARGEST = 4096
 async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> AsyncGenerator[Chunk, None]:
     """By the event loop's clock, so that a virtual one will do. `seed` counts if the URI has none."""
     own, rest = uri.split("rate", "seed", "order", "once")
-    inner = Uri.parse(f"{rest.place}")
-    if inner.scheme not in datasets.READERS:
+    bare = Uri.parse(rest.place)
+    inner = str(Uri(bare.scheme, bare.place, rest.options))
+    if not datasets.is_stored(inner):
         raise uri.wrong(
             f"only stored data are replayed: {', '.join(f'{name}:' for name in datasets.READERS)}"
         )
@@ -50,7 +51,7 @@ async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> Asyn
         rate = curve(own["rate"], random)
     except ConfigError as error:
         raise uri.wrong(str(error)) from error
-    data = datasets.load(str(Uri(inner.scheme, inner.place, rest.options)), "train")
+    data = datasets.load(inner, "train")
     passes = Passes(len(data), random if order == "shuffled" else None, once="once" in own)
     async with aclosing(replay(data, rate, passes)) as chunks:
         async for chunk in chunks:

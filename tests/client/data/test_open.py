@@ -24,6 +24,7 @@ def npz(tmp_path: Path) -> Path:
 async def test_stored_data_are_shuffled(npz: Path) -> None:
     async with batches_of(ClientSettings(data=f"npz:{npz}")) as batches:
         assert isinstance(batches, Shuffled)
+        batches.begin(WELCOME, FakeBackend())
         await batches.ready(1)
         x, _ = batches.take(20)
         assert sorted(x[:, 0]) == list(range(0, 40, 2))

@@ -100,7 +100,7 @@ def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert "pip install 'edgeflock[" in done.stderr
+    assert "pip install '" in done.stderr
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

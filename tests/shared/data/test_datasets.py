@@ -127,9 +127,9 @@ def test_digits() -> None:
     ("uri", "message"),
     [
         ("", "data '': known are digits:, npz:"),
-        ("csv:a.csv", "data 'csv:a.csv': known are digits:, npz:"),
+        ("table:a.csv", "data 'table:a.csv': known are digits:, npz:"),
         ("digits:here", "digits takes no path"),
-        ("digits:?shard=1", "option 'shard' is unknown; known is part=I/N"),
+        ("digits:?shard=1", "option 'shard' is unknown; known are part"),
         ("digits:?part=", "part= must be I/N"),
         ("digits:?part=3", "part=3 must be I/N"),
         ("digits:?part=0/3", "part=0/3 must be I/N"),
@@ -234,7 +234,7 @@ def test_jpeg_images_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.delitem(sys.modules, "PIL", raising=False)
     monkeypatch.setattr(builtins, "__import__", without_pillow)
-    with pytest.raises(ConfigError, match="need Pillow: pip install 'edgeflock"):
+    with pytest.raises(ConfigError, match=r"need Pillow: pip install '.*\[images\]'"):
         load(uri, "train")
 
 

@@ -1,0 +1,60 @@
+"""Stored data of this device, read as the run that it takes part in reads data."""
+
+import logging
+
+import numpy as np
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.data.classes import Classes
+from edgeflock.shared.data.samples import Raw, Stored, fitted
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.start import generate
+from edgeflock.shared.model.trial import trial
+from edgeflock.shared.protocol.messages import Welcome
+
+log = logging.getLogger(__name__)
+
+
+class Kept(Shuffled):
+    """Batches of `raw`, once a run has begun: columns, units and classes are those of its Welcome."""
+
+    def __init__(self, raw: Raw, random: np.random.Generator) -> None:
+        super().__init__(Stored(np.zeros((0, 0), np.float32), np.zeros(0, np.int64)), random)
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """Raises ConfigError if the data do not fit the run, or the model lacks the class of a label."""
+        data = fitted(self._raw, welcome.data, welcome.input)
+        theta = np.zeros(backend.layout.size, np.float32)
+        if welcome.start is not None:
+            theta = generate(welcome.start, backend.layout)
+        try:
+            # The backend's first step is one as all the others: it may choose by it how to take them.
+            tried = trial(
+                backend.gradient, theta, rows(data.x, slice(welcome.batch)), data.y[: welcome.batch]
+            )
+        except ConfigError:
+            self._check_classes(data, welcome, backend)
+            raise
+        self._check_classes(data, welcome, backend)
+        log.info("%s: %d samples; %s", self._raw.source, len(data), tried)
+        self._data = data
+        self._order = np.zeros(0, np.int64)
+
+    def _check_classes(self, data: Stored, welcome: Welcome, backend: Backend) -> None:
+        """Raises ConfigError that names a sample whose class the model lacks."""
+        if data.y.dtype.kind != "i":
+            return
+        refused = np.flatnonzero(Classes(backend).refused(data.x, data.y.astype(np.int64, copy=False)))
+        if refused.size:
+            sample = int(refused[0])
+            raise self._raw.wrong(
+                f"the label is class {int(data.y[sample].max())}, and {welcome.model} has none such: "
+                "correct it, or host a model with more outputs",
+                sample,
+            )

@@ -1,0 +1,180 @@
+"""A new project: the few files that say what is trained on what. Everything else has defaults."""
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.samples import Stored
+from edgeflock.shared.errors import ConfigError
+
+MADE_UP = "data:samples"
+"""The data of a project that is begun without any."""
+
+_DATA = '''\
+"""Made-up samples. Read yours here, or name a file instead: csv:PATH?label=COLUMN, images:FOLDER, ...
+
+It is asked for "train" on devices and for "test" on the server.
+"""
+
+import numpy as np
+
+
+def samples(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """x float32 [n, ...]; y [n] class numbers, class names, or numbers to predict."""
+    random = np.random.default_rng(0 if split == "test" else 1)
+    x = random.standard_normal((1000, 8)).astype(np.float32)
+    return x, np.where(x[:, :4].sum(axis=1) > x[:, 4:].sum(axis=1), "left", "right")
+'''
+
+_TABLE = '''\
+"""The model. It is the server's: devices get it as a graph, and need neither this file nor torch."""
+
+from torch import nn
+
+
+class Model(nn.Sequential):
+    """{inputs} numbers in, {what} out."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.Linear({inputs}, {hidden}), nn.ReLU(), nn.Linear({hidden}, {hidden}), nn.ReLU(), {last}
+        )
+'''
+
+_IMAGES = '''\
+"""The model. It is the server's: devices get it as a graph, and need neither this file nor torch."""
+
+from torch import nn
+
+
+class Model(nn.Sequential):
+    """Images of {shape} in, {what} out."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            *(nn.Conv2d({channels}, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Flatten(), nn.Linear({inputs}, {hidden}), nn.ReLU(), {last}),
+        )
+'''
+
+_SETTINGS = """# What is trained, on what, for how long. `edgeflock config` prints every other setting.
+
+[run]
+updates = 1000           # then the run is over; 0: never
+batch = 32               # samples of a step
+
+[model]
+module = "model:Model"   # model.py
+loss = {loss}
+data = {held_out}
+                         # to evaluate on; devices learn columns, units and classes from it
+
+[coordination]
+learning_rate = 0.05
+
+[compression]
+select = 1               # send all of the gradient, coded: right for a small model. 0: a large one's largest
+
+[client]
+data = {training}
+                         # what a device trains on, where the command line does not say
+"""
+
+_README = """# {name}
+
+Check the project, before anything joins:
+
+    edgeflock check edgeflock.toml
+
+Serve it; it prints the line that lets devices join (beyond this machine: `--set run.host=0.0.0.0`):
+
+    edgeflock server edgeflock.toml
+
+Train, on each device, on data of its own:
+
+    edgeflock client --data {data}
+
+The model is in `edgeflock-run`; `edgeflock status` shows how good it is.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Files by their names."""
+
+    folder: Path
+    files: dict[str, str]
+
+    def write(self) -> None:
+        """Raises ConfigError if one is there already, or none can be written."""
+        for name in self.files:
+            if (self.folder / name).exists():
+                raise ConfigError(f"{self.folder / name} is there already: name another folder, or remove it")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name, text in self.files.items():
+                (self.folder / name).write_text(text, "utf-8")
+        except OSError as error:
+            raise ConfigError(f"{self.folder}: cannot be written: {error.strerror}") from error
+
+
+def begun(folder: Path, data: str) -> Project:
+    """A project in `folder` on what the URI `data` names, seen from here; empty: on made-up data.
+
+    Raises ConfigError.
+    """
+    if not data:
+        made_up = _TABLE.format(inputs=8, hidden=64, what="2 classes", last="nn.Linear(64, 2)")
+        return _project(folder, MADE_UP, MADE_UP, made_up, "cross_entropy", {"data.py": _DATA})
+    sample = datasets.opened(data, "test")
+    uri = _seen_from(folder, data)
+    return _project(folder, uri, uri, _model(sample), "mse" if sample.described.numbers else "cross_entropy")
+
+
+def _project(
+    folder: Path, held_out: str, training: str, model: str, loss: str, more: dict[str, str] | None = None
+) -> Project:
+    quoted = {
+        name: _quoted(text) for name, text in (("held_out", held_out), ("training", training), ("loss", loss))
+    }
+    readme = _README.format(name=folder.resolve().name, data=shlex.quote(training))
+    files = {"edgeflock.toml": _SETTINGS.format(**quoted), "model.py": model, "README.md": readme}
+    return Project(folder, {**files, **(more or {})})
+
+
+def _model(sample: Stored) -> str:
+    """A model that takes such samples: small, and no more than a beginning."""
+    shape, labels = sample.x.shape[1:], sample.described.labels
+    if sample.described.numbers:
+        what, last = "a number", "nn.Linear(64, 1), nn.Flatten(0)"
+    else:
+        classes = len(labels) or int(sample.y.max()) + 1
+        what, last = f"{classes} classes", f"nn.Linear(64, {classes})"
+    if len(shape) == 1:
+        return _TABLE.format(inputs=shape[0], hidden=64, what=what, last=last)
+    if len(shape) == 3 and min(shape[1:]) >= 4:
+        channels, height, width = shape
+        inputs = 32 * (height // 4) * (width // 4)
+        named = "x".join(map(str, shape))
+        return _IMAGES.format(shape=named, channels=channels, inputs=inputs, hidden=64, what=what, last=last)
+    raise ConfigError(
+        f"samples have the shape {list(shape)}, for which there is no ready-made beginning: begin without "
+        "--data, and write model.py"
+    )
+
+
+def _seen_from(folder: Path, data: str) -> str:
+    """The URI as it is to be read in `folder`: what it names by a path is elsewhere from there."""
+    scheme, _, rest = data.partition(":")
+    path, mark, query = rest.partition("?")
+    if scheme in datasets.READERS and path and not os.path.isabs(path):
+        path = os.path.relpath(path, folder)
+    return f"{scheme}:{path}{mark}{query}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,147 @@
+"""A project put to the test in this process: what a server and its devices will meet."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgeflock.client.backends.onnx import OnnxBackend
+from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.client.data.kept import Kept
+from edgeflock.client.data.open import is_stored
+from edgeflock.client.training import Trainer
+from edgeflock.devices.numbers import size
+from edgeflock.server.engine import check_limits
+from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.training_graph.export import export_model
+from edgeflock.server.weights import first_model
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.samples import describe, fitted
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.graphs.step import Step
+from edgeflock.shared.model.fields import Fields, Inputs, named, rows
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.model.trial import Trial, trial
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.settings.config import Config
+
+_PLENTY = 1 << 40
+
+LARGE = 30.0
+"""Inputs that usually reach farther from 0 make the first steps leap."""
+
+SMALL = 10_000
+"""Parameters of a model whose whole gradient is short."""
+
+SLOW, HEAVY = 1000.0, 1 << 28
+"""Milliseconds and bytes of a step that a small device may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found of a project that can be trained."""
+
+    model: str
+    parameters: int
+    held_out: int
+    """Samples to evaluate on, and"""
+    training: int | None
+    """to train on; None: client.data names none that are stored."""
+    labels: tuple[str, ...]
+    trial: Trial
+    """By onnxruntime, on a batch."""
+    memory: int
+    """Bytes of that step's tensors."""
+    graph: int
+    """Bytes of the graph that devices without torch get."""
+    export_seconds: float
+    update: int
+    """Bytes of an update on the wire."""
+    selects: bool
+    """Whether updates are of the largest part of the gradient."""
+    reach: float
+    """How far inputs usually reach from 0."""
+
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        named = f", classes {', '.join(self.labels[:8])}{', ...' if self.labels[8:] else ''}"
+        trained = "" if self.training is None else f", {self.training:,} to train on"
+        yield f"model   {self.model}, {self.parameters:,} parameters"
+        yield f"data    {self.held_out:,} samples to evaluate on{trained}{named if self.labels else ''}"
+        yield f"step    {self.trial} and {size(self.memory)}, without torch"
+        yield f"export  {size(self.graph)} in {self.export_seconds:.1f} s, the same gradients as torch's"
+        dense = 4 * self.parameters
+        yield f"update  {self.update:,} bytes; dense it would be {dense:,}"
+        yield from (f"advice  {line}" for line in self.advice())
+
+    def advice(self) -> Iterator[str]:
+        """What works, and might work better."""
+        if self.reach > LARGE:
+            yield (
+                f"inputs usually reach {self.reach:.3g} from 0, and models train best on about 1: scale them "
+                "in the data (tables are, without scale=none)"
+            )
+        if self.parameters < SMALL and self.selects:
+            yield (
+                "so small a model trains faster with all of its gradient, which is still short: "
+                "compression.select = 1"
+            )
+        if self.trial.milliseconds > SLOW or self.memory > HEAVY:
+            yield "a small device may take long, or lack the memory: a smaller run.batch makes a step lighter"
+        if self.training is None:
+            yield "client.data names nothing that is stored here: only the held-out data were looked at"
+
+
+def checked(config: Config) -> Checked:
+    """Raises ConfigError that says what cannot work, and what to do about it."""
+    if not config.model.data:
+        raise ConfigError(
+            "model.data = '': nothing says what samples look like; name held-out data, such as "
+            "csv:held_out.csv?label=COLUMN"
+        )
+    module, loss = config.model.module, config.model.loss
+    raw = datasets.read(config.model.data, "test")
+    held_out = fitted(raw, describe(raw))
+    described = held_out.described.told
+    shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
+    flat = FlatModule(module, loss, config.run.seed)
+    check_limits(config, flat.layout)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
+    terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, described=described)
+    # What a device does with its data as it joins, and the first update that it would send.
+    backend, random = TorchBackend(module, loss, seed=config.run.seed), np.random.default_rng(0)
+    batches = Kept(raw, random)
+    batches.begin(terms, backend)
+    training = None
+    if "data" in config.client.model_fields_set and is_stored(config.client.data):
+        batches = Kept(datasets.read(config.client.data, "train"), random)
+        batches.begin(terms, backend)
+        training = len(batches)
+    update = Trainer(backend, batches, terms).step(theta, 0, 1)
+    began = time.perf_counter()
+    graph = export_model(module, loss, rows(held_out.x, slice(8)), held_out.y[:8]).step
+    export_seconds = time.perf_counter() - began
+    x, y = batches.take(config.run.batch)
+    return Checked(
+        model=module,
+        parameters=flat.layout.parameters.size,
+        held_out=len(held_out),
+        training=training,
+        labels=held_out.described.labels,
+        trial=trial(OnnxBackend(graph, flat.layout, model=module).gradient, theta, x, y),
+        memory=Step(graph, flat.layout, _PLENTY).weigh(
+            {name: array.shape for name, array in (*named(x).items(), ("y", y))}
+        ),
+        graph=len(graph),
+        export_seconds=export_seconds,
+        update=len(wire.encode(update)),
+        selects=terms.select < 1,
+        reach=_reach(x, len(y)),
+    )
+
+
+def _reach(x: Inputs, samples: int) -> float:
+    """How far from 0 the numbers of a sample usually reach; 0 if all of them are whole, as of embeddings."""
+    numbers = [array.reshape(samples, -1) for array in named(x).values() if array.dtype.kind == "f"]
+    return float(np.median(np.abs(np.hstack(numbers)).max(axis=1))) if numbers else 0.0

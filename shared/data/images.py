@@ -1,0 +1,104 @@
+"""Folders of images: images:FOLDER, with a folder in it for each class, whose name is the class's.
+
+    size=32         each is resized to 32 x 32 pixels, whatever its proportions; devices that leave it out
+                    take the run's size
+    channels=1      grey; 3, red, green and blue, without it
+
+An image is read when it is asked for, and none is kept: a folder may be larger than memory.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.data.samples import Lazy, Raw
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.extras import install
+
+OPTIONS = ("size", "channels")
+
+SIZE, CHANNELS = 32, 3
+"""Unless somebody says otherwise."""
+
+_MODES = {1: "L", 3: "RGB"}
+
+_KINDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+
+
+class Pictures:
+    """Files of images."""
+
+    def __init__(self, files: list[Path], shape: tuple[int, ...] | None) -> None:
+        """`shape` is what their owner asks for: [channels, height, width]."""
+        self._files = files
+        self._shape = shape
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def chosen(self, where: NDArray[np.int64]) -> "Pictures":
+        return Pictures([self._files[index] for index in where], self._shape)
+
+    def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
+        """Raises ConfigError if no image has this shape."""
+        wanted = shape or self._shape or (CHANNELS, SIZE, SIZE)
+        if self._shape not in (None, wanted) or len(wanted) != 3 or wanted[0] not in _MODES:
+            mine = list(self._shape or (CHANNELS, SIZE, SIZE))
+            raise ConfigError(
+                f"data 'images:': samples of the run have the shape {list(wanted)}, and images {mine}: leave "
+                "size and channels out to take the run's"
+            )
+        channels, height, width = wanted
+
+        def read(number: int) -> NDArray[np.float32]:
+            return read_image(self._files[number], _MODES[channels], (width, height))
+
+        return Lazy(read, np.arange(len(self._files)), wanted)
+
+
+def read_images(path: str, options: Mapping[str, str]) -> Raw:
+    """Raises ConfigError."""
+    source = f"images:{path}"
+    try:
+        import PIL  # noqa: F401  asked for before anything trains
+    except ImportError as error:
+        raise ConfigError(f"data {source!r} needs Pillow: {install('images')}") from error
+    for option in options:
+        if not options[option].isdecimal() or not 1 <= int(options[option]) <= 4096:
+            raise ConfigError(f"data {source!r}: {option}={options[option]} must be a number, e.g. size=32")
+    channels = int(options.get("channels", CHANNELS))
+    if channels not in _MODES:
+        raise ConfigError(f"data {source!r}: channels={channels} must be 1 or 3")
+    size = int(options.get("size", SIZE))
+    try:
+        folders = sorted(entry for entry in Path(path).iterdir() if entry.is_dir())
+        files = [
+            file
+            for folder in folders
+            for file in sorted(folder.iterdir())
+            if file.suffix.lower() in _KINDS and not file.name.startswith(".")
+        ]
+    except OSError as error:
+        raise ConfigError(f"data {source!r}: cannot be read: {error}") from error
+    if not files:
+        raise ConfigError(
+            f"data {source!r}: holds no images; there must be a folder for each class, with "
+            f"{', '.join(_KINDS[:3])} or the like in it: {path}/cat/1.jpg"
+        )
+    y = np.array([file.parent.name for file in files])
+    pictures = Pictures(files, (channels, size, size) if options else None)
+    return Raw(source, pictures, y, place=lambda sample: str(files[sample].relative_to(path)))
+
+
+def read_image(path: Path, mode: str, size: tuple[int, int]) -> NDArray[np.float32]:
+    """float32 [channels, height, width], 0 to 1, resized to (width, height). Raises ConfigError."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert(mode).resize(size, Image.Resampling.BILINEAR))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise ConfigError(f"{path} is no image that can be read: {error}; mend or remove it") from error
+    return np.ascontiguousarray(np.atleast_3d(pixels).transpose(2, 0, 1), np.float32) / np.float32(255)

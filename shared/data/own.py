@@ -1,0 +1,111 @@
+"""Data that a function of one's own gives: package.module:function.
+
+It returns (x, y): y is an array or a list of class numbers, class names or numbers to predict, and x an
+array, or whatever gives sample i as x[i], which is then asked for one at a time and never kept. What the
+URI's options name are its arguments, as text; it is also told the split, "train" or "test", if it has an
+argument of that name.
+"""
+
+import importlib
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.data.samples import Lazy, Raw
+from edgeflock.shared.errors import ConfigError
+
+_NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def is_own(uri: str) -> bool:
+    """Whether it may be the name of a function."""
+    return _NAMED.fullmatch(uri.partition("?")[0]) is not None
+
+
+class Items:
+    """x whose sample i is x[i]."""
+
+    def __init__(self, source: str, x: Any, where: NDArray[np.int64]) -> None:
+        self._source = source
+        self._x = x
+        self._where = where
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def chosen(self, where: NDArray[np.int64]) -> "Items":
+        return Items(self._source, self._x, self._where[where])
+
+    def read_as(self, shape: tuple[int, ...] | None) -> Lazy:
+        """Raises ConfigError if sample 0 has another shape."""
+        first = self._item(int(self._where[0])).shape
+        if shape is not None and first != shape:
+            raise ConfigError(
+                f"data {self._source!r}: samples have the shape {list(first)}, and those of the run "
+                f"{list(shape)} (model.data or model.input of the server)"
+            )
+
+        def read(number: int) -> NDArray[np.float32]:
+            x = self._item(number)
+            if x.shape != first or not np.isfinite(x).all():
+                why = "holds NaN or infinity" if x.shape == first else f"has the shape {list(x.shape)}"
+                raise ConfigError(
+                    f"data {self._source!r}: x[{number}] {why}, x[0] has {list(first)}; mend it"
+                )
+            return x
+
+        return Lazy(read, self._where, first)
+
+    def _item(self, number: int) -> NDArray[np.float32]:
+        try:
+            x = np.asarray(self._x[number])
+        except Exception as error:  # theirs may raise anything
+            raise ConfigError(f"data {self._source!r}: x[{number}]: {error!r}") from error
+        if x.dtype.kind not in "biuf":
+            raise ConfigError(f"data {self._source!r}: x[{number}] is of {x.dtype}, not of numbers")
+        units = np.float32(255 if x.dtype == np.uint8 else 1)
+        x = x.astype(np.float32) / units
+        return x[np.newaxis] if units > 1 and x.ndim == 2 else x
+
+
+def read_own(name: str, split: str, options: Mapping[str, str]) -> Raw:
+    """What the function `name` gives. Raises ConfigError."""
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+        told = {"split": split} if "split" in inspect.signature(function).parameters else {}
+        given = function(**{**told, **options})
+    except ConfigError:
+        raise
+    except Exception as error:  # theirs may raise anything
+        raise ConfigError(f"data {name!r}: {type(error).__name__}: {error}") from error
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise ConfigError(f"data {name!r}: returned a {type(given).__name__}; it must return (x, y)")
+    x, y = given[0], np.asarray(given[1])
+    counts = [_count(one) for one in (x, y)]
+    if counts[0] != counts[1] or counts[0] < 1:
+        raise ConfigError(
+            f"data {name!r}: x has {counts[0]} samples and y {counts[1]}; there must be as many of both, and "
+            "one at least"
+        )
+    y = y.astype(np.str_) if y.dtype.kind == "O" and all(isinstance(one, str) for one in y) else y
+    if isinstance(x, list | tuple):
+        try:
+            x = np.asarray(x)
+        except ValueError as error:
+            raise ConfigError(f"data {name!r}: x is no array of numbers: {error}") from error
+    if isinstance(x, np.ndarray):
+        return Raw(name, x, y)
+    return Raw(name, Items(name, x, np.arange(len(y))), y)
+
+
+def _count(samples: Any) -> int:
+    """0 if they have no number."""
+    try:
+        return len(samples)
+    except TypeError:
+        return 0

@@ -1,0 +1,54 @@
+"""The first step of a model on data, before anybody counts on it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Inputs, described, named
+from edgeflock.shared.model.gradient import Gradient
+
+SAMPLES = 8
+"""Of a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a step came to."""
+
+    samples: int
+    shape: str
+    """Of a sample's x."""
+    loss: float
+    milliseconds: float
+    """Of a second step: the first one gets things ready."""
+
+    def __str__(self) -> str:
+        return (
+            f"a step on {self.samples} samples of {self.shape}: loss {self.loss:.3g}, "
+            f"{self.milliseconds:.3g} ms"
+        )
+
+
+def trial(
+    gradient: Callable[[NDArray[np.float32], Inputs, NDArray[np.generic]], Gradient],
+    theta: NDArray[np.float32],
+    x: Inputs,
+    y: NDArray[np.generic],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Trial:
+    """A step from theta. Raises ConfigError if its loss or its gradient is not finite."""
+    loss, vector, *_ = gradient(theta, x, y)
+    if not (np.isfinite(loss) and np.isfinite(vector).all()):
+        furthest = max(float(np.abs(array).max()) for array in named(x).values())
+        raise ConfigError(
+            f"the loss of the first step is {loss:g}, and its gradient not finite: inputs reach "
+            f"{furthest:.3g} and should be about 1; scale them, or look for a logarithm or a division "
+            "in the model"
+        )
+    began = clock()
+    gradient(theta, x, y)
+    return Trial(len(y), described(x), float(loss), 1e3 * (clock() - began))

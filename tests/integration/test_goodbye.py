@@ -1,0 +1,85 @@
+"""Why a device left, in the server's log and among its events; and what it does not tell."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeflock.client.joining import join
+from edgeflock.client.run import run_client
+from edgeflock.shared.errors import ConfigError, NameInUse
+from edgeflock.shared.settings.config import ClientSettings
+from tests.hosting import Hosted, hosting
+from tests.integration.foreign_client import GOODBYE, joined, pack
+from tests.integration.test_reconnect import link
+
+
+async def told(hosted: Hosted, kind: str) -> str:
+    """The text of the first event of a kind, once there is one."""
+    while True:
+        events, _ = hosted.hub.events.since(0)
+        if found := [event.text for event in events if event.kind == kind]:
+            return found[0]
+        await asyncio.sleep(0.01)
+
+
+async def test_a_device_that_leaves_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "edgeflock.server"):
+        async with hosting(tmp_path) as hosted:
+            async with link(hosted.port) as device:
+                await device.join()
+                await device.leave("the battery\nis empty" + "!" * 1000)
+            left = await told(hosted, "left")
+    assert left.startswith("its session has ended: the battery")
+    assert len(left) <= 350
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("joined pi: at version 0") for line in lines)
+    assert f"left pi: {left}" in lines
+
+
+async def test_reasons_that_are_none_are_malformed(tmp_path: Path) -> None:
+    for reason in (7, "x" * 301):
+        async with hosting(tmp_path) as hosted, joined(hosted.port, "pi") as (device, _):
+            device.send(pack([GOODBYE, reason]))
+            assert (await told(hosted, "refused")).startswith("malformed: Goodbye.reason must be text")
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "unfit"])
+async def test_what_ends_a_client_is_told_without_its_data(tmp_path: Path, ends: str) -> None:
+    np.savez(
+        tmp_path / "d.npz", x_train=np.full((4, 3), 123456, np.float32), y_train=np.array(["secret"] * 4)
+    )
+    data = "digits:" if ends == "cancelled" else f"npz:{tmp_path}/d.npz"
+    async with hosting(tmp_path / "run", "model.module=edgeflock.client.zoo:DigitsCNN") as hosted:
+        settings = ClientSettings(server=hosted.url, name="pi", data=data, backend="torch", health=False)
+        client = asyncio.create_task(run_client(settings))
+        if ends == "cancelled":
+            await told(hosted, "joined")
+            client.cancel()
+        with pytest.raises((asyncio.CancelledError, ConfigError)):
+            await client
+        left = await told(hosted, "left")
+    assert "secret" not in left
+    assert "123456" not in left
+    why = {
+        "cancelled": "stopped by its owner",
+        "unfit": "its settings or its data do not fit the run; its own log says why",
+    }
+    assert left == f"its session has ended: {why[ends]}"
+
+
+async def test_two_devices_of_one_name_are_told_what_to_do(tmp_path: Path) -> None:
+    async with hosting(tmp_path, closed=True) as hosted:
+        hosted.enrol("raspberrypi")
+        token = hosted.register.create("device").text
+        with pytest.raises(NameInUse, match="with the name raspberrypi joined; give each its own --name"):
+            await join(hosted.url, token, "raspberrypi")
+
+
+async def test_tls_to_a_port_that_speaks_none_is_named(tmp_path: Path) -> None:
+    async with hosting(tmp_path, closed=True) as hosted:
+        token = hosted.register.create("device").text
+        with pytest.raises(ConfigError, match="speaks no TLS: write http:// instead of https://"):
+            await join(hosted.url.replace("http:", "https:"), token, "pi")
