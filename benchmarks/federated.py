@@ -174,7 +174,7 @@ class Client:
         theta, losses = start.copy(), 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # a rate too high shows at the next evaluation
             for _ in range(self._steps):
-                loss, gradient, _, _ = self._flat.gradient(theta, *self._batches.take(self._batch))
+                loss, gradient, _, _, _ = self._flat.gradient(theta, *self._batches.take(self._batch))
                 if self._proximal:
                     gradient = gradient + self._proximal * (theta - start)
                 theta -= self._rate * gradient

@@ -21,6 +21,11 @@ def free_port() -> int:
         return port
 
 
+def _before(path: str) -> str:
+    known = os.environ.get("PYTHONPATH", "")
+    return f"{path}{os.pathsep}{known}" if known else path
+
+
 @dataclass
 class Deployment:
     """A SuperLink and its SuperNodes, each in a process group of its own."""
@@ -41,12 +46,13 @@ class Deployment:
             "COLUMNS": "200",
         }
 
-    async def spawn(self, program: str, *arguments: str) -> asyncio.subprocess.Process:
+    async def spawn(self, program: str, *arguments: str, path: str = "") -> asyncio.subprocess.Process:
+        """`path` is where Python looks for modules, too."""
         log = (self.home / f"{program}-{len(self.groups)}.log").open("wb")
         process = await asyncio.create_subprocess_exec(
             str(BIN / program),
             *arguments,
-            env=self.environment,
+            env=self.environment | ({"PYTHONPATH": _before(path)} if path else {}),
             stdout=log,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
@@ -55,8 +61,8 @@ class Deployment:
         self.groups.append(process)
         return process
 
-    async def superlink(self) -> asyncio.subprocess.Process:
-        """Start it; it keeps its state in memory. Returns when it listens."""
+    async def superlink(self, *, installs: bool = False) -> asyncio.subprocess.Process:
+        """Start it; it keeps its state in memory. Returns when it listens. It `installs` what apps name."""
         config = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
         (self.home / "config.toml").write_text(config + "insecure = true\n")
         process = await self.spawn(
@@ -64,7 +70,7 @@ class Deployment:
             "--insecure",
             "--host=127.0.0.1",
             f"--port={self.port}",
-            "--disable-runtime-dependency-installation",
+            *(() if installs else ("--disable-runtime-dependency-installation",)),
         )
         while True:
             with suppress(OSError):

@@ -39,6 +39,7 @@ from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, 
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.data.injection import Injected
+    from edgeflock.client.flower.app import FlowerApp
     from edgeflock.shared.model.torch_module import Make
     from edgeflock.shared.settings.config import ClientSettings
 
@@ -46,13 +47,16 @@ log = logging.getLogger(__name__)
 
 ZOO = "edgeflock.client.zoo:"
 
-Kind = Literal["onnx", "torch"]
+Kind = Literal["onnx", "torch", "flower"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Of a shard."""
 
-_NEEDS = {"onnx": "onnxruntime", "torch": "torch"}
+_NEEDS = {"onnx": "onnxruntime", "torch": "torch", "flower": "flwr"}
 """Backend -> the module without which it is not to be had."""
+
+_NOT_OF_APPS = ("data", "shards", "share", "model", "graph_digest")
+"""Settings that a Flower app has no use for."""
 
 
 LAST_WORDS = 2.0
@@ -100,6 +104,7 @@ async def run_client(
     settings = settings.model_copy(update=known)
     # Which model it is, only the Welcome says: most are of the zoo.
     named = shards_of(settings)
+    app = _app(settings) if settings.flower_app else None
     hello = Hello(
         PROTOCOL,
         settings.name,
@@ -122,8 +127,11 @@ async def run_client(
             agreed.shape = welcome.input  # samples come while the backend is made
             kind = choose(settings, welcome.model, given)
             await link.introduce(_facts(kind))
-            if kind == "torch":
-                backend: Backend = await compute(_torch, settings, welcome, given)
+            if app is not None:
+                app.join(welcome)
+                backend: Backend = app
+            elif kind == "torch":
+                backend = await compute(_torch, settings, welcome, given)
             else:
                 backend = await compute(_onnx, settings, welcome, await link.graph("step"), memory)
             if named and not welcome.tasks:
@@ -154,8 +162,11 @@ async def run_client(
                 renewed=partial(_renewed, place=place),
             ) as link,
         ):
+            held: list[Batches]
             each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
-            if given.batches is not None:
+            if app is not None:
+                held = [app]
+            elif given.batches is not None:
                 held = [given.batches(own_seed(settings))]
             else:
                 held = [
@@ -263,9 +274,9 @@ def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Ki
     allowed = bool(settings.model or given.make) or model.startswith(ZOO)
     # Looked for, not imported: torch takes seconds.
     here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
-    wanted = settings.backend
+    wanted: Kind | Literal["auto"] = "flower" if settings.flower_app else settings.backend
     if wanted == "auto":
-        if not any(here.values()):
+        if not (here["torch"] or here["onnx"]):
             raise ConfigError(
                 "nothing that trains is installed: pip install 'edgeflock[onnx]', which is small, or "
                 "'edgeflock[torch]'"
@@ -273,9 +284,7 @@ def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Ki
         may = here["torch"] and not settings.graph_digest
         wanted = "torch" if may and (allowed or not here["onnx"]) else "onnx"
     if not here[wanted]:
-        raise ConfigError(
-            f"client.backend = {wanted!r} needs {_NEEDS[wanted]}: pip install 'edgeflock[{wanted}]'"
-        )
+        raise ConfigError(f"{_asked(settings)} needs {_NEEDS[wanted]}: pip install 'edgeflock[{wanted}]'")
     if wanted == "torch" and settings.graph_digest:
         raise ConfigError(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
@@ -286,6 +295,27 @@ def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Ki
             f"If you trust it, set client.model={model}; without its code, client.backend=onnx trains it"
         )
     return wanted
+
+
+def _asked(settings: "ClientSettings") -> str:
+    if settings.flower_app:
+        return f"client.flower_app = {settings.flower_app!r}"
+    return f"client.backend = {settings.backend!r}"
+
+
+def _app(settings: "ClientSettings") -> "FlowerApp":
+    """The Flower app that the settings name. Raises ConfigError."""
+    for key in _NOT_OF_APPS:
+        if key in settings.model_fields_set and (value := getattr(settings, key)):
+            raise ConfigError(
+                f"client.{key} = {value!r} is not of a Flower app, which has its own model and data: leave "
+                "it out, or client.flower_app"
+            )
+    choose(settings, "")
+    with _loading("flower"):
+        from edgeflock.client.flower.app import FlowerApp
+
+    return FlowerApp(settings.flower_app, settings.node_config, settings.name, directory(settings))
 
 
 def _torch(settings: "ClientSettings", welcome: Welcome, given: Given) -> Backend:
@@ -319,8 +349,8 @@ def _facts(kind: Kind) -> Facts:
 
 
 def _engine(kind: Kind) -> str:
-    if kind == "torch":
-        return f"torch {metadata.version('torch')}"
+    if kind in ("torch", "flower"):
+        return f"{_NEEDS[kind]} {metadata.version(_NEEDS[kind])}"
     with _loading("onnx"):
         from edgeflock.client.backends.onnx import engine
 

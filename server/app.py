@@ -84,7 +84,9 @@ def create_app(
         writer = Writer(engine, hub.round_ended, listeners.updated)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
-        host = Host(hosted.run, config, engine, registry, hub, traffic, relay, paces, hosted.input)
+        host = Host(
+            hosted.run, config, engine, registry, hub, traffic, relay, paces, hosted.input, hosted.app
+        )
         told, close_trackers = _tracking(host, hub, listeners)
         evaluator = Evaluator(
             engine,

@@ -34,6 +34,8 @@ from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import Start
+from edgeflock.shared.protocol.app import App, Arrays, encode
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
@@ -89,6 +91,21 @@ class HostedRun:
     keep: Keep = lambda theta, evaluation: None
     """Gets each model that is better than all before it."""
     listening: Listening = Listening()
+    app: bytes = b""
+    """What devices' own apps are told (protocol/app.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What a run trains, and how its server judges it."""
+
+    layout: Layout
+    theta: NDArray[np.float32]
+    """The first: float32 [P + B]."""
+    evaluate: Evaluate | None
+    start: Start | None = None
+    input: tuple[int, ...] | None = None
+    app: bytes = b""
 
 
 @contextmanager
@@ -98,11 +115,67 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     The run is this process's while the context lasts; then it may be opened again, also after a failure.
     Raises ConfigError if the model, the data or the directory cannot serve.
     """
+    trackers.check(config.run.trackers)
+    model = _of_arrays(config) if config.model.arrays else _of_a_module(config, given)
+    theta = model.theta
+    directory = Path(config.run.directory)
+    with claimed(directory, "run.directory", model.layout, theta, config, model.start) as claim:
+        first = claim.journal.snapshot(first=True).theta
+        if config.model.weights and first.tobytes() != theta.tobytes():
+            raise ConfigError(
+                f"run.directory = {str(directory)!r} holds a run that began with other weights than "
+                f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
+            )
+        offered = _offer(claim, directory, first) if claim.engine.start is None else None
+        history, accounts = claim.journal.evaluations(), claim.journal.accounts()
+        suspecting = partial(largest_step, claim.journal, model.layout)
+        tls, pin = _line(config, directory)
+        authority = authority_of(config, directory, tls)
+        with closing(Register(directory)) as register:
+            register.listens(register.url, pin)
+            _operators(register, directory)
+            yield HostedRun(
+                claim.run,
+                register,
+                claim.engine,
+                model.evaluate,
+                history,
+                accounts,
+                suspecting,
+                offered,
+                tls,
+                pin,
+                Audit(directory),
+                model.input,
+                authority,
+                given.make,
+                partial(_keep_best, directory, model.layout, config.model.module, claim.run),
+                given.listening,
+                model.app,
+            )
+
+
+def _of_arrays(config: Config) -> _Model:
+    """Without torch."""
+    from edgeflock.server import arrays as files
+
+    arrays, theta = files.read(config.model)
+    check_limits(config, arrays.layout)
+    evaluate = files.judge(config.model, arrays)
+    _check_watched(config, evaluated=evaluate is not None)
+    return _Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
+
+
+def _of_a_module(config: Config, given: Given) -> _Model:
     # torch takes seconds to import and only hosting needs it.
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
-    trackers.check(config.run.trackers)
+    if config.model.evaluate:
+        raise ConfigError(
+            f"model.evaluate = {config.model.evaluate!r} is of arrays, and model.module = "
+            f"{config.model.module!r} is a torch module, which is evaluated on model.data: leave it out"
+        )
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
@@ -116,40 +189,15 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         evaluate = _evaluation(config, flat.evaluate, theta, held_out)
     _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
-    directory = Path(config.run.directory)
-    with claimed(directory, "run.directory", flat.layout, theta, config, start) as claim:
-        first = claim.journal.snapshot(first=True).theta
-        if config.model.weights and first.tobytes() != theta.tobytes():
-            raise ConfigError(
-                f"run.directory = {str(directory)!r} holds a run that began with other weights than "
-                f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
-            )
-        offered = _offer(claim, directory, first) if claim.engine.start is None else None
-        history, accounts = claim.journal.evaluations(), claim.journal.accounts()
-        suspecting = partial(largest_step, claim.journal, flat.layout)
-        tls, pin = _line(config, directory)
-        authority = authority_of(config, directory, tls)
-        with closing(Register(directory)) as register:
-            register.listens(register.url, pin)
-            _operators(register, directory)
-            yield HostedRun(
-                claim.run,
-                register,
-                claim.engine,
-                evaluate,
-                history,
-                accounts,
-                suspecting,
-                offered,
-                tls,
-                pin,
-                Audit(directory),
-                shape,
-                authority,
-                given.make,
-                partial(_keep_best, directory, flat.layout, config.model.module, claim.run),
-                given.listening,
-            )
+    layout, told = flat.layout, b""
+    if config.client_config.model_extra or config.run.evaluate_on_devices:
+        told = _told(config, Arrays.like(layout))
+    return _Model(layout, theta, evaluate, start, shape, told)
+
+
+def _told(config: Config, arrays: Arrays) -> bytes:
+    """What devices' own apps are told."""
+    return encode(App(dict(config.client_config.model_extra or {}), config.run.evaluate_on_devices, arrays))
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:

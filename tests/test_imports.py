@@ -78,7 +78,7 @@ def test_a_device_trains_with_onnxruntime_and_numpy(tmp_path: Path) -> None:
         f"backend = OnnxBackend(Path({str(graph)!r}).read_bytes(), layout)\n"
         "x, y = np.ones((5, 3), np.float32), np.ones((5, 2), np.float32)\n"
         # All weights 0: the error is -1 everywhere, so that each weight's gradient is -2 / (5 * 2) * 5.
-        "loss, gradient, _, _ = backend.gradient(np.zeros(12, np.float32), x, y)\n"
+        "loss, gradient, _, _, _ = backend.gradient(np.zeros(12, np.float32), x, y)\n"
         "assert (loss, gradient[:8].tolist()) == (1, [-1] * 8)"
     )
     assert "onnxruntime" in loaded

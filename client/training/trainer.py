@@ -70,10 +70,10 @@ class Trainer:
             if stopped():
                 raise Stopped
             x, y = self._batches.take(self._welcome.batch)
-            loss, gradient, statistics, right = self._backend.gradient(theta, x, y)
+            loss, gradient, statistics, right, samples = self._backend.gradient(theta, x, y)
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
                 self._batches.judged(loss, right)
-                return LocalSteps(loss, gradient, statistics, len(y))
+                return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
         raise Diverged(
             f"{_HOPELESS} batches in a row gave NaN or infinite gradients{beyond}: the model has diverged or "

@@ -53,6 +53,14 @@ def train(
     data: Annotated[str | None, typer.Option(help="Training data [client.data], e.g. npz:my.npz.")] = None,
     backend: Annotated[str | None, typer.Option(help="auto, onnx or torch [client.backend].")] = None,
     model: Annotated[str | None, typer.Option(help="package.module:Name, for torch [client.model].")] = None,
+    flower_app: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A Flower app, whose ClientApp trains [client.flower_app]."),
+    ] = None,
+    node_config: Annotated[
+        str | None,
+        typer.Option(metavar="'K=V ...'", help="Of it, as flower-supernode's [client.node_config]."),
+    ] = None,
     graph_digest: Annotated[
         str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
     ] = None,
@@ -72,6 +80,8 @@ def train(
         data=data,
         backend=backend,
         model=model,
+        flower_app=None if flower_app is None else str(flower_app),
+        node_config=node_config,
         graph_digest=graph_digest,
     )
     settings = settings_of(config, [*(set_ or []), *flags], verbose)

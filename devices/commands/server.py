@@ -57,11 +57,13 @@ def server(
             await server.serve(stop)
 
     with needing("server", "the server needs"):
-        import torch
-
         from edgeflock.devices.library.server import Server
         from edgeflock.server.choices import CHOICES
 
-        torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
         asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
-        asyncio.run(until_stopped(Server.configured(settings_of(config, asked, verbose, CHOICES))))
+        settings = settings_of(config, asked, verbose, CHOICES)
+        if not settings.model.arrays:
+            import torch
+
+            torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
+        asyncio.run(until_stopped(Server.configured(settings)))

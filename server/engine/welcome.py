@@ -21,10 +21,12 @@ def welcome(
     weights: Weights | None = None,
     secret: bytes = b"",
     shape: tuple[int, ...] | None = None,
+    app: bytes = b"",
 ) -> Welcome:
     """The Welcome for a device whose highest accepted sequence number is `sequence`.
 
-    `secret` is for it alone; `shape` is that of a sample's x, if it is known.
+    `secret` is for it alone; `shape` is that of a sample's x, if it is known; `app` is
+    what devices' own apps are told.
     """
     compression = config.compression
     significance = None
@@ -64,4 +66,5 @@ def welcome(
         input=shape,
         adam=config.run.local_optimizer == "adam",
         proximal=config.run.proximal,
+        app=app,
     )

@@ -1,6 +1,7 @@
 """Flower's records <-> ours: a model as an ArrayRecord, a reply as an Update."""
 
 import math
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -11,14 +12,11 @@ from numpy.typing import NDArray
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY, admit
 from edgeflock.server.flower.nodes import Sent
 from edgeflock.shared.codecs import sparse, values
-from edgeflock.shared.errors import BadSamples, BadSequence, ConfigError, LayoutMismatch, Malformed, NonFinite
+from edgeflock.shared.errors import BadSequence, ConfigError, LayoutMismatch, Malformed, NonFinite
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten, layout_of
+from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten, layout_of, loss_of, samples_of
 from edgeflock.shared.protocol.messages import Update, Welcome
-
-_LOSSES = ("train_loss", "train-loss", "loss")
-"""Metrics that tell the loss of an update, for operators; the first that is there."""
 
 
 class Template:
@@ -104,7 +102,7 @@ def training(
 ) -> Message:
     """The message that asks a node to train."""
     config = ConfigRecord(dict(config))
-    config[CONFIG_KEY] = wire.encode(welcome)
+    config[CONFIG_KEY] = b64encode(wire.encode(welcome)).decode()
     content = RecordDict({keys.arrays: arrays, keys.config: config})
     return Message(content, node, MessageType.TRAIN, ttl=ttl)
 
@@ -135,7 +133,8 @@ def read_update(content: RecordDict, sent: Sent, template: Template, keys: Keys)
         update = _unpacked(arrays[0].data, sent, template)
     else:
         update = _difference(_contents(record), sent, template.layout)
-    return replace(update, samples=_samples(content, keys.weight), loss=_loss(content))
+    metrics = list(content.metric_records.values())
+    return replace(update, samples=samples_of(metrics, keys.weight), loss=loss_of(metrics))
 
 
 def _unpacked(octets: bytes, sent: Sent, template: Template) -> Update:
@@ -209,17 +208,3 @@ def _contents(record: ArrayRecord) -> dict[str, NDArray[np.generic]]:
         if contents[name].dtype.kind not in "fiub":
             raise LayoutMismatch(f"array {name!r} is of type {contents[name].dtype}, which is no number")
     return contents
-
-
-def _samples(content: RecordDict, key: str) -> int:
-    """How many samples a reply was computed from: its weight."""
-    weight = next((metrics[key] for metrics in content.metric_records.values() if key in metrics), None)
-    if not isinstance(weight, int | float) or not math.isfinite(weight):
-        raise BadSamples(f"the reply's metrics lack {key!r}, the number of samples it was computed from")
-    return max(0, round(weight))
-
-
-def _loss(content: RecordDict) -> float:
-    found = (m[key] for m in content.metric_records.values() for key in _LOSSES if key in m)
-    loss = next(found, math.nan)
-    return float(loss) if isinstance(loss, int | float) else math.nan

@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 _LONGEST_REST = 60.0
 """Seconds that a node that keeps failing is left alone, at most."""
 
+_OF_THE_LINE = ("vanished", "timed-out", "unsent")
+"""Outcomes that say nothing of what the node's app can do."""
+
+_CONVINCING = 2
+"""Bad answers of a node in a row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -29,6 +35,8 @@ class Node:
     """Its number in the journal."""
     failures: int = 0
     """Since its last good answer."""
+    broken: int = 0
+    """Bad answers since the last good one."""
     rests_until: float = -math.inf
     asked_at: float = -math.inf
     ingress: int = 0
@@ -58,11 +66,20 @@ class Nodes:
     """What came of the messages: "applied", the code of a refusal, or how the node failed."""
     failures: int = 0
     """In a row, of all nodes."""
+    said: str = ""
+    """What was said of the last one."""
 
-    def idle(self, now: float, share: float) -> list[int]:
-        """Whom to ask, the longest unasked first, so that `share` of those online are busy (one at least)."""
+    def hopeless(self) -> bool:
+        """Whether nothing ever worked, and everybody who is there has shown twice that its app cannot."""
+        broken = [node in self.known and self.known[node].broken >= _CONVINCING for node in self.online]
+        return not self.outcomes["applied"] and bool(broken) and all(broken)
+
+    def idle(self, now: float, share: float, least: int = 1) -> list[int]:
+        """Whom to ask, the longest unasked first, so that `share` of those online are busy, at least `least`
+        and one.
+        """
         busy = {asked.node for asked in self.asked.values()}
-        free = max(1, int(share * len(self.online))) - len(busy & self.online)
+        free = max(1, least, int(share * len(self.online))) - len(busy & self.online)
         ready = [n for n in self.online - busy if n not in self.known or self.known[n].rests_until <= now]
         return sorted(ready, key=lambda n: (self._last_asked(n), n))[: max(0, free)]
 
@@ -87,13 +104,15 @@ class Nodes:
 
     def succeeded(self, node: int) -> None:
         self.outcomes["applied"] += 1
-        self.known[node].failures = self.failures = 0
+        self.known[node].failures = self.known[node].broken = self.failures = 0
 
-    def failed(self, node: int, outcome: str, now: float) -> None:
+    def failed(self, node: int, outcome: str, now: float, said: str = "") -> None:
         """Leave it alone for 0, 1, 2, 4, ... seconds: whatever is wrong with it may be wrong for long."""
         self.outcomes[outcome] += 1
         self.failures += 1
+        self.said = said or self.said
         known = self.known[node]
+        known.broken += outcome not in _OF_THE_LINE
         known.rests_until = now + min(_LONGEST_REST, (1 << min(known.failures, 30)) // 2)
         known.failures += 1
 

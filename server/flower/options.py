@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from flwr.app import MetricRecord, RecordDict
-from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from pydantic import ValidationError
 
 from edgeflock.server.choices import CHOICES
@@ -33,13 +32,40 @@ class Options(TypedDict, total=False):
     keep_updates: bool
     fraction_train: float
     fraction_evaluate: float
+    min_train_nodes: int
+    min_evaluate_nodes: int
     min_available_nodes: int
     weighted_by_key: str
     arrayrecord_key: str
     configrecord_key: str
-    train_metrics_aggr_fn: Aggregate
-    evaluate_metrics_aggr_fn: Aggregate
+    train_metrics_aggr_fn: Aggregate | None
+    evaluate_metrics_aggr_fn: Aggregate | None
     poll: float
+
+
+FEDAVG = (
+    "fraction_train",
+    "fraction_evaluate",
+    "min_train_nodes",
+    "min_evaluate_nodes",
+    "min_available_nodes",
+    "weighted_by_key",
+    "arrayrecord_key",
+    "configrecord_key",
+    "train_metrics_aggr_fn",
+    "evaluate_metrics_aggr_fn",
+)
+"""FedAvg's arguments, in its order."""
+
+
+def by_name(positional: tuple[Any, ...], options: Options) -> Options:
+    """FedAvg's arguments, some of them given by their places. Raises TypeError as Python does."""
+    if len(positional) > len(FEDAVG):
+        raise TypeError(f"{len(FEDAVG)} arguments at most have a place, as FedAvg's: {', '.join(FEDAVG)}")
+    placed = dict(zip(FEDAVG, positional, strict=False))
+    if twice := placed.keys() & options.keys():
+        raise TypeError(f"{min(twice)} is given twice, by its place and by its name")
+    return {**placed, **options}  # type: ignore[typeddict-item]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +89,15 @@ class StrategySettings:
     keep_updates: bool = False
     fraction_train: float = 1.0
     fraction_evaluate: float = 1.0
+    min_train_nodes: int = 2
+    min_evaluate_nodes: int = 2
     min_available_nodes: int = 2
     weighted_by_key: str = "num-examples"
     arrayrecord_key: str = "arrays"
     configrecord_key: str = "config"
-    train_metrics_aggr_fn: Aggregate = aggregate_metricrecords
-    evaluate_metrics_aggr_fn: Aggregate = aggregate_metricrecords
+    train_metrics_aggr_fn: Aggregate | None = None
+    evaluate_metrics_aggr_fn: Aggregate | None = None
+    """None: Flower's mean, weighted by samples."""
     poll: float = 0.2
     """Seconds between two looks for replies."""
 
@@ -77,6 +106,8 @@ class StrategySettings:
             fraction = getattr(self, name)
             if not 0 <= fraction <= 1:
                 raise ConfigError(f"{name} = {fraction!r}: it must be from 0 to 1")
+        if not self.fraction_train:
+            raise ConfigError("fraction_train = 0: nobody would train; to evaluate only, use Flower's FedAvg")
 
     def config(self, **coordination: Any) -> Config:
         """The native server's configuration. Raises ConfigError if an option has a value it cannot have."""

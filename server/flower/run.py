@@ -45,9 +45,9 @@ def outcome_of(reply: Message) -> str:
 def pushed(grid: Grid, message: Message) -> str | None:
     """The identifier of a message that is now on its way, None if Flower does not take it.
 
-    One at a time: of several, some grids leave out what they do not take, others put None in its place.
+    One at a time: of several, some grids leave out what they do not take, others put None or "" in its place.
     """
-    return next(iter(grid.push_messages([message])), None)
+    return next(iter(grid.push_messages([message])), None) or None
 
 
 class FlowerRun:
@@ -60,7 +60,8 @@ class FlowerRun:
         self.nodes = Nodes()
         journal, self.engine = claim.journal, claim.engine
         self.evaluations = journal.evaluations()
-        """One a round, in order; the first is of the model as it was at first."""
+        """Of each round, in order, one or, once it was judged, two of its version; the first round is of the
+        model as it was at first."""
         self._run = claim.run
         self._template = template
         self._config = config
@@ -116,7 +117,7 @@ class FlowerRun:
         return self.nodes.known[node]
 
     def take(self, replies: Iterable[Message], now: float) -> list[RecordDict]:
-        """Commit replies. Returns the metrics of those that were accepted, each as it came."""
+        """Commit replies. Returns those that were accepted, each as it came."""
         accepted: list[RecordDict] = []
         taken: list[tuple[int, RecordDict]] = []
         pushes: list[Push] = []
@@ -136,21 +137,21 @@ class FlowerRun:
                 continue
             frame = wire.encode(update) if self._durable else b""
             pushes.append(Push(known.device, time.time(), update, frame))
-            taken.append((asked.node, RecordDict(dict(reply.content.metric_records))))
+            taken.append((asked.node, reply.content))
         self._see()
         settled = dict(self.engine.commit(pushes, now))
-        for push, (node, metrics) in zip(pushes, taken, strict=True):
+        for push, (node, content) in zip(pushes, taken, strict=True):
             answer = settled.get(push)  # none yet, if it waits for the end of its round
             if isinstance(answer, Refused):
                 self._failed(node, answer.code, str(answer), now)
             else:
                 self.nodes.succeeded(node)
-                accepted.append(metrics)
+                accepted.append(content)
         return accepted
 
     def _failed(self, node: int, outcome: str, reason: str, now: float) -> None:
         log.warning("Node %d: %s: %.300s", node, outcome, reason)
-        self.nodes.failed(node, outcome, now)
+        self.nodes.failed(node, outcome, now, f"node {node}: {outcome}: {reason:.300}")
 
     def _see(self) -> None:
         """Whose answers are under way: others wait for these."""
@@ -168,13 +169,18 @@ class FlowerRun:
         devices = self.engine.held
         return {number for number, node in self.nodes.known.items() if node.device in devices}
 
-    def record(self, loss: float | None, accuracy: float | None) -> None:
-        """Into the journal: a round has ended with this model."""
+    def rounds(self) -> dict[int, Evaluation]:
+        """The rounds that are over, from 0 on, each with the latest that is known of it."""
+        latest = {evaluation.version: evaluation for evaluation in self.evaluations}
+        return dict(enumerate(latest.values()))
+
+    def record(self, version: int, loss: float | None = None, accuracy: float | None = None) -> None:
+        """Into the journal: a round has ended with this model, and what it is found to be."""
         gone = [past for name, past in self._past.items() if int(name) not in self.nodes.known]
         here = self.nodes.known.values()
         ingress = sum(node.ingress for node in here) + sum(node.ingress for node in gone)
         egress = sum(node.egress for node in here) + sum(node.egress for node in gone)
-        evaluation = Evaluation(self.engine.published.version, time.time(), loss, accuracy, ingress, egress)
+        evaluation = Evaluation(version, time.time(), loss, accuracy, ingress, egress)
         self.engine.record(evaluation, self.nodes.traffic())
         self.evaluations.append(evaluation)
 

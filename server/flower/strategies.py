@@ -6,9 +6,9 @@
 What an update comes to is up to server/engine/engine.py, as for devices of our own.
 """
 
-from typing import Unpack
+from typing import Any, Unpack
 
-from edgeflock.server.flower.options import Options, StrategySettings
+from edgeflock.server.flower.options import Options, StrategySettings, by_name
 from edgeflock.server.flower.run import FlowerRun
 from edgeflock.server.flower.strategy import EdgeflockStrategy
 
@@ -24,7 +24,7 @@ class AsyncAdaComp(EdgeflockStrategy):
 
     def __init__(
         self,
-        *,
+        *fedavg: Any,
         rule: str = "adacomp",
         learning_rate: float = 1.0,
         window: int = 256,
@@ -34,8 +34,8 @@ class AsyncAdaComp(EdgeflockStrategy):
         updates_per_round: int = 0,
         **options: Unpack[Options],
     ) -> None:
-        """updates_per_round = 0: as many as nodes are online when the run starts. `buffer` replies make a
-        step; FedBuff's rule is "sqrt".
+        """What has a place is FedAvg's. updates_per_round = 0: as many as nodes are online at first. `buffer`
+        replies make a step; FedBuff's rule is "sqrt".
 
         Raises ConfigError if an option has a value that it cannot have.
         """
@@ -43,17 +43,17 @@ class AsyncAdaComp(EdgeflockStrategy):
             mode="buffer" if buffer != 1 else "async", buffer=buffer, rule=rule, learning_rate=learning_rate,
             window=window, average=average, base_batch=base_batch,
         )  # fmt: skip
-        super().__init__(coordination, StrategySettings(**options))
+        super().__init__(coordination, StrategySettings(**by_name(fedavg, options)))
         self._updates_per_round = updates_per_round
 
-    def _begin(self, job: FlowerRun) -> None:
-        super()._begin(job)
+    def _begin(self, job: FlowerRun, num_rounds: int) -> None:
+        super()._begin(job, num_rounds)
         self._size = self._updates_per_round
 
     def _round_is_over(self, now: float) -> bool:
         if not self._size:
             self._size = len(self._job.nodes.online)
-        return self._job.engine.published.version - self._job.evaluations[-1].version >= self._size
+        return self._job.engine.published.version - self._ended_at >= self._size
 
 
 class ScaDLES(EdgeflockStrategy):
@@ -66,7 +66,7 @@ class ScaDLES(EdgeflockStrategy):
 
     def __init__(
         self,
-        *,
+        *fedavg: Any,
         learning_rate: float = 1.0,
         average: float = 0.0,
         base_batch: int = 0,
@@ -74,12 +74,12 @@ class ScaDLES(EdgeflockStrategy):
         deadline: float = 3600.0,
         **options: Unpack[Options],
     ) -> None:
-        """Raises ConfigError if an option has a value that it cannot have."""
+        """What has a place is FedAvg's. Raises ConfigError if an option cannot be what it is."""
         coordination = dict(
             mode="rounds", rule="none", learning_rate=learning_rate, average=average, base_batch=base_batch,
             quorum=quorum, deadline=deadline,
         )  # fmt: skip
-        super().__init__(coordination, StrategySettings(**options))
+        super().__init__(coordination, StrategySettings(**by_name(fedavg, options)))
 
     def _wants(self, node: int) -> bool:
         """A node joins a round that gathers already only if it is needed."""
@@ -89,4 +89,4 @@ class ScaDLES(EdgeflockStrategy):
     def _round_is_over(self, now: float) -> bool:
         self._job.look(now)
         # Also true where the ServerApp died between a round's end and its evaluation.
-        return self._job.engine.published.version > self._job.evaluations[-1].version
+        return self._job.engine.published.version > self._ended_at

@@ -8,19 +8,21 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from copy import deepcopy
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 
 from edgeflock.server.flower.evaluation import Evaluations
+from edgeflock.server.flower.judging import EvaluateFn, Judge
 from edgeflock.server.flower.messages import Keys, evaluation
-from edgeflock.server.flower.options import Aggregate, StrategySettings
+from edgeflock.server.flower.options import StrategySettings
+from edgeflock.server.flower.reports import EVALUATED, JUDGED, TRAINED, Reports, aggregated, finite
 from edgeflock.server.flower.run import FlowerRun, log, opened, outcome_of, pushed
 from edgeflock.shared.errors import ConfigError
-
-EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 _HOPELESS = 10
 """Failures in a row, per node, after which a run that gets nowhere ends."""
@@ -67,39 +69,58 @@ class EdgeflockStrategy(Strategy):
         """
         log.info("Starting %s strategy:", type(self).__name__)
         self.summary()
-        train_config, evaluate_config = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
-        self._timeout = timeout
-        with opened(
-            self.settings.checkpoint, initial_arrays, self._statistics, self.config, self._keys
-        ) as job:
-            self._begin(job)
+        self._train_config = self._config_before = train_config or ConfigRecord()
+        evaluate_config = evaluate_config or ConfigRecord()
+        self._timeout, began = timeout, time.monotonic()
+        with (
+            opened(
+                self.settings.checkpoint, initial_arrays, self._statistics, self.config, self._keys
+            ) as job,
+            Judge(evaluate_fn) as self._judge,
+        ):
             result = Result(arrays=job.result())
-            if job.evaluations:
-                _recall(job, result)
-                log.info("Going on at version %d, after round %d", job.engine.published.version, self._rounds)
-            else:
-                self._evaluate_here(0, evaluate_fn, result)
+            self._reports = Reports(result, self.settings.checkpoint)
+            self._begin(job, num_rounds)
+            first = self._ended_at
             while self._rounds < num_rounds:
                 self._look_around(grid)
-                over = self._exchange(grid, train_config, last=self._rounds + 1 == num_rounds)
-                self._report_evaluations(result)
+                over = self._exchange(grid, last=self._rounds + 1 == num_rounds)
+                self._report_evaluations()
+                self._report_judged()
                 if over:
-                    self._end_round(grid, evaluate_config, evaluate_fn, result)
-            self._drain(grid, result)
+                    self._end_round(grid, evaluate_config, result)
+            self._drain(grid)
+            log.info(
+                "Training is over after round %d, at version %d: %d updates in %.1f s, %s",
+                *(self._rounds, self._ended_at, self._ended_at - first),
+                *(time.monotonic() - began, dict(self.outcomes)),
+            )
         log.info("Final results:\n%s", result)
         return result
 
-    def _begin(self, job: FlowerRun) -> None:
+    def _begin(self, job: FlowerRun, num_rounds: int) -> None:
         self._job = job
         self.outcomes = job.nodes.outcomes
         self._accepted: list[RecordDict] = []
+        self._metrics: MetricRecord | None = None
+        self._aggregated_at, self._configured = -1, 0
         self._evaluations = Evaluations()
         self._looked = -math.inf
-
-    @property
-    def _rounds(self) -> int:
-        """How many rounds are over."""
-        return len(self._job.evaluations) - 1
+        self._last = num_rounds
+        self._rounds, self._ended_at = 0, job.engine.published.version
+        """How many rounds are over, and the version at the end of the last one."""
+        if not (past := job.rounds()):
+            job.record(self._ended_at)
+            self._judge.ask(0, self._ended_at, job.result())
+        else:
+            self._rounds, self._ended_at = len(past) - 1, past[len(past) - 1].version
+            self._reports.recall(past)
+            log.info("Going on at version %d, after round %d", job.engine.published.version, self._rounds)
+            judged = self._reports.has(JUDGED, self._rounds)
+            if not judged and self._ended_at == job.engine.published.version:
+                self._judge.ask(self._rounds, self._ended_at, job.result())
+        self._report_judged()
+        self._round_began = time.monotonic()
 
     def _look_around(self, grid: Grid) -> None:
         """See who is online; the first time wait until there are enough."""
@@ -112,26 +133,73 @@ class EdgeflockStrategy(Strategy):
             while len(nodes.online) < enough:
                 time.sleep(_LOOK_AROUND)
                 nodes.online = frozenset(grid.get_node_ids())
+        if self._looked == -math.inf:
+            log.info(
+                "Training starts with %d nodes at version %d",
+                len(nodes.online),
+                self._job.engine.published.version,
+            )
         self._looked = time.monotonic()
 
-    def _exchange(self, grid: Grid, config: ConfigRecord, last: bool) -> bool:
+    def _exchange(self, grid: Grid, last: bool) -> bool:
         """Take what has come, ask who is idle; whether that ended the round, the `last` one perhaps."""
         job, now = self._job, time.monotonic()
         replies = self._pull(grid)
         current = self._rounds + 1
         if replies:
-            self.aggregate_train(current, replies)
+            arrays, metrics = self.aggregate_train(current, replies)
+            self._metrics = self._metrics if metrics is None else metrics
+            if arrays is not None and arrays is not job.arrays():
+                raise ConfigError(
+                    f"{type(self).__name__}.aggregate_train returns arrays of its own, and the model is what "
+                    "the updates in the checkpoint make of it: return those of super(), or use a strategy of "
+                    "Flower's"
+                )
         for late in job.nodes.expire(now, self._timeout):
             log.warning("Node %d: no answer within %g s", late.node, self._timeout)
-        if job.nodes.failures >= _HOPELESS * max(1, len(job.nodes.online)):
-            raise ConfigError(f"{job.nodes.failures} failures in a row, nothing else: {dict(self.outcomes)}")
+        self._give_up_if_hopeless()
         over = self._round_is_over(now)
         if not (over and last):
-            for question in self.configure_train(current + over, job.arrays(), config, grid):
+            for question in self._questions(current + over, grid):
                 job.ask(grid, question, now)
         if not replies and not over:
             time.sleep(self.settings.poll)
         return over
+
+    def _give_up_if_hopeless(self) -> None:
+        nodes = self._job.nodes
+        if nodes.hopeless() or nodes.failures >= _HOPELESS * max(1, len(nodes.online)):
+            outcomes = dict(self.outcomes)
+            raise ConfigError(
+                f"{nodes.failures} failures in a row, nothing else: {outcomes}; the last: {nodes.said}"
+            )
+
+    def _questions(self, number: int, grid: Grid) -> Iterable[Message]:
+        """configure_train's messages, if there is anybody to ask.
+
+        It may change the config that it gets, as Flower's examples do to lower a learning rate in some round.
+        As with FedAvg that happens once in every round and lasts: it is called for rounds in which nobody was
+        asked, too, and those of a run that is resumed, and all messages of one begin with the same copy.
+        """
+        if not self._to_ask():
+            return []
+        questions: list[Message] | None = None
+        while self._configured < number:
+            self._configured += 1
+            self._config_before, self._train_config = self._train_config, _copied(self._train_config)
+            questions = list(self._configured_by(self._configured, self._train_config, grid))
+        if questions is None:
+            questions = list(self._configured_by(number, _copied(self._config_before), grid))
+        return questions
+
+    def _configured_by(self, number: int, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        return self.configure_train(number, self._job.arrays(), config, grid)
+
+    def _to_ask(self) -> list[int]:
+        """The nodes that have nothing to do, and are to train now."""
+        settings = self.settings
+        idle = self._job.nodes.idle(time.monotonic(), settings.fraction_train, settings.min_train_nodes)
+        return [node for node in idle if self._wants(node)]
 
     def _pull(self, grid: Grid) -> list[Message]:
         """Replies to training messages. Those to evaluations are put aside."""
@@ -148,8 +216,7 @@ class EdgeflockStrategy(Strategy):
     ) -> Iterable[Message]:
         """Messages to the nodes that have nothing to do; the model is the current one."""
         config = ConfigRecord({**config, "server-round": server_round})
-        idle = self._job.nodes.idle(time.monotonic(), self.settings.fraction_train)
-        return [self._job.question(node, config, self._timeout) for node in idle if self._wants(node)]
+        return [self._job.question(node, config, self._timeout) for node in self._to_ask()]
 
     def _wants(self, node: int) -> bool:
         """Whether an idle node is to train now."""
@@ -158,32 +225,48 @@ class EdgeflockStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Apply replies: (the model then, the metrics of the round so far)."""
+        """Apply replies: (the model then, the metrics of the round if they end it)."""
         self._accepted += self._job.take(replies, time.monotonic())
-        metrics = _aggregated(self.settings.train_metrics_aggr_fn, self._accepted, self._keys.weight)
-        return self._job.arrays(), metrics
+        over = self._round_is_over(time.monotonic())
+        return self._job.arrays(), self._aggregate() if over else None
 
-    def _end_round(
-        self, grid: Grid, config: ConfigRecord, evaluate_fn: EvaluateFn | None, result: Result
-    ) -> None:
-        """Report a round, evaluate what it came to and put that into the journal."""
-        number = self._rounds + 1
-        metrics = _aggregated(self.settings.train_metrics_aggr_fn, self._accepted, self._keys.weight)
-        log.info("[ROUND %d] version %d, %s", number, self._job.engine.published.version, dict(self.outcomes))
-        self._accepted = []
+    def _aggregate(self) -> MetricRecord | None:
+        """The metrics of the round so far; once a round, for a user's function may do more than look."""
+        if self._aggregated_at == self._rounds:
+            return None
+        self._aggregated_at = self._rounds
+        function = self.settings.train_metrics_aggr_fn or aggregate_metricrecords
+        return aggregated(function, self._accepted, self._keys.weight)
+
+    def _end_round(self, grid: Grid, config: ConfigRecord, result: Result) -> None:
+        """Report a round, and have what it came to evaluated."""
+        metrics = self._metrics or self._aggregate()
+        job, version = self._job, self._job.engine.published.version
+        now, updates = time.monotonic(), version - self._ended_at
+        rate = 60 * updates / max(now - self._round_began, 1e-3)
+        self._rounds, self._ended_at, self._round_began = self._rounds + 1, version, now
+        number = self._rounds
+        log.info(
+            "[ROUND %d/%d] version %d, %.1f updates a minute, %s",
+            *(number, self._last, version, rate, dict(self.outcomes)),
+        )
+        self._accepted, self._metrics = [], None
         if metrics is not None:
-            result.train_metrics_clientapp[number] = metrics
+            self._reports.note(TRAINED, number, metrics)
             log.info("\t└──> Aggregated MetricRecord: %s", metrics)
-        result.arrays = self._job.result()
+        result.arrays = job.result()
+        job.record(version)
         self._evaluate_there(number, grid, config)
-        self._evaluate_here(number, evaluate_fn, result)
+        self._judge.ask(number, version, result.arrays)
+        self._report_judged()
 
-    def _evaluate_here(self, number: int, evaluate_fn: EvaluateFn | None, result: Result) -> None:
-        metrics = evaluate_fn(number, result.arrays) if evaluate_fn else None
-        if metrics is not None:
-            result.evaluate_metrics_serverapp[number] = metrics
-            log.info("Global evaluation after round %d: %s", number, metrics)
-        self._job.record(*(_finite(metrics, key) for key in ("loss", "accuracy")))
+    def _report_judged(self, *, wait: bool = False) -> None:
+        """What evaluate_fn has said meanwhile."""
+        for number, version, metrics in self._judge.said(wait=wait):
+            if metrics is not None:
+                self._reports.note(JUDGED, number, metrics)
+                self._job.record(version, finite(metrics, "loss"), finite(metrics, "accuracy"))
+                log.info("Global evaluation after round %d: %s", number, metrics)
 
     def _evaluate_there(self, number: int, grid: Grid, config: ConfigRecord) -> None:
         """Ask nodes to evaluate. Training goes on; what they say is reported when it is there."""
@@ -199,7 +282,9 @@ class EdgeflockStrategy(Strategy):
         """Messages to a random `fraction_evaluate` of the nodes, but for those that are behind."""
         online = self._job.nodes.online
         free = sorted(online - self._evaluations.behind())
-        count = min(len(free), math.ceil(self.settings.fraction_evaluate * len(online)))
+        share = self.settings.fraction_evaluate
+        wanted = max(math.ceil(share * len(online)), self.settings.min_evaluate_nodes) if share else 0
+        count = min(len(free), wanted)
         config = ConfigRecord({**config, "server-round": server_round})
         return [evaluation(n, arrays, config, self._keys, self._timeout) for n in random.sample(free, count)]
 
@@ -211,46 +296,27 @@ class EdgeflockStrategy(Strategy):
                 log.warning("Evaluation of round %d: %s", server_round, outcome_of(reply))
             else:
                 contents.append(reply.content)
-        return _aggregated(self.settings.evaluate_metrics_aggr_fn, contents, self._keys.weight)
+        function = self.settings.evaluate_metrics_aggr_fn or aggregate_metricrecords
+        return aggregated(function, contents, self._keys.weight)
 
-    def _report_evaluations(self, result: Result) -> None:
+    def _report_evaluations(self) -> None:
         if late := self._evaluations.expire(time.monotonic(), self._timeout):
             log.warning("%d evaluations were not answered within %g s", late, self._timeout)
         for number, replies in self._evaluations.over():
             metrics = self.aggregate_evaluate(number, replies)
             if metrics is not None:
-                result.evaluate_metrics_clientapp[number] = metrics
+                self._reports.note(EVALUATED, number, metrics)
                 log.info("Federated evaluation after round %d: %s", number, metrics)
 
-    def _drain(self, grid: Grid, result: Result) -> None:
+    def _drain(self, grid: Grid) -> None:
         """Wait for the evaluations that are still under way."""
         while self._evaluations.asked:
             self._evaluations.take(grid.pull_messages(list(self._evaluations.asked)))
-            self._report_evaluations(result)
+            self._report_evaluations()
             time.sleep(self.settings.poll)
-        self._report_evaluations(result)
+        self._report_evaluations()
+        self._report_judged(wait=True)
 
 
-def _aggregated(function: Aggregate, contents: list[RecordDict], weight: str) -> MetricRecord | None:
-    """What a user's (or Flower's) function makes of metrics, whose names nodes choose; None if it cannot."""
-    if not contents:
-        return None
-    try:
-        return function(contents, weight)
-    except Exception as error:  # whatever it raises, training goes on without
-        log.warning("Metrics cannot be aggregated: %r", error)
-        return None
-
-
-def _finite(metrics: MetricRecord | None, key: str) -> float | None:
-    number = metrics.get(key) if metrics else None
-    return float(number) if isinstance(number, int | float) and math.isfinite(number) else None
-
-
-def _recall(job: FlowerRun, result: Result) -> None:
-    """Earlier evaluations, as far as the journal has them."""
-    for number, past in enumerate(job.evaluations):
-        known = {"loss": past.loss, "accuracy": past.accuracy}
-        metrics = {key: value for key, value in known.items() if value is not None}
-        if metrics:
-            result.evaluate_metrics_serverapp[number] = MetricRecord(dict(metrics))
+def _copied(config: ConfigRecord) -> ConfigRecord:
+    return ConfigRecord(deepcopy(dict(config)))

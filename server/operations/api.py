@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.operations.federated import federated
 from edgeflock.server.operations.feed import because, dense_bytes, document, settings
 from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
 from edgeflock.server.operations.saved import safetensors_of
@@ -168,6 +169,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
         "compression": config.compression.model_dump(),
         "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
+        "on_devices": federated(device["telemetry"] for device in devices),
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
         "egress": traffic.total.egress,

@@ -22,6 +22,8 @@ class Host:
     paces: Paces
     input: tuple[int, ...] | None
     """The shape of a sample's x, if it is known."""
+    app: bytes = b""
+    """What devices' own apps are told."""
 
     @property
     def published(self) -> Published:

@@ -296,6 +296,7 @@ class Session:
         terms = welcome(
             *(host.run, host.config, engine.layout, version, sequence, engine.start, weights, secret),
             host.input,
+            host.app,
         )
         await self._send(terms)
         host.hub.note("joined", device, f"at version {version:,}")

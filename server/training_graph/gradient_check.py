@@ -88,7 +88,7 @@ def _compare_step(
         return np.concatenate([np.ravel(value) for value in session.run(names, fed)]).astype(np.float64)
 
     def theirs() -> NDArray[np.float64]:
-        loss, gradient, statistics, right = flat.gradient(theta, x.copy(), y)  # a module may write into x
+        loss, gradient, statistics, right, _ = flat.gradient(theta, x.copy(), y)  # a module may write into x
         known = [] if right is None else [right]
         return np.concatenate(([loss], gradient, statistics, known)).astype(np.float64)
 

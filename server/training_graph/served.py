@@ -58,6 +58,11 @@ class GraphStore:
             await asyncio.gather(self._export, return_exceptions=True)
 
     async def _make(self) -> dict[str, ServedGraph]:
+        if self._model.arrays:
+            raise NotExportable(
+                f"model.module = {self._model.module!r} has no graph: devices train it with an app of their "
+                "own, e.g. edgeflock client --flower-app FOLDER"
+            )
         if not (self._model.data or self._model.input):
             raise NotExportable(
                 "model.input = []: the shape of the model's input is not known, so there is no graph of it; "

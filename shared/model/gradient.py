@@ -17,3 +17,5 @@ class Gradient(NamedTuple):
     """The batch's own running statistics: float32 [B]."""
     right: float | None = None
     """The part of the predictions that were right, 0 to 1; None: the loss knows no right and wrong."""
+    samples: int | None = None
+    """How many it is of; None: those of the batch."""

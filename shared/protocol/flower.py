@@ -4,21 +4,25 @@ A Flower message carries named arrays; here a model is one flat vector. Floating
 the order of their record; those that hold running statistics (by their names) come last, as a Layout wants.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.errors import LayoutMismatch
+from edgeflock.shared.errors import BadSamples, LayoutMismatch
 from edgeflock.shared.model.layout import Layout
 
 CONFIG_KEY = "edgeflock"
-"""Where a training message's ConfigRecord says, as a Welcome record, what to send and how."""
+"""Where a training message's ConfigRecord says what to send and how: a Welcome record, as text in base64, for
+ClientApps print their config, or make JSON of it."""
 
 STYPE = "edgeflock.update.v1"
 """The serialisation type of an Array whose data are an Update record instead of numbers."""
 
+_LOSSES = ("train_loss", "train-loss", "loss")
+"""Metrics that tell the loss of an update, for operators; the first that is there."""
 
 REMAINS = "edgeflock/remains"
 """A buffer that may come after running statistics: it begins at 1, and every update reports 0. What is left
@@ -60,3 +64,18 @@ def flatten(arrays: Mapping[str, NDArray[np.generic]], layout: Layout) -> NDArra
         with np.errstate(over="ignore"):  # what overflows is not finite, and refused as such
             flat[tensor.start : tensor.stop] = array.reshape(-1)
     return flat
+
+
+def samples_of(metrics: Iterable[Mapping[str, object]], key: str) -> int:
+    """How many samples a reply was computed from: its weight. Raises BadSamples."""
+    weight = next((record[key] for record in metrics if key in record), None)
+    if not isinstance(weight, int | float) or not math.isfinite(weight):
+        raise BadSamples(f"the reply's metrics lack {key!r}, the number of samples it was computed from")
+    return max(0, round(weight))
+
+
+def loss_of(metrics: Iterable[Mapping[str, object]]) -> float:
+    """The loss that a reply's metrics tell; NaN if none does."""
+    found = (record[key] for record in metrics for key in _LOSSES if key in record)
+    loss = next(found, math.nan)
+    return float(loss) if isinstance(loss, int | float) else math.nan

@@ -107,6 +107,8 @@ class Welcome:
     """Whether the device's own steps are Adam's."""
     proximal: float = 0.0
     """What of the way back to the model that they set out from is added to their gradients (FedProx)."""
+    app: bytes = b""
+    """What a device is told that trains by an app of its own (app.py); empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

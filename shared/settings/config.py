@@ -1,9 +1,17 @@
 """The settings of a run: every key is declared here with its default. settings.py reads them."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
@@ -20,6 +28,10 @@ ELASTIC = "elastic"
 """The way to coordinate, and the rule of its updates."""
 
 
+ARRAYS = "arrays:"
+"""What a model begins with that is named by a file of its initial arrays."""
+
+
 def _going_together(values: str, info: ValidationInfo, section: str) -> str:
     """`values`, if they may go with the section's indices: signs travel once, with these or with those."""
     indices = info.data.get("indices")
@@ -29,6 +41,23 @@ def _going_together(values: str, info: ValidationInfo, section: str) -> str:
         f'indices = "grid" and values = "scale" go together only, not {indices!r} and {values!r}; '
         f'set both {section}.indices = "grid" and {section}.values = "scale", or neither'
     )
+
+
+def _told(value: object) -> object:
+    """`value`, if a ConfigRecord can hold it."""
+    kinds = {type(entry) for entry in (value if isinstance(value, list) else [value])}
+    if len(kinds) > 1 or not kinds <= {bool, int, float, str} or not _is_finite(value):
+        raise ValueError("must be a finite number, a text, true or false, or a list of one kind of these")
+    return value
+
+
+def _is_finite(value: object) -> bool:
+    numbers = value if isinstance(value, list) else [value]
+    return all(math.isfinite(number) for number in numbers if isinstance(number, float))
+
+
+def _is_of_arrays(model: object) -> bool:
+    return isinstance(model, dict) and str(model.get("module")).startswith(ARRAYS)
 
 
 def _is_one(select: object) -> bool:
@@ -82,6 +111,9 @@ class RunSettings(Section):
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     evaluate_every: Annotated[float, Field(gt=0)] = Field(2.0, description="seconds")
+    evaluate_on_devices: Annotated[int, Field(ge=0)] = Field(
+        0, description="updates of a device from one evaluation by its own app to the next; 0: none"
+    )
     snapshot_every: Annotated[int, Field(ge=1)] = Field(1000, description="updates")
     keep_updates: bool = Field(True, description="keep update records that no restart needs")
     trackers: list[Annotated[str, one_of_the_ends("run.trackers")]] = Field(
@@ -100,7 +132,13 @@ class RunSettings(Section):
 class ModelSettings(Section):
     """What is trained."""
 
-    module: str = Field("edgeflock.client.zoo:DigitsCNN", description="package.module:Name")
+    module: str = Field(
+        "edgeflock.client.zoo:DigitsCNN",
+        description="package.module:Name; arrays:FILE, of .npz or .safetensors, for devices' own apps",
+    )
+    evaluate: str = Field(
+        "", description="of arrays: package.module:function of a dict of them to loss or (loss, accuracy)"
+    )
     weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
     loss: Annotated[str, one_of(LOSSES)] = "cross_entropy"
     data: str = Field("digits:", description="held-out data for evaluation; empty: none")
@@ -110,6 +148,11 @@ class ModelSettings(Section):
     pull: Annotated[str, one_of(VALUE_CODINGS, lambda coding: coding.of_models)] = Field(
         "f32", description="coding of whole models, if downlink.mode is exact; lossy: as few bytes as will do"
     )
+
+    @property
+    def arrays(self) -> str:
+        """The file of initial arrays that the model is, if it is one."""
+        return self.module.removeprefix(ARRAYS) if self.module.startswith(ARRAYS) else ""
 
     @field_validator("input", mode="before")
     @classmethod
@@ -357,6 +400,14 @@ class LimitSettings(Section):
     )
 
 
+class ClientConfigSettings(Section):
+    """What devices' own apps are told with every model: any keys."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    __pydantic_extra__: dict[str, Annotated[object, AfterValidator(_told)]]
+
+
 class ClientSettings(Section):
     """One device."""
 
@@ -371,6 +422,8 @@ class ClientSettings(Section):
     backend: Literal["auto", "onnx", "torch"] = Field(
         "auto", description="auto: torch if it is installed and may build the model, else onnx"
     )
+    flower_app: str = Field("", description="folder of a Flower app, whose ClientApp trains on its own data")
+    node_config: str = Field("", description="of it, as flower-supernode's, e.g. partition-id=0 lr=0.1")
     model: str = Field("", description="the module to train with torch, if the server may not choose it")
     directory: str = Field(
         "", description="where the first model and the quarantine are kept; empty: the user's cache"
@@ -425,12 +478,21 @@ class Config(Section):
     injection: InjectionSettings = InjectionSettings()
     limits: LimitSettings = LimitSettings()
     client: ClientSettings = ClientSettings()
+    client_config: ClientConfigSettings = ClientConfigSettings()
 
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: object) -> object:
-        """Elastic averaging asks for parts of the model, which only the exact downlink knows."""
-        if not isinstance(given, dict) or not isinstance(given.get("coordination"), dict):
+        """What goes with a model of arrays, whose updates are what training changed, not gradients; and
+        elastic averaging asks for parts of the model, which only the exact downlink knows.
+        """
+        if not isinstance(given, dict):
+            return given
+        if _is_of_arrays(given.get("model")):
+            given = {**given, "model": {"data": "", **given["model"]}}
+            how = given.get("coordination", {})
+            given["coordination"] = {"learning_rate": 1.0, **how} if isinstance(how, dict) else how
+        if not isinstance(given.get("coordination"), dict):
             return given
         if given["coordination"].get("mode") != ELASTIC or not isinstance(given.get("downlink", {}), dict):
             return given

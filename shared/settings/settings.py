@@ -27,6 +27,8 @@ class Section(BaseModel):
 class _Setting:
     value: object
     origin: str
+    text: bool = False
+    """Whether it is text only because --set and the environment have nothing else."""
 
 
 _Settings = dict[tuple[str, str], _Setting]
@@ -59,7 +61,7 @@ def parse_as(
         table = sections
         for name in section.split(".", 1):  # the name of a family's member may have dots of its own
             table = table.setdefault(name, {})
-        table[key] = setting.value
+        table[key] = _meant(setting.value) if setting.text and _is_open(schema, section) else setting.value
     try:
         return schema.model_validate(sections, context=tables)
     except ValidationError as invalid:
@@ -138,7 +140,7 @@ def _from_environment(environ: Mapping[str, str]) -> _Settings:
     for name, value in environ.items():
         section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
         if name.startswith(PREFIX) and separator:
-            settings[section, key] = _Setting(value, name)
+            settings[section, key] = _Setting(value, name, text=True)
     return settings
 
 
@@ -153,11 +155,29 @@ def _from_overrides(overrides: Iterable[str]) -> _Settings:
         section, dot, key = path.strip().rpartition(".")
         if not (equals and dot):
             raise ConfigError(f"--set {override!r} must be section.key=value, e.g. run.updates=1000")
-        settings[section, key] = _Setting(value.strip(), "--set")
+        settings[section, key] = _Setting(value.strip(), "--set", text=True)
     return settings
 
 
+def _is_open(schema: type[Section], section: str) -> bool:
+    """Whether any key may stand in it."""
+    if section not in schema.model_fields or _is_family(schema, section):
+        return False
+    annotation: Any = schema.model_fields[section].annotation
+    return bool(annotation.model_config.get("extra") == "allow")
+
+
+def _meant(text: object) -> object:
+    """What `text` is as a TOML value, where no schema says of which type it is; else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
 def _check_known(schema: type[Section], section: str, key: str, setting: _Setting) -> None:
+    if _is_open(schema, section):
+        return
     if key not in _fields(schema, section):
         near = _hint(schema, f"{section}.{key}")
         raise ConfigError(f"{setting.origin}: unknown key {section}.{key} = {setting.value!r}; {near}")

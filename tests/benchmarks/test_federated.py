@@ -63,7 +63,7 @@ def test_a_round_of_all_clients_with_one_whole_batch_is_a_step_on_all_data() -> 
     y = np.concatenate([share.y for share in whole.shares])
     model = flat()
     theta = model.theta()
-    _, gradient, _, _ = model.gradient(theta, x, y)
+    _, gradient, _, _, _ = model.gradient(theta, x, y)
     expected = model.evaluate(theta - np.float32(0.1) * gradient.copy(), whole.test.x, whole.test.y)
     assert evaluations[0].loss == pytest.approx(expected[0], rel=1e-5)
 
@@ -116,7 +116,7 @@ def test_momentum_of_one_client_is_the_heavy_ball() -> None:
     theta = model.theta()
     velocity = np.zeros_like(theta)
     for one in evaluations:
-        _, gradient, _, _ = model.gradient(theta, share.x, share.y)
+        _, gradient, _, _, _ = model.gradient(theta, share.x, share.y)
         velocity = 0.9 * velocity - 0.1 * gradient
         theta = (theta + velocity).astype(np.float32)
         assert one.loss == pytest.approx(model.evaluate(theta, alone.test.x, alone.test.y)[0], rel=1e-4)

@@ -67,7 +67,7 @@ def test_it_descends(name: str) -> None:
     theta, (x, y) = flat.theta(), batch(name)
     losses = []
     for _ in range(8):
-        loss, gradient, statistics, _ = backend.gradient(theta, x, y)
+        loss, gradient, statistics, _, _ = backend.gradient(theta, x, y)
         assert statistics.size == MODELS[name][3]
         for tensor in backend.layout.parameters.tensors:
             assert gradient[tensor.start : tensor.stop].any(), tensor.name

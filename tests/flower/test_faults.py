@@ -165,9 +165,9 @@ def test_a_node_that_times_out_is_asked_anew(grid: FakeGrid) -> None:
     np.testing.assert_allclose(numbers(result.arrays)["w"], 10, rtol=1e-6)
 
 
-@pytest.mark.parametrize("answer", [[], [None]], ids=["in simulations", "deployed"])
+@pytest.mark.parametrize("answer", [[], [None], [""]], ids=["in simulations", "deployed", "refused"])
 def test_a_message_that_flower_does_not_take_is_sent_again(
-    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch, answer: list[None]
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch, answer: list[str | None]
 ) -> None:
     grid.add(1, app(plus(1)))
     grid.add(2, app(plus(1)))
@@ -237,13 +237,33 @@ def test_an_evaluation_that_never_ends_holds_up_nothing(grid: FakeGrid) -> None:
 def test_a_run_in_which_nothing_works_says_so(grid: FakeGrid) -> None:
     grid.add(1, app(fails))
     grid.add(2, app(fails))
-    with pytest.raises(ConfigError, match=r"20 failures in a row.*error-reply"):
+    with pytest.raises(ConfigError, match=r"4 failures in a row.*error-reply.*ZeroDivisionError.*no data"):
         AsyncAdaComp().start(grid, record(PLAIN), num_rounds=1)
+    assert grid.clock.now < 5, "at once: nobody waits for what never worked"
+
+
+def test_a_run_in_which_nothing_works_any_more_says_so_later(grid: FakeGrid) -> None:
+    for node in (1, 2):
+        grid.add(node, app(shot(fails, plus(1), when=1)))
+    with pytest.raises(ConfigError, match=r"20 failures in a row.*error-reply"):
+        AsyncAdaComp(fraction_evaluate=0.0).start(grid, record(PLAIN), num_rounds=10)
     assert grid.clock.now > 60, "failing nodes are left alone longer each time"
 
 
+@pytest.mark.parametrize("late", [1, 2])
+def test_a_node_that_only_begins_badly_is_not_given_up(grid: FakeGrid, late: int) -> None:
+    """Nor are those that are gone, whose apps nobody has seen."""
+    grid.add(1, app(shot(plus(1), fails, when=1)))
+    grid.add(2, app(shot(plus(1), fails, when=1)), seconds=late)
+    strategy = AsyncAdaComp(updates_per_round=6, fraction_evaluate=0.0)
+    strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert strategy.outcomes["error-reply"] == 2
+    assert strategy.outcomes["applied"] >= 6
+
+
 @pytest.mark.parametrize(
-    "options", [{"rule": "adacom"}, {"select": 2}, {"values": "scale"}, {"fraction_train": 2}]
+    "options",
+    [{"rule": "adacom"}, {"select": 2}, {"values": "scale"}, {"fraction_train": 2}, {"fraction_train": 0.0}],
 )
 def test_an_option_that_cannot_be_names_itself(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):

@@ -86,3 +86,15 @@ async def test_a_killed_serverapp_and_a_killed_superlink_lose_nothing(
     assert sum(account.updates for account in journal.accounts()) == journal.evaluations()[-1].version
     assert len(journal.evaluations()) == 7
     journal.close()
+
+
+@pytest.mark.network
+async def test_the_example_trains_on_a_superlink_that_installs_its_dependencies(
+    deployment: Deployment,
+) -> None:
+    """As `flower-superlink --insecure` starts it."""
+    await deployment.superlink(installs=True)
+    for node in range(2):
+        await deployment.supernode(node, 2)
+    run = await deployment.run(EXAMPLES / "flower-numpy", "num-server-rounds=2")
+    await run.until("Global evaluation after round 2")

@@ -24,7 +24,7 @@ from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 from edgeflock.shared.model.weights import Weights
-from edgeflock.shared.protocol import levels, messages, wire
+from edgeflock.shared.protocol import app, levels, messages, wire
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
 from tests.integration.foreign_client import (
     CODEBOOK4,
@@ -277,6 +277,13 @@ RECORDS["welcome-local"] = (
     [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, True, 0.125],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), adam=True, proximal=0.125),
 )
+TOLD = bytes.fromhex(
+    "9381a26c72cb3fb999999999999a3293" "92a177a33c6634" "94a16ea37c753190c40107" "92a162a33c6638"
+)  # fmt: skip
+RECORDS["welcome-app"] = (
+    [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, False, 0.0, TOLD],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), app=TOLD),
+)
 
 
 def test_every_example_is_checked_here() -> None:
@@ -513,6 +520,27 @@ def test_what_is_left_out_of_records_is_what_the_document_says() -> None:
             usual = [row.lstrip().startswith("optional, ") for row in rows]
             assert sum(usual) == len(messages.USUAL[kind]), title[2]
             assert usual == sorted(usual), title[2]
+
+
+def test_what_apps_are_told() -> None:
+    contents: dict[str, np.ndarray] = {
+        "w": np.zeros((9, 4), np.float32),
+        "n": np.array(7, np.uint8),
+        "b": np.zeros(4),
+    }
+    arrays = app.Arrays.of(contents, ())
+    assert app.encode(app.App({"lr": 0.1}, 50, arrays)) == TOLD
+    known = app.decode(TOLD, TINY_LAYOUT)
+    assert (known.config, known.evaluate, list(known.arrays.kinds)) == ({"lr": 0.1}, 50, ["w", "n", "b"])
+    theta = np.arange(40, dtype=np.float32)
+    apart = known.arrays.apart(theta)
+    assert [(array.dtype.str, array.shape) for array in apart.values()] == [
+        ("<f4", (9, 4)),
+        ("|u1", ()),
+        ("<f8", (4,)),
+    ]
+    assert apart["n"] == 7
+    assert (known.arrays.flat(apart) == theta).all()
 
 
 def test_when_to_ping() -> None:

@@ -77,11 +77,10 @@ def _comparison(term: str, field: str, relation: str, value: str, now: float) ->
     bound = float(number["number"]) * units.get(number["unit"], 1.0)
 
     def test(row: DeviceRow, labels: Labels) -> bool:
-        found = getattr(row, field)
-        if not isinstance(found, int | float):
+        told = getattr(row, field)
+        if not isinstance(told, int | float):
             return False
-        if field == "last_seen":
-            found = now - found
+        found = now - told if field == "last_seen" else told
         return {
             "<": found < bound,
             ">": found > bound,

@@ -46,7 +46,7 @@ def batch_of(size: int, seed: int = 0) -> Batch:
 
 
 def check(backend: OnnxBackend, theta: NDArray[np.float32], x: Any, y: Any) -> None:
-    loss, gradient, statistics, _ = backend.gradient(theta, x, y)
+    loss, gradient, statistics, _, _ = backend.gradient(theta, x, y)
     wanted = expected(theta.astype(float), x.astype(float), y.astype(float))
     assert gradient.dtype == statistics.dtype == np.float32
     assert loss == pytest.approx(wanted[0], rel=1e-5)
@@ -113,7 +113,7 @@ def test_a_model_without_buffers_or_inputs_that_are_not_needed() -> None:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     backend = OnnxBackend(made.SerializeToString(), Layout.of([("w", (3,))]))
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    loss, gradient, statistics, _ = backend.gradient(
+    loss, gradient, statistics, _, _ = backend.gradient(
         np.array([1, 2, 4], np.float32), x, np.zeros(2, np.float32)
     )
     assert loss == 1.5 + 2 * 2.5 + 4 * 3.5
@@ -530,7 +530,7 @@ def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.Mo
     monkeypatch.setattr(onnx_backend, "open_session", open_session)
     monkeypatch.setattr(onnx_backend, "fastest", partial(fastest, clock=clock))
     backend = OnnxBackend(model(), LAYOUT)
-    _, gradient, _, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
+    _, gradient, _, _, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
     assert np.isnan(gradient).any()
     assert opened == [("CPUExecutionProvider",)]
     check(backend, THETA, X, Y)

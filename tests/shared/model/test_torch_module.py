@@ -116,7 +116,7 @@ def test_running_statistics_lie_behind_the_parameters() -> None:
 def test_a_model_without_them_is_parameters_only(make: Callable[[], nn.Module]) -> None:
     module = flat(make)
     assert module.layout.parameters is module.layout
-    _, gradient, statistics, _ = module.gradient(module.theta(), *batch())
+    _, gradient, statistics, _, _ = module.gradient(module.theta(), *batch())
     assert (gradient.size, statistics.size) == (module.layout.size, 0)
 
 
@@ -141,7 +141,7 @@ def test_gradients_are_those_of_torch(make: Callable[[], nn.Module]) -> None:
     module = flat(make)
     theta, (x, y) = moved(module), batch()
     given = theta.copy()
-    loss, gradient, _, _ = module.gradient(theta, x, y)
+    loss, gradient, _, _, _ = module.gradient(theta, x, y)
     assert theta.tobytes() == module.theta().tobytes() == given.tobytes(), "a step is not taken"
     twin = torch_twin(module, make, theta)
     expected = functional.cross_entropy(twin(torch.from_numpy(x)), torch.from_numpy(y))
@@ -156,7 +156,7 @@ def test_the_statistics_are_the_batch_s_own() -> None:
     x, y = batch()
     for seed in (1, 2):
         theta = moved(module, seed)
-        _, _, statistics, _ = module.gradient(theta, x, y)
+        _, _, statistics, _, _ = module.gradient(theta, x, y)
         assert statistics.dtype == np.float32
         with torch.no_grad():
             twin = torch_twin(module, normed, theta)

@@ -9,6 +9,7 @@ anything but training, it does nothing.
 """
 
 import math
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -54,8 +55,8 @@ def compress(message: Message, context: Context, call_next: Callable[[Message, C
 def _welcome(message: Message) -> Welcome | None:
     """What the run asks for; None if it is not one of ours, or the message no training."""
     for config in message.content.config_records.values():
-        if isinstance(octets := config.get(CONFIG_KEY), bytes):
-            welcome = wire.decode(octets)
+        if isinstance(text := config.get(CONFIG_KEY), str):
+            welcome = wire.decode(b64decode(text))
             assert isinstance(welcome, Welcome), "the strategy sends nothing else there"
             return welcome
     return None

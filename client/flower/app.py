@@ -1,0 +1,232 @@
+"""An unmodified ClientApp as what trains on a device: called in this process, with its own data.
+
+Flower starts a process for each message. Here the app stays: it gets the model in a Message as from a FedAvg,
+and the arrays sent minus those that came back are the update's gradient, of as many samples as `num-examples`
+says.
+"""
+
+import hashlib
+import logging
+import math
+import os
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
+from numpy.typing import NDArray
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.batcher import Batch
+from edgeflock.client.flower import inside
+from edgeflock.client.training.seams import of_the_server
+from edgeflock.shared.errors import ConfigError, Malformed, Refused
+from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.app import App, Arrays, decode
+from edgeflock.shared.protocol.flower import loss_of, samples_of
+from edgeflock.shared.protocol.messages import Facts, Welcome
+
+log = logging.getLogger(__name__)
+
+_NOTHING: Batch = (np.zeros(0, np.float32), np.zeros(0, np.float32))
+"""What an app is given of a device's batches: it has its own."""
+
+_WEIGHT = "num-examples"
+"""The metric that says of how many samples a reply is."""
+
+_MOST_FACTS, _LONGEST_NAME = 8, 80
+"""Metrics of each kind that are told operators, and characters of their names."""
+
+
+class FlowerApp:
+    """A Backend and its Batches at once: join() the run of a Welcome before anything else."""
+
+    def __init__(self, folder: str, node_config: str, device: str, kept: Path) -> None:
+        """The ClientApp of the Flower app in `folder`. What it keeps in Context.state is also in the folder
+        `kept`. Raises ConfigError.
+        """
+        self._folder = Path(folder).absolute()
+        self._kept = kept / f"flower-{hashlib.sha256(f'{device} {self._folder}'.encode()).hexdigest()[:32]}"
+        self._run_config, reference = _described(self._folder)
+        try:
+            self._node_config = inside.pairs(node_config)
+        except ConfigError as error:
+            raise ConfigError(f"client.node_config = {node_config!r}: {error}") from error
+        try:
+            self._app = inside.load(reference, self._folder)
+        except ConfigError as error:
+            raise ConfigError(f"client.flower_app = {folder!r}: {error}") from error
+        except Exception as error:  # its module may raise anything
+            log.exception("the app in %s cannot be loaded", folder)
+            raise ConfigError(
+                f"client.flower_app = {folder!r}: {reference} cannot be loaded: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not inside.can(self._app, MessageType.TRAIN):
+            raise ConfigError(f"client.flower_app = {folder!r}: {reference} has no @app.train()")
+        self._node = _number(device)
+        self._facts: Facts = {}
+        self._state = b""
+
+    @property
+    def name(self) -> str:
+        return f"flwr {metadata.version('flwr')}"
+
+    @property
+    def layout(self) -> Layout:
+        return self._told.arrays.layout
+
+    def join(self, welcome: Welcome) -> None:
+        """Take part in this run. Raises ConfigError if no app can, ServerAtFault if told what cannot be."""
+        if welcome.elastic or welcome.local_steps > 1:
+            steps = f"run.local_steps = {welcome.local_steps}"
+            what = "coordination.mode = 'elastic'" if welcome.elastic else steps
+            raise ConfigError(
+                f"the server's {what} is of single gradients, and a Flower app trains as long as it does: "
+                "leave it out on the server"
+            )
+        layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
+        with of_the_server("word to its devices' apps"):
+            self._told = decode(welcome.app, layout) if welcome.app else App({}, 0, Arrays.like(layout))
+        if self._told.evaluate and not inside.can(self._app, MessageType.EVALUATE):
+            log.warning("run.evaluate_on_devices: the app in %s has no @app.evaluate()", self._folder)
+        self._run, self._asked = welcome.run, welcome.sequence
+        state = self._recalled(welcome.run)
+        self._state = inside.written(state)
+        run = _number(welcome.run)
+        self._context = Context(run, self._node, self._node_config, state, self._run_config)
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> Gradient:
+        """theta minus what the app makes of it, whatever x and y are. Raises ConfigError if the app raises
+        anything, or its reply is none.
+        """
+        self._asked += 1
+        apart = self._told.arrays.apart(theta)
+        every = self._told.evaluate
+        if every and self._asked % every == 0 and inside.can(self._app, MessageType.EVALUATE):
+            self._note("eval", self._call(MessageType.EVALUATE, apart))
+        reply = self._call(MessageType.TRAIN, apart)
+        metrics = list(reply.metric_records.values())
+        try:
+            if len(reply.array_records) != 1:
+                raise Malformed(f"it has {len(reply.array_records)} ArrayRecords instead of one")
+            (record,) = reply.array_records.values()
+            returned = self._told.arrays.flat({name: array.numpy() for name, array in record.items()})
+            samples = samples_of(metrics, _WEIGHT)
+        except (Refused, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the ClientApp in {self._folder} made a reply that is none: {error}"
+            ) from error
+        self._note("train", reply)
+        sent, parameters = self._told.arrays.flat(apart), self.layout.parameters.size
+        gradient = sent[:parameters] - returned[:parameters]
+        return Gradient(loss_of(metrics), gradient, returned[parameters:], samples=samples)
+
+    async def ready(self, steps: int) -> None:
+        """It always has its own."""
+
+    def take(self, size: int) -> Batch:
+        return _NOTHING
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """It has joined before."""
+
+    def judged(self, loss: float, right: float | None) -> None:
+        """It says what it makes of its data in its metrics."""
+
+    def settle(self) -> None:
+        """Its data are its own."""
+
+    def take_back(self) -> None:
+        """Its data are its own."""
+
+    def telemetry(self) -> Facts:
+        """The metrics of its last replies, as train.NAME and eval.NAME."""
+        return self._facts
+
+    def _call(self, kind: str, apart: dict[str, NDArray[np.generic]]) -> RecordDict:
+        """What the app answers to a message of this type."""
+        config = ConfigRecord({**self._told.config, "server-round": self._asked})
+        arrays = ArrayRecord({name: Array(array) for name, array in apart.items()})
+        content = RecordDict({"arrays": arrays, "config": config})
+        identifier = f"{self._run}-{self._asked}-{kind}"
+        group = str(self._asked)
+        question = inside.message(content, kind, self._context.run_id, self._node, identifier, group)
+        try:
+            reply: Message = self._app(question, self._context)
+        except Exception as error:  # it may raise anything
+            log.exception("the ClientApp in %s failed", self._folder)
+            raise ConfigError(
+                f"the ClientApp in {self._folder} raised {type(error).__name__}: {error}"
+            ) from error
+        if not reply.has_content():
+            raise ConfigError(f"the ClientApp in {self._folder} answered with an error: {reply.error.reason}")
+        self._keep()
+        return reply.content
+
+    def _note(self, kind: str, reply: RecordDict) -> None:
+        numbers = {
+            name: value
+            for record in reply.metric_records.values()
+            for name, value in record.items()
+            if isinstance(value, int | float) and math.isfinite(value) and len(name) <= _LONGEST_NAME
+        }
+        others = {name: value for name, value in self._facts.items() if not name.startswith(f"{kind}.")}
+        told = sorted(numbers, key=lambda name: (name != _WEIGHT, name))[:_MOST_FACTS]
+        self._facts = {**others, **{f"{kind}.{name}": numbers[name] for name in told}}
+
+    def _keep(self) -> None:
+        """What the app keeps in its context, for the next start. Most apps keep nothing, or no new thing."""
+        state = inside.written(self._context.state)
+        if state == self._state:
+            return
+        self._state = state
+        fresh = self._kept.with_suffix(f".{os.getpid()}")
+        try:
+            self._kept.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(msgpack.packb([self._run, state]))
+            fresh.replace(self._kept)
+        except OSError as error:
+            raise ConfigError(
+                f"client.directory = {str(self._kept.parent)!r} cannot keep the app's state: {error}"
+            ) from error
+
+    def _recalled(self, run: str) -> RecordDict:
+        """What it kept in this run."""
+        try:
+            of, octets = msgpack.unpackb(self._kept.read_bytes())
+            return inside.read(octets) if of == run else RecordDict()
+        except FileNotFoundError:
+            return RecordDict()
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("%s does not hold the app's state, which begins anew: %s", self._kept, error)
+            return RecordDict()
+
+
+def _number(name: str) -> int:
+    """What stands for a name where Flower has a number."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
+
+
+def _described(folder: Path) -> tuple[dict[str, Any], str]:
+    """(run_config, module:attribute of the ClientApp) of the app in `folder`. Raises ConfigError."""
+    name = f"client.flower_app = {str(folder)!r}"
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{name}: its pyproject.toml cannot be read: {error}") from error
+    try:
+        app = project["tool"]["flwr"]["app"]
+        return inside.flat(app.get("config", {})), str(app["components"]["clientapp"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{name}: its pyproject.toml names no tool.flwr.app.components.clientapp"
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"{name}: tool.flwr.app.config: {error}") from error

@@ -1,0 +1,78 @@
+"""All that is used of flwr and not promised by it: tests/flower/test_inside.py says of which versions."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Message, RecordDict
+from flwr.app.metadata import Metadata
+from flwr.clientapp import ClientApp
+from flwr.common.config import flatten_dict, parse_config_args
+from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as Written
+from flwr.supercore.object_ref import load_app
+
+from edgeflock.shared.errors import ConfigError
+
+_FOR_EVER = 1e9
+"""Seconds within which a message is to be answered."""
+
+
+def load(reference: str, folder: Path) -> ClientApp:
+    """The ClientApp that module:attribute names, in an app's folder. Raises ConfigError; what its module
+    raises, as it is.
+    """
+    app = load_app(reference, ConfigError, folder)
+    if not isinstance(app, ClientApp):
+        raise ConfigError(f"{reference} is no ClientApp, but {type(app).__name__}")
+    return app
+
+
+def can(app: ClientApp, kind: str) -> bool:
+    """Whether it answers messages of this type: what is made of a client_fn answers all."""
+    return app._call is not None or f"{kind}.default" in app._registered_funcs
+
+
+def flat(config: Any) -> dict[str, Any]:
+    """A table of settings as an app gets it, nested keys joined by dots. Raises ValueError."""
+    return dict(flatten_dict(config))
+
+
+def pairs(text: str) -> dict[str, Any]:
+    """What `text` says as the --node-config of a SuperNode. Raises ConfigError."""
+    try:
+        return parse_config_args([text]) if text else {}
+    except Exception as error:  # click's, and whatever is wrong with a file
+        raise ConfigError(f"{error}") from error
+
+
+def message(content: RecordDict, kind: str, run: int, node: int, identifier: str, group: str) -> Message:
+    """A message of this type from the server to the node."""
+    metadata = Metadata(
+        run_id=run,
+        message_id=identifier,
+        src_node_id=SUPERLINK_NODE_ID,
+        dst_node_id=node,
+        reply_to_message_id="",
+        group_id=group,
+        created_at=time.time(),
+        ttl=_FOR_EVER,
+        message_type=kind,
+    )
+    made: Message = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
+    return made
+
+
+def written(records: RecordDict) -> bytes:
+    """Records as bytes."""
+    octets: bytes = recorddict_to_proto(records).SerializeToString()
+    return octets
+
+
+def read(octets: bytes) -> RecordDict:
+    """What `written` wrote. Raises ValueError."""
+    try:
+        return recorddict_from_proto(Written.FromString(octets))
+    except Exception as error:  # protobuf's own have no base that is promised
+        raise ValueError(f"no records: {error}") from error

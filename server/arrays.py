@@ -1,0 +1,96 @@
+"""A run of named arrays: a file of their first values in the place of a module, and who judges them."""
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.app import Arrays
+from edgeflock.shared.settings.config import ModelSettings
+
+Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
+
+Contents = dict[str, NDArray[np.generic]]
+
+_STATISTICS = ("running_mean", "running_var")
+"""What arrays with running statistics are called: the last parts of their names. As in PyTorch."""
+
+
+def read(model: ModelSettings) -> tuple[Arrays, NDArray[np.float32]]:
+    """(the arrays, theta: float32 [P + B]) of the file that model.module names. Raises ConfigError."""
+    name = f"model.module = {model.module!r}"
+    for setting in ("weights", "data", "input"):
+        if value := getattr(model, setting):
+            raise ConfigError(
+                f"model.{setting} = {value!r} is of a torch module, and {name} is none: leave it out"
+                + ("; what evaluates arrays is a function, model.evaluate" if setting == "data" else "")
+            )
+    contents = _loaded(Path(model.arrays), name)
+    try:
+        arrays = Arrays.of(contents, _STATISTICS)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    theta = arrays.flat(contents)
+    if not np.isfinite(theta).all():
+        raise ConfigError(f"{name} holds NaN or infinity; begin with finite numbers")
+    return arrays, theta
+
+
+def judge(
+    model: ModelSettings, arrays: Arrays
+) -> Callable[[NDArray[np.float32]], tuple[float, float | None]] | None:
+    """What model.evaluate names, of theta; None if it names nothing. Raises ConfigError."""
+    if not model.evaluate:
+        return None
+    name, _, attribute = model.evaluate.partition(":")
+    if os.getcwd() not in sys.path:  # a command begins with its own folder alone
+        sys.path.append(os.getcwd())
+    try:
+        function = getattr(import_module(name), attribute)
+    except Exception as error:  # a user's own module may raise anything
+        raise ConfigError(
+            f"model.evaluate = {model.evaluate!r}: {type(error).__name__}: {error}; "
+            "name a function as package.module:function"
+        ) from error
+    if not callable(function):
+        raise ConfigError(
+            f"model.evaluate = {model.evaluate!r} is no function, but {type(function).__name__}"
+        )
+    return partial(_judged, function, arrays)
+
+
+def _judged(
+    function: Callable[[Contents], Any], arrays: Arrays, theta: NDArray[np.float32]
+) -> tuple[float, float | None]:
+    said = function(arrays.apart(theta))
+    loss, accuracy = said if isinstance(said, tuple) else (said, None)
+    return (math.nan if loss is None else float(loss)), (None if accuracy is None else float(accuracy))
+
+
+def _loaded(path: Path, name: str) -> Contents:
+    """The arrays of a file, in its order."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.numpy import load_file
+
+            tensors: Contents = load_file(path)
+            return tensors
+        with path.open("rb") as octets, np.load(octets) as file:
+            # Without names (numpy.savez(file, *arrays)) they are numbered, as in an ArrayRecord of a list.
+            numbered = file.files == [f"arr_{number}" for number in range(len(file.files))]
+            return {key.removeprefix("arr_") if numbered else key: file[key] for key in file.files}
+    except ImportError as error:
+        raise ConfigError(f"{name} needs safetensors: pip install safetensors, or name a .npz") from error
+    except Exception as error:  # of zip files, of NumPy and of safetensors, which have no base of their own
+        raise ConfigError(
+            f"{name} cannot be read: {type(error).__name__}: {error}; "
+            "name a .npz (numpy.savez) or .safetensors file"
+        ) from error

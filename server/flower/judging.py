@@ -1,0 +1,38 @@
+"""A user's evaluate_fn beside training: in a thread, one model after the other."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self
+
+from flwr.app import ArrayRecord, MetricRecord
+
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+class Judge:
+    """Evaluations by the ServerApp. A context: what has not begun when it ends never does."""
+
+    def __init__(self, function: EvaluateFn | None) -> None:
+        self._function = function
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate_fn")
+        self._pending: deque[tuple[int, int, Future[MetricRecord | None]]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def ask(self, number: int, version: int, arrays: ArrayRecord) -> None:
+        """Have the model of a round judged, if there is a function for that."""
+        if self._function is not None:
+            self._pending.append((number, version, self._thread.submit(self._function, number, arrays)))
+
+    def said(self, *, wait: bool = False) -> Iterator[tuple[int, int, MetricRecord | None]]:
+        """(round, version, metrics) of the evaluations that are over, in order; with `wait` of all. Raises
+        what the function raised.
+        """
+        while self._pending and (wait or self._pending[0][2].done()):
+            number, version, future = self._pending.popleft()
+            yield number, version, future.result()

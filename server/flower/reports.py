@@ -1,0 +1,82 @@
+"""What a run tells its user: metrics by round, kept beside the journal for when it is resumed."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import MetricRecord, RecordDict
+from flwr.serverapp.strategy import Result
+
+from edgeflock.server.flower.options import Aggregate
+from edgeflock.server.flower.run import log
+from edgeflock.shared.protocol.frames import Evaluation
+
+_FILE = "metrics.jsonl"
+
+TRAINED, EVALUATED, JUDGED = "train_clientapp", "evaluate_clientapp", "evaluate_serverapp"
+"""Kinds of metrics, as a Result calls them."""
+
+
+class Reports:
+    """The metrics of a Result."""
+
+    def __init__(self, result: Result, checkpoint: str | Path) -> None:
+        self._of = {
+            TRAINED: result.train_metrics_clientapp,
+            EVALUATED: result.evaluate_metrics_clientapp,
+            JUDGED: result.evaluate_metrics_serverapp,
+        }
+        self._path = Path(checkpoint) / _FILE if checkpoint else None
+
+    def note(self, kind: str, number: int, metrics: MetricRecord) -> None:
+        """Those of a round."""
+        self._of[kind][number] = metrics
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"round": number, "kind": kind, "metrics": dict(metrics)}) + "\n")
+
+    def recall(self, past: Mapping[int, Evaluation]) -> None:
+        """What was noted up to the last of the rounds that the journal knows, which `past` are."""
+        for number, evaluation in past.items():
+            known = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
+            metrics = {key: value for key, value in known.items() if value is not None}
+            if metrics:
+                self._of[JUDGED][number] = MetricRecord(dict(metrics))
+        for kind, number, noted in self._kept():
+            if number in past:
+                self._of[kind][number] = noted
+
+    def has(self, kind: str, number: int) -> bool:
+        return number in self._of[kind]
+
+    def _kept(self) -> Iterator[tuple[str, int, MetricRecord]]:
+        """Lines as far as they are whole: the last one may be torn."""
+        if self._path is None or not self._path.exists():
+            return
+        for line in self._path.read_text(errors="replace").splitlines():
+            try:
+                kept: dict[str, Any] = json.loads(line)
+                kind, number, metrics = kept["kind"], kept["round"], MetricRecord(kept["metrics"])
+            except (ValueError, TypeError, KeyError):
+                continue
+            if kind in self._of:
+                yield kind, number, metrics
+
+
+def aggregated(function: Aggregate, contents: list[RecordDict], weight: str) -> MetricRecord | None:
+    """What a user's (or Flower's) function makes of replies, whose metrics nodes choose; None if it fails."""
+    if not contents:
+        return None
+    try:
+        return function(contents, weight)
+    except Exception as error:  # whatever it raises, training goes on without
+        log.warning("Metrics cannot be aggregated: %r", error)
+        return None
+
+
+def finite(metrics: MetricRecord | None, key: str) -> float | None:
+    """The number that the metrics have under this key, if it is one."""
+    number = metrics.get(key) if metrics else None
+    return float(number) if isinstance(number, int | float) and math.isfinite(number) else None

@@ -1,0 +1,130 @@
+"""What a device's own app is told of a run: how it should train, and the arrays as it knows them.
+
+A Welcome carries it as bytes, which a device without an app never looks into.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import ConfigError, LayoutMismatch, Malformed
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.flower import flatten, layout_of
+
+Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
+"""Of a key that an app is told."""
+
+_LONGEST_KEPT = 1 << 16
+"""Bytes of all arrays that are not trained."""
+
+_LONGEST, _MOST = 1 << 22, 1 << 14
+"""Bytes of what an app is told, and entries of a list or a table in it."""
+
+_SCALARS = {bool, int, float, str}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """A model as named arrays, in an order of their own.
+
+    Floating-point arrays are trained, in float32, and travel in their own type. All others (BatchNorm's
+    num_batches_tracked) stay as they were at first.
+    """
+
+    layout: Layout
+    kinds: dict[str, np.dtype[Any] | NDArray[np.generic]]
+    """Name -> the type of a trained array, or another array itself; in the arrays' order."""
+
+    @classmethod
+    def of(cls, contents: Mapping[str, NDArray[np.generic]], statistics: Iterable[str]) -> "Arrays":
+        """Of their first values; `statistics` are the last parts of the names of running statistics. Raises
+        ConfigError if there is an array that can be neither trained nor kept.
+        """
+        for name, content in contents.items():
+            if content.dtype.kind not in "fiub" or content.dtype.itemsize > 8:
+                raise ConfigError(f"array {name!r} is of type {content.dtype}; use float32")
+        kept = sum(content.nbytes for content in contents.values() if content.dtype.kind != "f")
+        if kept > _LONGEST_KEPT:
+            raise ConfigError(
+                f"arrays of {kept} bytes are not of floating point, and so are not trained; at most "
+                f"{_LONGEST_KEPT} bytes of such are kept: use float32 for what is to be trained"
+            )
+        shapes = [(name, content.shape) for name, content in contents.items() if content.dtype.kind == "f"]
+        kinds = {name: c.dtype if c.dtype.kind == "f" else c for name, c in contents.items()}
+        return cls(layout_of(shapes, statistics, remains=False), kinds)
+
+    @classmethod
+    def like(cls, layout: Layout) -> "Arrays":
+        """Of a model that says no more of its arrays: all are float32, in its order."""
+        return cls(layout, {tensor.name: np.dtype(np.float32) for tensor in layout.tensors})
+
+    def flat(self, contents: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
+        """float32 [P + B] of them. Raises LayoutMismatch."""
+        return flatten(contents, self.layout)
+
+    def apart(self, theta: NDArray[np.float32]) -> dict[str, NDArray[np.generic]]:
+        """theta, float32 [P + B], as the arrays it is made of, in their order and types."""
+        parts = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in self.layout.tensors}
+        return {
+            name: parts[name].astype(kind, copy=False) if isinstance(kind, np.dtype) else kind
+            for name, kind in self.kinds.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """What an app is told."""
+
+    config: dict[str, Value]
+    """The server's [client_config]."""
+    evaluate: int
+    """Updates of a device from one evaluation by its app to the next; 0: none."""
+    arrays: Arrays
+
+
+def encode(app: App) -> bytes:
+    """[config, evaluate, [[name, type], or [name, type, shape, bytes] of what is not trained, ...]]."""
+    arrays = [
+        [name, kind.str] if isinstance(kind, np.dtype) else [name, kind.dtype.str, kind.shape, kind.tobytes()]
+        for name, kind in app.arrays.kinds.items()
+    ]
+    octets: bytes = msgpack.packb([app.config, app.evaluate, arrays])
+    return octets
+
+
+def decode(octets: bytes, layout: Layout) -> App:
+    """What `encode` made, for a model of this layout. Raises Malformed, or LayoutMismatch if of another."""
+    if len(octets) > _LONGEST:
+        raise Malformed(
+            f"what the device's app is told has {len(octets)} bytes; at most {_LONGEST} are taken"
+        )
+    try:
+        config, evaluate, entries = msgpack.unpackb(octets, max_array_len=_MOST, max_map_len=_MOST)
+        kinds = dict(_entry(*entry) for entry in entries)
+        sound = type(config) is dict and all(_is_value(value) for value in config.values())
+    except (ValueError, TypeError, AttributeError, msgpack.exceptions.UnpackException) as error:
+        raise Malformed(f"what the device's app is told cannot be read: {error}") from error
+    if not sound or type(evaluate) is not int or evaluate < 0:
+        raise Malformed("what the device's app is told must be [config, evaluate, arrays]")
+    trained = {name for name, kind in kinds.items() if isinstance(kind, np.dtype)}
+    if trained != {tensor.name for tensor in layout.tensors}:
+        raise LayoutMismatch("the arrays that the app is told of are not those of the model")
+    return App(config, evaluate, Arrays(layout, kinds))
+
+
+def _entry(
+    name: str, kind: str, shape: Iterable[int] | None = None, octets: bytes = b""
+) -> tuple[str, np.dtype[Any] | NDArray[np.generic]]:
+    known = np.dtype(kind)
+    if known.kind not in "fiub" or type(name) is not str or (shape is None) != (known.kind == "f"):
+        raise ValueError(f"array {name!r:.100} is of type {kind!r:.20}")
+    return name, known if shape is None else np.frombuffer(octets, known).reshape(tuple(shape))
+
+
+def _is_value(value: object) -> bool:
+    kinds = {type(entry) for entry in value} if type(value) is list else {type(value)}
+    return len(kinds) <= 1 and kinds <= _SCALARS
