@@ -86,6 +86,7 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
     Steps are of the entries that updates name: an entry of a thousand steps a thousandth as often, and rates
     are as many times those of dense training as fit. What momentum repeats, the rate is divided by.
     """
+    how: dict[str, object]
     for rate in task.rates:
         yield PLAIN, f"rate {rate:g}", {"coordination.learning_rate": rate}
     for kind in ("momentum", "nesterov"):
