@@ -14,6 +14,7 @@ from edgeflock.server.hosting import BEST, _keep_best, open_run
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import ConfigError, RunOver
+from edgeflock.shared.model.layout import NOTHING
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
 from tests.hosting import hosting
@@ -23,10 +24,10 @@ from tests.server.pushes import LAYOUT, THETA
 
 def test_a_disk_without_room_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     evaluation = Evaluation(3, 1.0, 0.5, 0.9, 0, 0)
-    _keep_best(tmp_path, LAYOUT, "package:Model", "run", THETA, evaluation)
+    _keep_best(tmp_path, LAYOUT, "package:Model", "run", NOTHING, THETA, evaluation)
     kept = safetensors.numpy.load_file(tmp_path / BEST)
     assert np.concatenate([kept[t.name].ravel() for t in LAYOUT.tensors]).tobytes() == THETA.tobytes()
-    _keep_best(tmp_path / "gone", LAYOUT, "package:Model", "run", THETA, evaluation)
+    _keep_best(tmp_path / "gone", LAYOUT, "package:Model", "run", NOTHING, THETA, evaluation)
     assert "the best model so far, of version 3, is not kept" in caplog.text
 
 
