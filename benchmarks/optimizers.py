@@ -86,19 +86,23 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
     Steps are of the entries that updates name: an entry of a thousand steps a thousandth as often, and rates
     are as many times those of dense training as fit. What momentum repeats, the rate is divided by.
     """
+    how: dict[str, object]
     for rate in task.rates:
         yield PLAIN, f"rate {rate:g}", {"coordination.learning_rate": rate}
     for kind in ("momentum", "nesterov"):
-        for beta in (0.5, 0.9):
+        for beta in (0.3, 0.9):
             for part in (1, 2):
                 rate = round(part * (1 - beta) * task.rates[1], 6)
                 how = {"optimizer.kind": kind, "optimizer.beta1": beta, "coordination.learning_rate": rate}
                 yield kind, f"beta {beta:g}, rate {rate:g}", how
-    for kind, rates in (("adam", (0.003, 0.01, 0.03)), ("adagrad", (0.01, 0.03, 0.1))):
-        for rate in rates:
-            yield kind, f"rate {rate:g}", {"optimizer.kind": kind, "coordination.learning_rate": rate}
+    for beta in (0.0, 0.9):
+        for rate in (0.003, 0.01, 0.03):
+            how = {"optimizer.kind": "adam", "optimizer.beta1": beta, "coordination.learning_rate": rate}
+            yield "adam", f"beta {beta:g}, rate {rate:g}", how
+    for rate in (0.01, 0.03, 0.1):
+        yield "adagrad", f"rate {rate:g}", {"optimizer.kind": "adagrad", "coordination.learning_rate": rate}
     for rate in (0.003, 0.01):
-        how = {"optimizer.kind": "adamw", "optimizer.weight_decay": 0.01}
+        how = {"optimizer.kind": "adamw", "optimizer.weight_decay": 0.01, "optimizer.beta1": 0.0}
         yield "adamw", f"decay 0.01, rate {rate:g}", {**how, "coordination.learning_rate": rate}
     for rate in task.rates[1:]:
         how = {"optimizer.schedule": "cosine", "optimizer.period": task.gradients // 2}

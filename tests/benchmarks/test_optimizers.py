@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.both_ways_report import Measured
 from benchmarks.federated import Federated
-from benchmarks.optimizers import TASKS, best, figures, main, rows, table
+from benchmarks.optimizers import TASKS, Task, best, figures, main, rows, table
 from edgeflock.devices.results.outcomes import Outcome, Setting
 
 
@@ -40,8 +40,8 @@ def test_ratios_are_to_plain_sgd() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_every_row_computes_as_many_gradients(task: object, tmp_path: Path) -> None:
-    every = list(rows(TASKS[TASKS.index(task)], tmp_path, 1000))  # type: ignore[arg-type]
+def test_every_row_computes_as_many_gradients(task: Task, tmp_path: Path) -> None:
+    every = list(rows(task, tmp_path, 1000))
     assert len({row.name for row in every}) == len(every)
     for row in every:
         steps = row.file.run.local_steps if row.how is None else 1
@@ -58,13 +58,13 @@ def test_it_runs_keeps_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture
     np.savez(tmp_path / "mnist.npz", x_train=images, y_train=labels, x_test=images[:20], y_test=labels[:20])
     common = ["--task", "mnist", "--data", str(tmp_path), "--seeds", "1", "--gradients", "20"]
     common += ["--output", str(tmp_path / "runs"), "--report", str(tmp_path), "--processes", "1"]
-    only = ["--only", "adam, rate 0.01", "--only", "FedAsync, alpha 0.2, rate 0.07"]
+    only = ["--only", "adam, beta 0, rate 0.01", "--only", "FedAsync, alpha 0.2, rate 0.07"]
     main([*common, *only])
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("mnist/*/seed-0.jsonl")}
     assert len(kept) == 2
     main([*common, "--finished"])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     written = (tmp_path / "optimizers.md").read_text()
-    assert "| adam | rate 0.01 | 1 |" in written
+    assert "| adam | beta 0, rate 0.01 | 1 |" in written
     assert "| FedAsync | alpha 0.2, rate 0.07 | 1 |" in written
     assert capsys.readouterr().out.count("### mnist") == 2
