@@ -81,8 +81,9 @@ def exact(
         for tensor in flat.layout.tensors
     }
     trained = [state[tensor.name].requires_grad_() for tensor in flat.layout.parameters.tensors]
-    output = functional_call(flat.module, state, (torch.from_numpy(x).double(),))
-    gradients = torch.autograd.grad(flat.loss_of(output, torch.from_numpy(y)), trained)
+    inputs = torch.from_numpy(x).double()
+    output = functional_call(flat.module, state, (inputs,))
+    gradients = torch.autograd.grad(flat.loss_of(output, torch.from_numpy(y), inputs), trained)
     return np.concatenate([gradient.numpy().ravel() for gradient in gradients])
 
 

@@ -33,7 +33,9 @@ from edgeflock.client.transport import Link
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, Hello, Model, Welcome
 
@@ -125,7 +127,7 @@ async def run_client(
 
         async def build(welcome: Welcome) -> Trainer:
             agreed.shape = welcome.input  # samples come while the backend is made
-            kind = choose(settings, welcome.model, given)
+            kind = choose(settings, welcome.model, given, welcome.loss)
             await link.introduce(_facts(kind))
             if app is not None:
                 app.join(welcome)
@@ -266,12 +268,24 @@ def _samples() -> int:
     return LONGEST_RECORD
 
 
-def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Kind:
+def choose(
+    settings: "ClientSettings", model: str, given: Given = Given(), loss: str = "cross_entropy"
+) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
+
+    A server may name models of the zoo by itself, and losses that come of no import. Arguments of a module
+    must be the owner's, too, and a loss by import string must be of the module that the owner named: what
+    either does with its arguments, who named only the model has not said.
 
     Raises ConfigError if nothing does.
     """
-    allowed = bool(settings.model or given.make) or model.startswith(ZOO)
+    allowed = bool(settings.model or given.make) or (model.startswith(ZOO) and "(" not in model)
+    named = settings.model
+    if Call.of(model, "the server's model").name == Call.of(named, "client.model").name != "":
+        allowed = allowed and named == model
+    imported = ":" in loss.partition("(")[0] and loss not in LOSSES
+    if imported:
+        allowed = allowed and loss.partition(":")[0] == named.partition(":")[0]
     # Looked for, not imported: torch takes seconds.
     here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
     wanted: Kind | Literal["auto"] = "flower" if settings.flower_app else settings.backend
@@ -290,9 +304,11 @@ def choose(settings: "ClientSettings", model: str, given: Given = Given()) -> Ki
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
         )
     if wanted == "torch" and not allowed:
+        with_it = f" with the loss {loss}, which must be of client.model's module" if imported else ""
         raise ConfigError(
-            f"the server asks to train {model}; a server may only name models of {ZOO}... by itself. "
-            f"If you trust it, set client.model={model}; without its code, client.backend=onnx trains it"
+            f"the server asks to train {model}{with_it}; a server may "
+            f"only name models of {ZOO}... by itself. If you trust it, set client.model={model}; without its "
+            "code, client.backend=onnx trains it"
         )
     return wanted
 

@@ -85,7 +85,17 @@ def create_app(
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
         host = Host(
-            hosted.run, config, engine, registry, hub, traffic, relay, paces, hosted.input, hosted.app
+            hosted.run,
+            config,
+            engine,
+            registry,
+            hub,
+            traffic,
+            relay,
+            paces,
+            hosted.input,
+            hosted.beside,
+            hosted.app,
         )
         told, close_trackers = _tracking(host, hub, listeners)
         evaluator = Evaluator(

@@ -33,7 +33,8 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
-from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.fields import Fields, described, rows
+from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.app import App, Arrays, encode
 from edgeflock.shared.protocol.frames import Evaluation
@@ -91,6 +92,8 @@ class HostedRun:
     keep: Keep = lambda theta, evaluation: None
     """Gets each model that is better than all before it."""
     listening: Listening = Listening()
+    beside: Beside = NOTHING
+    """What a saved model has beside theta."""
     app: bytes = b""
     """What devices' own apps are told (protocol/app.py)."""
 
@@ -106,6 +109,7 @@ class _Model:
     start: Start | None = None
     input: tuple[int, ...] | None = None
     app: bytes = b""
+    beside: Beside = NOTHING
 
 
 @contextmanager
@@ -149,8 +153,9 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 model.input,
                 authority,
                 given.make,
-                partial(_keep_best, directory, model.layout, config.model.module, claim.run),
+                partial(_keep_best, directory, model.layout, config.model.module, claim.run, model.beside),
                 given.listening,
+                model.beside,
                 model.app,
             )
 
@@ -179,6 +184,7 @@ def _of_a_module(config: Config, given: Given) -> _Model:
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
+    beside = flat.beside()
     held_out = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.load(config.model.data, "test")
@@ -192,7 +198,7 @@ def _of_a_module(config: Config, given: Given) -> _Model:
     layout, told = flat.layout, b""
     if config.client_config.model_extra or config.run.evaluate_on_devices:
         told = _told(config, Arrays.like(layout))
-    return _Model(layout, theta, evaluate, start, shape, told)
+    return _Model(layout, theta, evaluate, start, shape, told, beside)
 
 
 def _told(config: Config, arrays: Arrays) -> bytes:
@@ -212,11 +218,17 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
 
 
 def _keep_best(
-    directory: Path, layout: Layout, model: str, run: str, theta: NDArray[np.float32], evaluation: Evaluation
+    directory: Path,
+    layout: Layout,
+    model: str,
+    run: str,
+    beside: Beside,
+    theta: NDArray[np.float32],
+    evaluation: Evaluation,
 ) -> None:
     """Put the model into best.safetensors, whole or not at all. A disk that has no room stops no run."""
     try:
-        write_whole(directory / BEST, safetensors_of(theta, layout, model, evaluation.version, run))
+        write_whole(directory / BEST, safetensors_of(theta, layout, model, evaluation.version, run, beside))
     except OSError as error:
         log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)
 
@@ -245,7 +257,7 @@ def _evaluation(
 ) -> Evaluate:
     """`evaluate` on the held-out data."""
     try:
-        evaluate(theta, held_out.x[:2], held_out.y[:2])
+        evaluate(theta, rows(held_out.x, slice(2)), held_out.y[:2])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
@@ -271,7 +283,14 @@ def _input(
         if model.input:
             example(tuple(model.input))
         return tuple(model.input) or None
-    shape = held_out.x.shape[1:]
+    if isinstance(held_out.x, Fields):
+        if model.input:
+            raise ConfigError(
+                f"model.input = {model.input}: samples of model.data = {model.data!r} have several fields, "
+                f"{described(held_out.x)}; leave it empty"
+            )
+        return None
+    shape: tuple[int, ...] = held_out.x.shape[1:]
     if model.input and tuple(model.input) != shape:
         raise ConfigError(
             f"model.input = {model.input}: samples of model.data = {model.data!r} have the shape "

@@ -5,6 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.shared.model.fields import Inputs
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 
@@ -20,12 +21,10 @@ class Backend(Protocol):
     def layout(self) -> Layout:
         """How this backend lays the model out; the server's must be equal."""
 
-    def gradient(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
+    def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """The gradient of the mean loss over the batch, in arrays that the next call may overwrite.
 
         theta is float32 [P + B], the parameters and the running statistics that the layout calls buffers; x
-        is float32 [b, ...]; y has b targets. The statistics are the batch's own; theta stays as it is. May
-        raise ConfigError if the data do not fit the model.
+        is float32 [b, ...], or several fields; y has b targets. The statistics are the batch's own; theta
+        stays as it is. May raise ConfigError if the data do not fit the model.
         """

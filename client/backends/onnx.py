@@ -2,7 +2,8 @@
 
 The server exports the training step (server/training_graph/export.py) as a graph whose inputs are theta/NAME
 for each tensor of the layout, x and y, and whose outputs are loss, gradient/NAME for each parameter,
-buffer/NAME for each buffer and, where the loss knows it, right.
+buffer/NAME for each buffer and, where the loss knows it, right. In the place of x, a model of several inputs
+has x/NAME for each.
 
 The server may be anybody's. Its graph is read, checked and weighed here (shared/graphs), and onnxruntime gets
 what was written anew of what was read.
@@ -19,16 +20,17 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs import step as steps
+from edgeflock.shared.model.fields import Inputs, described, named
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout, Tensor
 
 log = logging.getLogger(__name__)
 
-Arguments = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.generic]]
+Arguments = tuple[NDArray[np.float32], Inputs, NDArray[np.generic]]
 """theta, x, y."""
 
 Step = Callable[
-    [NDArray[np.float32], NDArray[np.float32], NDArray[np.generic]],
+    [NDArray[np.float32], Inputs, NDArray[np.generic]],
     Gradient,
 ]
 """As Backend.gradient."""
@@ -98,19 +100,16 @@ class OnnxBackend:
 
         self._untried = {provider: opening(PROVIDERS[provider]) for provider in _others()}
 
-    def gradient(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
+    def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
-            self._graph.weigh(x.shape, y.shape)
+            self._graph.weigh({name: array.shape for name, array in (*named(x).items(), ("y", y))})
         except BadGraph as error:
             raise BadGraph(f"the graph of {self._model}: {error}") from error
         try:
             result = self._step(theta, x, y)
         except RuntimeError as error:
             raise ConfigError(
-                f"{self._model} cannot train on inputs {list(x.shape[1:])} with targets {y.dtype}: "
-                f"{_line(error)}"
+                f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {_line(error)}"
             ) from error
         if self._untried and np.isfinite(result[1]).all():
             cpu = self._step
@@ -127,6 +126,7 @@ class Bound:
         self._session = session
         self._binding = session.io_binding()
         wanted = {node.name for node in session.get_inputs()}
+        self._batch = {name for name in wanted if not name.startswith("theta/")}
         self._inputs = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
         # The CPU reads theta where it lies. Others copy it when it is bound, so it must be bound each time.
         self._copies = session.get_providers()[0] != "CPUExecutionProvider"
@@ -141,17 +141,18 @@ class Bound:
         for tensor in layout.tensors:
             self._into(steps.output_of(tensor), tensor.shape, self._place(tensor))
 
-    def __call__(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
+    def __call__(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """As Backend.gradient, but for a RuntimeError if the data do not fit."""
         binding = self._binding
         if theta is not self._theta or self._copies:
             for name, tensor in self._inputs:
                 binding.bind_cpu_input(name, theta[tensor.start : tensor.stop].reshape(tensor.shape))
             self._theta = theta if theta.flags.c_contiguous else None  # of any other, a copy is bound
-        binding.bind_cpu_input("x", x)
-        binding.bind_cpu_input("y", y)
+        given = {**named(x), "y": y}
+        if missing := self._batch - given.keys():
+            raise RuntimeError(f"the graph asks for {sorted(missing)}, the data have {sorted(given)}")
+        for name in self._batch:
+            binding.bind_cpu_input(name, given[name])
         self._session.run_with_iobinding(binding)
         right = float(self._right) if self._knows_right else None
         return Gradient(float(self._loss), self._gradient, self._buffers, right)

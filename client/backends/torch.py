@@ -5,6 +5,7 @@ import torch
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Inputs, described
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, Make, random_of
@@ -36,9 +37,7 @@ class TorchBackend:
     def layout(self) -> Layout:
         return self._flat.layout
 
-    def gradient(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
+    def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
             if not self._draws:
                 return self._flat.gradient(theta, x, y)
@@ -49,5 +48,5 @@ class TorchBackend:
             return result
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             raise ConfigError(
-                f"{self._model} cannot train on inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"
+                f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {error}"
             ) from error

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
-Batch = tuple[NDArray[np.float32], NDArray[np.generic]]
+Batch = tuple[Inputs, NDArray[np.generic]]
 """x and y of a few samples."""
 
 
@@ -68,7 +69,7 @@ class Shuffled:
         while self._order.size < size:
             self._order = np.concatenate((self._order, self._random.permutation(len(self._data))))
         chosen, self._order = self._order[:size], self._order[size:]
-        return self._data.x[chosen], self._data.y[chosen]
+        return rows(self._data.x, chosen), self._data.y[chosen]
 
     def judged(self, loss: float, right: float | None) -> None:
         """It trained on them in the last pass."""

@@ -23,6 +23,8 @@ from edgeflock.client.data.batcher import Batch, Batches
 from edgeflock.client.data.checks import IGNORED
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.records import Broken, Skipped
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
 
 KEPT_BYTES = 1 << 25
@@ -107,6 +109,8 @@ class Injected:
     def take(self, size: int) -> Batch:
         """(x, y): own samples as Batches.take gives them, without those drawn to be shared; then others'."""
         own = self._batches.take(size)
+        if isinstance(own[0], Fields):
+            raise ConfigError("client.share = true: samples of several fields cannot be shared; leave it out")
         self._learn(own)
         own = self._drawn_from(own)
         if not self._begun:  # the first batch shows that model and own data fit

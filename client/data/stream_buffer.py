@@ -180,7 +180,8 @@ def fresh(chunk: Chunk, is_new: Callable[[str], bool]) -> tuple[Chunk, int]:
 
 
 def octets(chunk: Chunk) -> int:
-    return chunk.x.nbytes + chunk.y.nbytes
+    octets: int = chunk.x.nbytes + chunk.y.nbytes
+    return octets
 
 
 def alike(one: Chunk, other: Chunk) -> bool:

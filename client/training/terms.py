@@ -8,6 +8,7 @@ from typing import Any
 
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import ConfigError, ServerAtFault
+from edgeflock.shared.model.calls import LONGEST
 from edgeflock.shared.model.chunks import MOST_CHUNKS
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
@@ -39,8 +40,9 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     """
     if welcome.protocol != PROTOCOL:
         raise ServerAtFault(f"the server speaks protocol {welcome.protocol}, this device {PROTOCOL}")
-    for name in ("run", "model", "loss"):
-        _check(_is_name(getattr(welcome, name)), name, getattr(welcome, name))
+    _check(_is_text(welcome.run, _NAME), "run", welcome.run)
+    for name in ("model", "loss"):
+        _check(_is_text(getattr(welcome, name), LONGEST), name, getattr(welcome, name))
     for name, most in (
         ("batch", _BATCH),
         ("local_steps", _SAMPLES // max(1, min(welcome.batch, _BATCH))),
@@ -110,15 +112,15 @@ def _is_entry(entry: Any) -> bool:
         type(entry) is list
         and (len(entry) == 2 or (len(entry) == 3 and entry[2] is True))
         and type(entry[0]) is str
-        and _is_name(entry[0])
+        and _is_text(entry[0], _NAME)
         and type(entry[1]) is list
         and len(entry[1]) <= _RANK
         and all(type(size) is int and 0 <= size <= 1 << 40 for size in entry[1])
     )
 
 
-def _is_name(text: str) -> bool:
-    return len(text) <= _NAME and text.isprintable()
+def _is_text(text: str, most: int) -> bool:
+    return len(text) <= most and text.isprintable()
 
 
 def _check(holds: bool, name: str, value: object, most: object = None) -> None:

@@ -17,7 +17,7 @@ def export(
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the graphs.")
     ] = None,
     data: Annotated[str, typer.Option(help="Data that it is for, e.g. npz:my.npz.")] = "digits:",
-    loss: Annotated[str, typer.Option(help="cross_entropy, mse or bce.")] = "cross_entropy",
+    loss: Annotated[str, typer.Option(help="As in model.loss, e.g. mse.")] = "cross_entropy",
     digest: Annotated[
         bool, typer.Option("--digest", help="Print only the step's digest, for client.graph_digest.")
     ] = False,
@@ -66,13 +66,14 @@ def write_graphs(model: str, loss: str, data: str, out: Path, *, as_json: bool) 
 def _exported(model: str, loss: str, data: str) -> tuple[bytes, bytes]:
     """(step, evaluation)."""
     from edgeflock.shared.data import datasets
+    from edgeflock.shared.model.fields import rows
 
     with needing("server", "the export needs"):
         from edgeflock.server.training_graph.export import export_model
 
     samples = datasets.load(data, "test")
     with redirect_stdout(sys.stderr):  # the user's module may print
-        graphs = export_model(model, loss, samples.x[:8], samples.y[:8])
+        graphs = export_model(model, loss, rows(samples.x, slice(8)), samples.y[:8])
     return graphs.step, graphs.evaluation
 
 

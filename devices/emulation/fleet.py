@@ -41,6 +41,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
+from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.protocol.frames import Evaluation
@@ -121,8 +122,8 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
     flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
     try:
-        flat.evaluate(flat.theta(), test.x[:2], test.y[:2])
-        flops = flat.flops(train.x[: file.run.batch], train.y[: file.run.batch])
+        flat.evaluate(flat.theta(), rows(test.x, slice(2)), test.y[:2])
+        flops = flat.flops(rows(train.x, slice(file.run.batch)), train.y[: file.run.batch])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module = {file.model.module!r} does not fit fleet.data = {fleet.data!r} with "

@@ -32,10 +32,10 @@ class Model:
         weights: str = "",
     ) -> None:
         """`module` is "package.module:Name", a class or function that builds one without arguments, or a
-        module as it is, which is copied. `loss` is cross_entropy, mse or bce, a plug-in's, or a function of
-        (output, target) to the mean over the batch, in torch tensors; a Loss says what is right, too.
-        `example` is (x, y) or x of a few samples: only its shape counts, and only if there is no data to
-        evaluate on. `weights` is a safetensors file to begin with.
+        module as it is, which is copied. `loss` is as model.loss, e.g. mse, a plug-in's, or a function of
+        (output, target) or (outputs, batch) to the mean over the batch, in torch tensors; a Loss says what is
+        right, too. `example` is (x, y) or x of a few samples: only its shape counts, and only if there is no
+        data to evaluate on. `weights` is a safetensors file to begin with.
 
         Raises ConfigError.
         """

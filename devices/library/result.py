@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgeflock.devices.library.model import Model
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.protocol.frames import Evaluation
 
 if TYPE_CHECKING:
@@ -47,12 +47,14 @@ class Result(Evaluated):
     """How many updates made it."""
     theta: NDArray[np.float32]
     """float32 [P + B]: parameters and running statistics; the average, if the run keeps one."""
+    beside: Beside = NOTHING
+    """What the module's state has beside these."""
 
     def save(self, path: str | Path) -> None:
         """Write it as a safetensors file. Raises ConfigError if that cannot be written."""
         from edgeflock.server.operations.saved import safetensors_of
 
-        octets = safetensors_of(self.theta, self.layout, self.model.name, self.version, self.run)
+        octets = safetensors_of(self.theta, self.layout, self.model.name, self.version, self.run, self.beside)
         try:
             Path(path).write_bytes(octets)
         except OSError as error:

@@ -223,6 +223,7 @@ class Server:
             run=self.run,
             version=version,
             theta=theta,
+            beside=self._run.beside,
             evaluations=tuple(evaluator.history),
         )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from edgeflock.server.engine import Engine, Published
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
-from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.settings.config import Config
 
 
@@ -22,6 +22,8 @@ class Host:
     paces: Paces
     input: tuple[int, ...] | None
     """The shape of a sample's x, if it is known."""
+    beside: Beside
+    """What a saved model has beside theta."""
     app: bytes = b""
     """What devices' own apps are told."""
 

@@ -1,7 +1,7 @@
 """Which part of a model is to blame if it cannot be exported."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import getitem
 from typing import Any
 
@@ -16,8 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, session_for
+from edgeflock.server.training_graph.tracing import apart
+from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.model.torch_module import FlatModule, applied
 
 
 def operator_in(error: BaseException) -> str:
@@ -32,20 +34,24 @@ def operator_in(error: BaseException) -> str:
     return ""
 
 
-def module_that_calls(flat: FlatModule, operator: str, arguments: tuple[Tensor, ...]) -> str:
+def module_that_calls(
+    flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
+) -> str:
     """The innermost module of `flat` that runs `operator` (e.g. "layers.3 (MaxPool3d)"), in either pass."""
-    *_, x, y = arguments
+    _, x, y = apart(arguments, fields)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
         flat.module.train()
-        flat.loss_of(flat.module(x), y).backward()  # type: ignore[no-untyped-call]
+        flat.loss_of(applied(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
     if not watch.where:
         return "it"
     _, _, name = watch.where.partition(".")
     return f"{name or 'it'} ({type(flat.module.get_submodule(name)).__name__})"
 
 
-def first_difference(program: ONNXProgram, layout: Layout, arguments: tuple[Tensor, ...]) -> str:
+def first_difference(
+    program: ONNXProgram, layout: Layout, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
+) -> str:
     """The first operator of an exported, unoptimised program whose value in ONNX is not torch's.
 
     If all that does not depend on random numbers is the same: the operators that draw them. If there are
@@ -77,8 +83,10 @@ def first_difference(program: ONNXProgram, layout: Layout, arguments: tuple[Tens
         onnx.ValueInfoProto(name=value) for value in names.values() if value not in outputs
     )
     session = session_for(model.SerializeToString())
-    theta = np.concatenate([tensor.numpy().ravel() for tensor in arguments[:-2]])
-    fed = feed(session, layout, theta, arguments[-2].numpy(), arguments[-1].numpy())
+    held, x, y = apart(arguments, fields)
+    theta = np.concatenate([tensor.numpy().ravel() for tensor in held])
+    given = Fields({name: one.numpy() for name, one in x.items()}) if isinstance(x, dict) else x.numpy()
+    fed = feed(session, layout, theta, given, y.numpy())
     for name, found in zip(names, session.run([*names.values()], fed), strict=True):
         node, value = wanted[name]
         size = max(float(np.abs(value).max(initial=0)), 1e-6)

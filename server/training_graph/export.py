@@ -2,12 +2,16 @@
 
     theta/NAME        each parameter and buffer of the layout    in, float32
     x, y              a batch: inputs and targets                in, any first dimension
+    x/NAME            in the place of x, of a model that takes   in, float32 or int64
+                      several inputs
     loss              mean over the batch                        out of both graphs
     gradient/NAME     of each parameter                          out of the training step
     buffer/NAME       the new value of each buffer               out of the training step
     right             the part of the predictions that are       out of the training step,
                       right, 0 to 1                              where the loss knows it
     output            what the module returned                   out of the evaluation
+    output/0, ...     in the place of it, if that is several     out of the evaluation
+                      tensors
 
 No graph leaves without having been compared with autograd (gradient_check.py).
 """
@@ -16,7 +20,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
@@ -30,17 +34,20 @@ from torch.export import Dim
 from torch.fx import GraphModule
 from torch.onnx import ONNXProgram
 from torch.onnx.errors import OnnxExporterError
+from torch.utils._pytree import tree_leaves
 
 from edgeflock.server.training_graph import tracing
 from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
+from edgeflock.server.training_graph.scanning import name_apart
 from edgeflock.server.training_graph.translations import TRANSLATIONS
 from edgeflock.shared.errors import BadGraph, NotExportable
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import RIGHT, outputs_of
 from edgeflock.shared.graphs.writing import write
+from edgeflock.shared.model.fields import Fields, Inputs, concatenated, copied, described, rows
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, Make
+from edgeflock.shared.model.torch_module import FlatModule, Make, applied, tensors_of
 
 SMALLEST = 4
 """Samples that an example batch has at least; torch takes a dimension of one for a constant."""
@@ -61,7 +68,7 @@ class ExportedGraphs:
 
 
 def export_model(
-    module: str, loss: str, x: NDArray[np.float32], y: NDArray[np.generic], make: Make | None = None
+    module: str, loss: str, x: Inputs, y: NDArray[np.generic], make: Make | None = None
 ) -> ExportedGraphs:
     """The graphs of the torch module that the import string `module` names, or `make` builds.
 
@@ -70,28 +77,32 @@ def export_model(
     """
     flat = FlatModule(module, loss, make=make)
     repeat = -(-SMALLEST // len(y))
-    x, y = (np.concatenate([batch] * repeat)[: 2 * SMALLEST] for batch in (x, y))
+    x = rows(concatenated([x] * repeat), slice(2 * SMALLEST))
+    y = np.concatenate([y] * repeat)[: 2 * SMALLEST]
+    fields = tuple(x) if isinstance(x, Fields) else ()
     arguments = tracing.example(flat, x, y)
     try:
-        right = flat.gradient(flat.theta(), x, y).right
+        right = flat.gradient(flat.theta(), copied(x), y).right
+        made = len(tree_leaves(applied(flat.at(flat.theta()), tensors_of(copied(x)))))
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise NotExportable(
-            f"model.module {module!r} does not fit inputs {list(x.shape[1:])} with targets {y.dtype}: {error}"
+            f"model.module {module!r} does not fit inputs {described(x)} with targets {y.dtype}: {error}"
         ) from error
     outputs_of_step = [*outputs_of(flat.layout), *([] if right is None else [RIGHT])]
-    steps = tracing.training_step(flat), True, outputs_of_step, check_step
-    judge = tracing.evaluation(flat), False, ["loss", "output"], check_evaluation
+    steps = tracing.training_step(flat, fields), True, outputs_of_step, check_step
+    returned = ["output"] if made == 1 else [f"output/{place}" for place in range(made)]
+    judge = tracing.evaluation(flat, fields), False, ["loss", *returned], check_evaluation
     graphs = []
     for what, training, outputs, check in (steps, judge):
-        traced = _traced(flat, what, arguments, training=training)
-        graph = _as_devices_take_it(flat, _to_onnx(flat, traced, arguments, outputs).model_proto)
+        traced = _traced(flat, what, arguments, fields, training=training)
+        graph = _as_devices_take_it(flat, _to_onnx(flat, traced, arguments, fields, outputs).model_proto)
         try:
             wrong = check(flat, graph, x, y)
         except Exception as error:  # onnxruntime's have no base of their own
             raise NotExportable(f"{flat.path}: its ONNX graph cannot run: {_first_line(error)}") from error
         if wrong:
-            bare = _to_onnx(flat, traced, arguments, outputs, optimize=False)
-            blamed = first_difference(bare, flat.layout, arguments)
+            bare = _to_onnx(flat, traced, arguments, fields, outputs, optimize=False)
+            blamed = first_difference(bare, flat.layout, arguments, fields)
             why = (
                 f"the first operator that differs is {blamed}" if blamed else f"{_RULES}, nor on calls before"
             )
@@ -100,13 +111,19 @@ def export_model(
     return ExportedGraphs(*graphs)
 
 
-def inputs(layout: Layout) -> list[str]:
+def inputs(layout: Layout, fields: Sequence[str] = ()) -> list[str]:
     """The names of a graph's inputs, in order. It lacks those that it does not need."""
-    return [*(f"theta/{tensor.name}" for tensor in layout.tensors), "x", "y"]
+    batch = [f"x/{name}" for name in fields] or ["x"]
+    return [*(f"theta/{tensor.name}" for tensor in layout.tensors), *batch, "y"]
 
 
 def _traced(
-    flat: FlatModule, what: tracing.Trace, arguments: tuple[Tensor, ...], *, training: bool
+    flat: FlatModule,
+    what: tracing.Trace,
+    arguments: tuple[Tensor, ...],
+    fields: Sequence[str],
+    *,
+    training: bool,
 ) -> GraphModule:
     try:
         with _quiet():
@@ -116,7 +133,7 @@ def _traced(
             f"{flat.path}: cannot be traced: {type(error).__name__}: {_first_line(error)}; {_RULES}"
         ) from error
     if tracing.asks_where_maxima_are(graph):
-        pool = module_that_calls(flat, "aten.max_pool2d_with_indices.default", arguments)
+        pool = module_that_calls(flat, "aten.max_pool2d_with_indices.default", arguments, fields)
         raise NotExportable(
             f"{flat.path}: {pool} tells where its maxima are (return_indices), no ONNX of ours does"
         )
@@ -127,12 +144,14 @@ def _to_onnx(
     flat: FlatModule,
     graph: GraphModule,
     arguments: tuple[Tensor, ...],
+    fields: Sequence[str],
     outputs: list[str],
     *,
     optimize: bool = True,
 ) -> ONNXProgram:
     batch = Dim("batch")
-    shapes = (*[None] * len(flat.layout.tensors), {0: batch}, {0: batch})
+    own = len(flat.layout.tensors)
+    shapes = (*[None] * own, *[{0: batch}] * (len(arguments) - own))
     try:
         with _quiet():
             program = torch.export.export(graph, arguments, dynamic_shapes=shapes, strict=False)
@@ -140,15 +159,16 @@ def _to_onnx(
                 program,
                 dynamo=True,
                 custom_translation_table=TRANSLATIONS,
-                input_names=inputs(flat.layout),
+                input_names=inputs(flat.layout, fields),
                 output_names=outputs,
                 verbose=False,
                 optimize=optimize,
             )
     except (OnnxExporterError, NotImplementedError) as error:
         operator = operator_in(error)
+        module = module_that_calls(flat, operator, arguments, fields)
         raise NotExportable(
-            f"{flat.path}: {module_that_calls(flat, operator, arguments)} uses {operator or 'an operator'}, "
+            f"{flat.path}: {module} uses {operator or 'an operator'}, "
             f"which has no translation to ONNX: {_root(error)}"
         ) from error
     except Exception as error:
@@ -162,18 +182,26 @@ def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:
     """In the one form that graphs have, without what only people read. Raises NotExportable."""
     model.ClearField("producer_name")
     model.ClearField("producer_version")
-    for node in model.graph.node:
-        node.ClearField("metadata_props")
-        node.ClearField("doc_string")
-    for value in (*model.graph.input, *model.graph.output):
-        value.ClearField("metadata_props")
-    model.graph.ClearField("value_info")
-    model.graph.ClearField("metadata_props")
+    _clear(model.graph)
     model.ClearField("metadata_props")
+    name_apart(model.graph)
     try:
         return write(read(model.SerializeToString(deterministic=True)))
     except BadGraph as error:
         raise NotExportable(f"{flat.path}: devices would refuse its ONNX graph: {error}") from error
+
+
+def _clear(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _clear(attribute.g)
+    for value in (*graph.input, *graph.output):
+        value.ClearField("metadata_props")
+    graph.ClearField("value_info")
+    graph.ClearField("metadata_props")
 
 
 @contextmanager

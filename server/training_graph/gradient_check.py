@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from edgeflock.shared.model.fields import Inputs, copied, named, rows
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 
@@ -30,7 +31,7 @@ _FLOOR = 0.01
 Feed = dict[str, NDArray[np.generic]]
 
 
-def check_step(flat: FlatModule, graph: bytes, x: NDArray[np.float32], y: NDArray[np.generic]) -> str | None:
+def check_step(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]) -> str | None:
     """What of the training step differs from autograd on the batch (x, y) and on two of its samples.
 
     None if nothing does, else for a person, e.g. "gradient/conv.weight by 0.3, relative".
@@ -40,7 +41,7 @@ def check_step(flat: FlatModule, graph: bytes, x: NDArray[np.float32], y: NDArra
     for batch in (len(y), 2):
         found = None
         for _ in range(_TRIALS):
-            found = _compare_step(flat, session, _near(flat, random), x[:batch], y[:batch])
+            found = _compare_step(flat, session, _near(flat, random), rows(x, slice(batch)), y[:batch])
             if found is None:
                 break
         if found is not None:
@@ -48,14 +49,13 @@ def check_step(flat: FlatModule, graph: bytes, x: NDArray[np.float32], y: NDArra
     return None
 
 
-def check_evaluation(
-    flat: FlatModule, graph: bytes, x: NDArray[np.float32], y: NDArray[np.generic]
-) -> str | None:
+def check_evaluation(flat: FlatModule, graph: bytes, x: Inputs, y: NDArray[np.generic]) -> str | None:
     """The same for the evaluation's loss."""
     session, theta = session_for(graph), _near(flat, np.random.default_rng(0))
     for batch in (len(y), 2):
-        wanted, _ = flat.evaluate(theta, x[:batch].copy(), y[:batch])
-        (found,) = session.run(["loss"], feed(session, flat.layout, theta, x[:batch], y[:batch]))
+        some = rows(x, slice(batch))
+        wanted, _ = flat.evaluate(theta, copied(some), y[:batch])
+        (found,) = session.run(["loss"], feed(session, flat.layout, theta, some, y[:batch]))
         if not abs(found - wanted) <= TOLERANCE * abs(wanted):
             return f"the loss, {found:.6g} for {wanted:.6g}, with {batch} samples"
     return None
@@ -65,12 +65,12 @@ def feed(
     session: onnxruntime.InferenceSession,
     layout: Layout,
     theta: NDArray[np.float32],
-    x: NDArray[np.float32],
+    x: Inputs,
     y: NDArray[np.generic],
 ) -> Feed:
     """The inputs that `session` asks for."""
     tensors = {f"theta/{t.name}": theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors}
-    every: Feed = {**tensors, "x": x, "y": y}
+    every: Feed = {**tensors, **named(x), "y": y}
     return {entry.name: every[entry.name] for entry in session.get_inputs()}
 
 
@@ -78,7 +78,7 @@ def _compare_step(
     flat: FlatModule,
     session: onnxruntime.InferenceSession,
     theta: NDArray[np.float32],
-    x: NDArray[np.float32],
+    x: Inputs,
     y: NDArray[np.generic],
 ) -> str | None:
     layout, fed = flat.layout, feed(session, flat.layout, theta, x, y)
@@ -88,7 +88,7 @@ def _compare_step(
         return np.concatenate([np.ravel(value) for value in session.run(names, fed)]).astype(np.float64)
 
     def theirs() -> NDArray[np.float64]:
-        loss, gradient, statistics, right, _ = flat.gradient(theta, x.copy(), y)  # a module may write into x
+        loss, gradient, statistics, right, _ = flat.gradient(theta, copied(x), y)  # a module may write into x
         known = [] if right is None else [right]
         return np.concatenate(([loss], gradient, statistics, known)).astype(np.float64)
 

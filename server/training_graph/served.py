@@ -21,6 +21,7 @@ import msgpack
 
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable
+from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.config import ModelSettings
 
@@ -146,7 +147,7 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, A
     with random_of(0):
         if model.data:
             held_out = datasets.load(model.data, "test")
-            batch: tuple[Any, Any] = held_out.x[:8], held_out.y[:8]
+            batch: tuple[Any, Any] = rows(held_out.x, slice(8)), held_out.y[:8]
         else:
             batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))
         graphs = export_model(model.module, model.loss, *batch, make)

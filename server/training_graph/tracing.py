@@ -3,6 +3,7 @@
     step(parameters..., buffers..., x, y)        -> (loss, gradients..., new buffers..., right, if known)
     evaluation(parameters..., buffers..., x, y)  -> (loss, output)
 
+x is one tensor or, of a model of several inputs, a tensor for each field; so is the output.
 Every shape is fixed but the batch's. The backward pass is traced by running autograd over symbols, so that
 whatever autograd can differentiate can be traced.
 """
@@ -25,10 +26,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
-from edgeflock.server.training_graph.recurrence import lstm_of
+from edgeflock.server.training_graph import recurrence
 from edgeflock.server.training_graph.translations import TRANSLATIONS
-from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.model.fields import Inputs, named
+from edgeflock.shared.model.torch_module import FlatModule, X, call_of
 
 aten = torch.ops.aten
 
@@ -51,21 +54,23 @@ _COUNT = "num_batches_tracked"
 Trace = Callable[..., tuple[Tensor, ...]]
 
 
-def training_step(flat: FlatModule) -> Trace:
-    """The step of `flat` as a function of its tensors in the order of its layout, then x and y."""
+def training_step(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
+    """The step of `flat` as a function of its tensors in the order of its layout, then x, or its fields in
+    the place of it, and y.
+    """
     trained = len(flat.layout.parameters.tensors)
     frozen = [not parameter.requires_grad for parameter in flat.module.parameters()]
 
     def step(*tensors: Tensor) -> tuple[Tensor, ...]:
-        *held, x, y = tensors
+        held, x, y = apart(tensors, fields)
         parameters = [tensor.detach() for tensor in held[:trained]]
         learning = [
             tensor.requires_grad_() for tensor, never in zip(parameters, frozen, strict=True) if not never
         ]
         buffers = [tensor.clone() for tensor in held[trained:]]  # the module writes into them
         output = _call(flat, (*parameters, *buffers), x)
-        loss = _loss(flat, output, y)
-        right = flat.right_of(output.detach(), y)
+        loss = _loss(flat, output, y, x)
+        right = flat.right_of(output, y)
         found = iter(torch.autograd.grad(loss, learning, allow_unused=True, materialize_grads=True))
         gradients = (
             torch.zeros_like(tensor) if never else next(found)
@@ -76,25 +81,34 @@ def training_step(flat: FlatModule) -> Trace:
     return step
 
 
-def evaluation(flat: FlatModule) -> Trace:
+def evaluation(flat: FlatModule, fields: Sequence[str] = ()) -> Trace:
     """(loss, output) of `flat` as a function of the same tensors."""
 
     def evaluate(*tensors: Tensor) -> tuple[Tensor, ...]:
-        *held, x, y = tensors
+        held, x, y = apart(tensors, fields)
         output = _call(flat, held, x)
-        return _loss(flat, output, y), output
+        return _loss(flat, output, y, x), *tree_leaves(output)
 
     return evaluate
 
 
-def _loss(flat: FlatModule, output: Tensor, y: Tensor) -> Tensor:
-    if flat.loss.classes is not False and not y.is_floating_point():
+def apart(tensors: Sequence[Tensor], fields: Sequence[str]) -> tuple[list[Tensor], X, Tensor]:
+    """(tensors of the layout, x, y) of the arguments of a step."""
+    if not fields:
+        *held, x, y = tensors
+        return held, x, y
+    *front, y = tensors
+    return front[: -len(fields)], dict(zip(fields, front[-len(fields) :], strict=True)), y
+
+
+def _loss(flat: FlatModule, output: Any, y: Tensor, x: X) -> Tensor:
+    if flat.loss.classes is not False and not flat.loss.own and not y.is_floating_point():
         # torch refuses a negative class, ONNX counts it from the last: make it one that nobody has.
         y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
-    return flat.loss_of(output, y)
+    return flat.loss_of(output, y, x)
 
 
-def _call(flat: FlatModule, tensors: Sequence[Tensor], x: Tensor) -> Any:
+def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:
     """The module's output with `tensors`, in the order of the layout, in place of its own.
 
     Each takes every place of its tensor (tied weights) but once only: torch would swap a layer that has two
@@ -109,19 +123,19 @@ def _call(flat: FlatModule, tensors: Sequence[Tensor], x: Tensor) -> Any:
         for name, tensor in (*module._parameters.items(), *module._buffers.items())
         if id(tensor) in replaced
     }
-    return functional_call(flat.module, state, (x,), tie_weights=False)
+    return functional_call(flat.module, state, *call_of(flat.module, x), tie_weights=False)
 
 
 def trace(flat: FlatModule, what: Trace, example: tuple[Tensor, ...], *, training: bool) -> GraphModule:
-    """`what` as a graph over arguments like `example`, whose last two (x and y) may have any first dimension.
+    """`what` as a graph over arguments like `example`; those behind the layout's have any first dimension.
 
     May raise whatever the module raises when it is called with symbols for numbers.
     """
     environment = ShapeEnv()
     fake = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    *held, x, y = example
-    arguments = [fake.from_tensor(tensor, static_shapes=True) for tensor in held]
-    for batch in (x, y):
+    own = len(flat.layout.tensors)
+    arguments = [fake.from_tensor(tensor, static_shapes=True) for tensor in example[:own]]
+    for batch in example[own:]:
         sizes = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (batch.dim() - 1)
         context = StatelessSymbolicContext(dynamic_sizes=sizes)  # type: ignore[var-annotated]
         arguments.append(fake.from_tensor(batch, symbolic_context=context, source=ConstantSource("batch")))
@@ -149,11 +163,11 @@ def _needed(node: Node) -> bool:
     return node.op == "output" or any(_needed(user) for user in node.users)
 
 
-def example(flat: FlatModule, x: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[Tensor, ...]:
+def example(flat: FlatModule, x: Inputs, y: NDArray[np.generic]) -> tuple[Tensor, ...]:
     """The arguments of a step of `flat` on the batch (x, y)."""
     theta = torch.from_numpy(flat.theta())
     held = (theta[tensor.start : tensor.stop].view(tensor.shape) for tensor in flat.layout.tensors)
-    return (*held, torch.from_numpy(x), torch.from_numpy(y))
+    return (*held, *(torch.from_numpy(array) for array in (*named(x).values(), y)))
 
 
 @contextmanager
@@ -179,7 +193,7 @@ def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
 
 
 class _AsOnnxHasIt(TorchFunctionMode):
-    """LSTM layers in their small form, and no memory formats: ONNX has one."""
+    """Recurrent layers in their small form, and no memory formats: ONNX has one."""
 
     def __torch_function__(
         self,
@@ -188,10 +202,9 @@ class _AsOnnxHasIt(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func is torch._VF.lstm:
-            result = lstm_of(args)
-            if result is not None:
-                return result
+        result = recurrence.of(func, args)
+        if result is not None:
+            return result
         if func in (Tensor.to, Tensor.contiguous, Tensor.clone):
             kwargs = {name: value for name, value in (kwargs or {}).items() if name != "memory_format"}
             if func is Tensor.to and len(args) == 1 and not kwargs:

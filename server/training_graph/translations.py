@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from onnxscript import opset18 as op
 
-from edgeflock.server.training_graph import pooling
+from edgeflock.server.training_graph import pooling, scanning
 from edgeflock.server.training_graph.convolution import convolution_backward
 from edgeflock.server.training_graph.onnx_values import Value, constant, numbers, padded, single
 
@@ -228,4 +228,5 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     aten.native_group_norm_backward.default: group_norm_backward,
     aten.avg_pool2d_backward.default: pooling.avg_pool2d_backward,
     aten._adaptive_avg_pool2d_backward.default: pooling.adaptive_avg_pool2d_backward,
+    torch.ops.edgeflock.scan.default: scanning.to_onnx,
 }

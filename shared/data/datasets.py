@@ -4,14 +4,15 @@
     npz:PATH                    a NumPy archive with x_train, y_train and, for evaluation, x_test, y_test;
                                 one that is not split may call them x and y, and trains only;
                                 images as JPEG: jpg_train, all files' bytes in a row, and off_train, where
-                                each begins and the last one ends, in the place of x_train (needs Pillow)
+                                each begins and the last one ends, in the place of x_train (needs Pillow);
+                several inputs as x_train.NAME, x_test.NAME each, by the names of forward's arguments
     ...?part=3/8                the third of eight equal random shares (1/8 .. 8/8)
 
 uint8 images are scaled to 0..1; images without a channel axis get one.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -21,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import Fields, Inputs, concatenated, rows
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """n samples: x float32 [n, ...], y [n]: int64 classes or float32 targets."""
+    """n samples: x float32 [n, ...] or several fields, y [n]: int64 classes or float32 targets."""
 
-    x: NDArray[np.float32]
+    x: Inputs
     y: NDArray[np.int64] | NDArray[np.float32]
 
     def __len__(self) -> int:
@@ -50,7 +52,21 @@ def load(uri: str, split: str) -> Dataset:
         raise ConfigError(f"data {uri!r}: known are {', '.join(f'{name}:' for name in READERS)}")
     x, y = read(path, split)
     chosen = _share(len(y), part, uri)
+    if isinstance(x, Fields):
+        return Dataset(_of_fields(x.rows(chosen)), targets(y[chosen]))
     return Dataset(scaled(x[chosen]), targets(y[chosen]))
+
+
+def _of_fields(x: Fields) -> Fields:
+    """Images and numbers as of a lone x; whole numbers and truths stay whole, as int64."""
+    return Fields(
+        {
+            name: scaled(array)
+            if array.dtype == np.uint8 or np.issubdtype(array.dtype, np.floating)
+            else np.ascontiguousarray(array, dtype=np.int64)
+            for name, array in x.items()
+        }
+    )
 
 
 def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
@@ -60,13 +76,12 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
     """
     dealt = _dealt(len(data))[: samples or None]
     chosen = (np.sort(dealt[share::shares]) for share in range(shares))
-    return [Dataset(data.x[where], data.y[where]) for where in chosen]
+    return [Dataset(rows(data.x, where), data.y[where]) for where in chosen]
 
 
 def joined(parts: Sequence[Dataset]) -> Dataset:
     """The samples of all parts, one part behind the other."""
-    x, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "y"))
-    return Dataset(x, y)
+    return Dataset(concatenated([part.x for part in parts]), np.concatenate([part.y for part in parts]))
 
 
 def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> list[Dataset]:
@@ -95,7 +110,7 @@ def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> 
         for place, share in enumerate(having):
             parts[share].append(of_label[place :: len(having)])
     chosen = (np.sort(np.concatenate(part)) for part in parts)
-    return [Dataset(data.x[where], data.y[where]) for where in chosen]
+    return [Dataset(rows(data.x, where), data.y[where]) for where in chosen]
 
 
 def _dealt(count: int) -> NDArray[np.int64]:
@@ -127,7 +142,7 @@ def _read_digits(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np
     return images[chosen], bunch.target[chosen]
 
 
-def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic] | Fields, NDArray[np.generic]]:
     if not Path(path).is_file():
         raise ConfigError(f"data 'npz:{path}': there is no such file")
     names: tuple[str, ...] = (f"x_{split}", f"y_{split}")
@@ -137,6 +152,8 @@ def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.ge
                 names = ("x", "y")
             elif f"jpg_{split}" in archive:
                 names = (f"y_{split}", f"jpg_{split}", f"off_{split}")
+            elif fields := [name for name in archive.files if name.startswith(f"x_{split}.")]:
+                names = (f"y_{split}", *fields)
             found = {name: archive[name] for name in names if name in archive}
             held = ", ".join(archive.files)
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
@@ -144,13 +161,23 @@ def _read_npz(path: str, split: str) -> tuple[NDArray[np.generic], NDArray[np.ge
     for name in names:
         if name not in found:
             raise ConfigError(f"data 'npz:{path}': has no array {name}; it holds {held}")
-    if len(names) == 3:
+    x: NDArray[np.generic] | Fields
+    if len(names) > 1 and names[1].startswith(f"x_{split}."):
+        y = found[names[0]]
+        try:
+            x = Fields({name.partition(".")[2]: found[name] for name in names[1:]})
+        except ValueError as error:
+            raise ConfigError(f"data 'npz:{path}': {error}") from error
+        count = len(found[names[1]])
+    elif len(names) == 3:
         y, octets, offsets = (found[name] for name in names)
         x = _decoded(octets, offsets, path)
+        count = len(x)
     else:
         x, y = (found[name] for name in names)
-    if len(x) != len(y) or len(y) == 0:
-        raise ConfigError(f"data 'npz:{path}': {names[0]} has {len(x)} samples, {names[1]} {len(y)}")
+        count = len(x)
+    if count != len(y) or len(y) == 0:
+        raise ConfigError(f"data 'npz:{path}': {names[0]} has {count} samples, {names[1]} {len(y)}")
     return x, y
 
 
@@ -177,7 +204,9 @@ def _decoded(octets: NDArray[np.generic], offsets: NDArray[np.generic], path: st
     return np.stack(images) if images else np.zeros((0, 1, 1, 1), np.uint8)
 
 
-READERS = {"digits": _read_digits, "npz": _read_npz}
+Reader = Callable[[str, str], tuple[NDArray[np.generic] | Fields, NDArray[np.generic]]]
+
+READERS: dict[str, Reader] = {"digits": _read_digits, "npz": _read_npz}
 
 
 def scaled(x: NDArray[np.generic]) -> NDArray[np.float32]:

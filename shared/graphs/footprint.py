@@ -12,15 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import BadGraph
-from edgeflock.shared.graphs.graph import BOOL, INT32, INT64, TYPES, Graph, Node
+from edgeflock.shared.graphs.graph import BOOL, INT32, INT64, TYPES, Graph, Node, Port
 from edgeflock.shared.graphs.operators import TABLE
-from edgeflock.shared.graphs.seen import MISFITS, Seen, Shape, few
+from edgeflock.shared.graphs.seen import MISFITS, Seen, Shape, few, integer, integers
 from edgeflock.shared.graphs.shapes import slices
 
 _WHOLE = (INT64, INT32, BOOL)
 
 _SAFE = 1 << 31
 """Numbers below it, either way, are multiplied without overflow."""
+
+
+_START = 1 << 12
+"""Multiplications that take as long as it takes to start an operator, which bodies do again and again."""
 
 
 class Footprint(NamedTuple):
@@ -44,33 +48,93 @@ def footprint(graph: Graph, shapes: Mapping[str, Shape]) -> Footprint:
         for name, tensor in graph.constants.items()
     }
     seen |= {port.name: Seen(port.type, shapes[port.name]) for port in graph.inputs}
+    return _gone_through(graph, seen)
+
+
+def _gone_through(graph: Graph, seen: dict[str, Seen]) -> Footprint:
+    """`graph`, with what is `seen` of all that it has not made itself."""
+    given_to_it = frozenset(seen)
     outputs = {port.name for port in graph.outputs}
-    last = {name: number for number, node in enumerate(graph.nodes) for name in node.inputs}
+    last = {name: number for number, node in enumerate(graph.nodes) for name in node.takes()}
     held = most = work = 0
     for number, node in enumerate(graph.nodes):
-        given = [seen[name] if name else None for name in node.inputs]
-        try:
-            results = TABLE[node.operator].rule(node, [*given, *[None] * 5])
-            work += max(1, TABLE[node.operator].work(node, given, results))
-            results = [_computed(node, given, results[0]), *results[1:]]
-        except MISFITS as error:
-            raise BadGraph(f"{node.operator} ({_names(node)}) does not fit what it takes: {error}") from error
-        except BadGraph as error:
-            raise BadGraph(f"{node.operator} ({_names(node)}): {error}") from error
+        results, done, within = _node(node, seen)
+        work += done
         if len(results) < len(node.outputs):
             raise BadGraph(f"{node.operator} ({_names(node)}) gives {len(results)} results")
         for name, result in zip(node.outputs, results, strict=False):
             if name:
                 seen[name] = result
                 held += _octets(result)
-        most = max(most, held)
-        for name in {*node.inputs, *node.outputs}:
-            # The inputs are not the step's, nor do outputs go.
+        most = max(most, held + within)
+        for name in {*node.takes(), *node.outputs}:
+            # What was given is not the step's, nor do outputs go.
             if name in last and last[name] > number or not name or name in outputs:
                 continue
-            if name not in graph.constants and name not in shapes:
+            if name not in given_to_it:
                 held -= _octets(seen[name])
     return Footprint(most, work, {name: seen[name] for name in outputs})
+
+
+def _node(node: Node, seen: dict[str, Seen]) -> tuple[list[Seen], int, int]:
+    """(results, work, bytes that it takes meanwhile)."""
+    given = [seen[name] if name else None for name in node.inputs]
+    operator = TABLE[node.operator]
+    try:
+        if operator.rule is None:
+            return _scan(node, given, seen)
+        results = operator.rule(node, [*given, *[None] * 5])
+        work = max(1, operator.work(node, given, results))
+        return [_computed(node, given, results[0]), *results[1:]], work, 0
+    except MISFITS as error:
+        raise BadGraph(f"{node.operator} ({_names(node)}) does not fit what it takes: {error}") from error
+    except BadGraph as error:
+        raise BadGraph(f"{node.operator} ({_names(node)}): {error}") from error
+
+
+def _scan(node: Node, given: list[Seen | None], seen: dict[str, Seen]) -> tuple[list[Seen], int, int]:
+    """The same of a Scan, whose body has the states and one step of what is gone along, and gives the next
+    states and the step's results.
+    """
+    body, along = node.body, integer(node, "num_scan_inputs")
+    everything = [one for one in given if one is not None]
+    states = len(given) - along
+    if body is None or along < 1 or states < 0 or len(everything) < len(given):
+        raise ValueError(f"it goes along {along} of {len(everything)} inputs")
+    if len(body.inputs) != len(given) or len(body.outputs) < states:
+        raise ValueError(f"its body takes {len(body.inputs)} and gives {len(body.outputs)}")
+    steps = everything[states].shape[0]
+    if any(one.shape[0] != steps for one in everything[states:]):
+        raise ValueError("what it goes along is not of one length")
+    results_along = len(body.outputs) - states
+    for name, count in (("scan_input_directions", along), ("scan_output_directions", results_along)):
+        if set(integers(node, name, (0,) * count)) - {0, 1}:
+            raise ValueError(f"{name} must be 0 or 1 each")
+    one_step = [Seen(one.type, one.shape) for one in everything[:states]]
+    one_step += [Seen(one.type, one.shape[1:]) for one in everything[states:]]
+    for port, one in zip(body.inputs, one_step, strict=True):
+        _check_port(port, one)
+    ports = {port.name: one for port, one in zip(body.inputs, one_step, strict=True)}
+    taken = _gone_through(body, {**seen, **ports})
+    results = []
+    for number, port in enumerate(body.outputs):
+        found = taken.outputs[port.name]
+        _check_port(port, found)
+        if number < states:
+            if found[:2] != one_step[number][:2]:
+                raise ValueError(f"its state {port.name} becomes {list(found.shape)}")
+            results.append(Seen(found.type, found.shape))
+        else:
+            results.append(Seen(found.type, (steps, *found.shape)))
+    return results, steps * (taken.work + _START * len(body.nodes)), taken.octets
+
+
+def _check_port(port: Port, seen: Seen) -> None:
+    fits = len(port.shape) == len(seen.shape) and all(
+        isinstance(size, str) or size == found for size, found in zip(port.shape, seen.shape, strict=True)
+    )
+    if port.type != seen.type or not fits:
+        raise ValueError(f"{port.name} is {list(seen.shape)}, its body has {list(port.shape)}")
 
 
 def _octets(seen: Seen) -> int:

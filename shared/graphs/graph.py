@@ -1,7 +1,7 @@
 """A training step or an evaluation as a list of operators. What travels is read.py's and write.py's."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class Tensor(NamedTuple):
         return np.frombuffer(self.octets, TYPES[self.type]).reshape(self.shape)
 
 
-Attribute = int | bytes | float | tuple[int, ...] | Tensor
+Attribute: TypeAlias = "int | bytes | float | tuple[int, ...] | Tensor | Graph"
 
 
 class Node(NamedTuple):
@@ -44,6 +44,21 @@ class Node(NamedTuple):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Attribute]
+
+    @property
+    def body(self) -> "Graph | None":
+        """What it runs once for each step, if it is a Scan."""
+        body = self.attributes.get("body")
+        return body if isinstance(body, Graph) else None
+
+    def takes(self) -> tuple[str, ...]:
+        """`inputs`, and what its body takes from around it."""
+        if self.body is None:
+            return self.inputs
+        own = {port.name for port in self.body.inputs}
+        own.update(name for node in self.body.nodes for name in node.outputs)
+        taken = (name for node in self.body.nodes for name in node.inputs if name not in own)
+        return (*self.inputs, *dict.fromkeys(taken))
 
 
 class Port(NamedTuple):
@@ -57,7 +72,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes come after those that make what they take; every name is made once."""
+    """Nodes come after those that make what they take; every name is made once, those of bodies too."""
 
     nodes: tuple[Node, ...]
     constants: dict[str, Tensor]

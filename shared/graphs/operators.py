@@ -1,7 +1,8 @@
 """The operators that a graph may have: those that the exporter writes (server/training_graph), no others.
 
-Each computes, in time and memory that its arguments' shapes say beforehand. None reads a file, runs another
-graph, keeps anything, or has text for its values.
+Each computes, in time and memory that its arguments' shapes say beforehand. None reads a file, keeps
+anything, or has text for its values. One runs another graph: a Scan its body, as often as its arguments are
+long.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +46,8 @@ def _window(node: Node, given: list[Any], results: list[Seen]) -> int:
 class Operator:
     """What an operator may look like."""
 
-    rule: Rule
+    rule: Rule | None
+    """None: a Scan's, whose body is gone through (footprint.py)."""
     inputs: int | None
     """At most; None: any number."""
     outputs: int | None = 1
@@ -158,6 +160,17 @@ TABLE: dict[str, Operator] = {
     "Range": Operator(shapes.range_of, 3),
     "ReduceMax": Operator(shapes.reduced, 2, attributes={"keepdims": "i"}),
     "Reshape": Operator(shapes.reshape, 2, attributes={"allowzero": "i"}),
+    "Scan": Operator(
+        None,
+        None,
+        None,
+        attributes={
+            "body": "g",
+            "num_scan_inputs": "i",
+            "scan_input_directions": "ints",
+            "scan_output_directions": "ints",
+        },
+    ),
     "ScatterElements": Operator(
         shapes.like_first, 3, attributes={"axis": "i", "reduction": "s"}, texts=frozenset({b"none"})
     ),

@@ -2,13 +2,15 @@
 
 the fields of ONNX's protobuf that a Graph has, each as its only encoding; operators, attributes and element
 types of operators.TABLE; constants whose bytes are with them; and no more of anything than LIMITS say. So
-there are no files, no graphs within graphs, no functions, no other domains, no text.
+there are no files, no functions, no other domains, no text. Of graphs within graphs there are the bodies of
+Scans, which have no constants and no bodies of their own.
 
 What is computed gets only the bytes that writing.write makes of the Graph: whoever reads them next, with
 another parser, cannot find in them what was not found here.
 """
 
 import struct
+from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
 
@@ -36,6 +38,7 @@ class Limits(NamedTuple):
     """How much a graph may have."""
 
     nodes: int = 1 << 15
+    """Those of bodies too."""
     constants: int = 1 << 16
     ports: int = 20_002
     """Inputs, and outputs."""
@@ -61,6 +64,7 @@ _GRAPH = {
     11: Field("input", OCTETS, repeated=True),
     12: Field("output", OCTETS, repeated=True),
 }
+_BODY = {number: field for number, field in _GRAPH.items() if field.name != "initializer"}
 _NODE = {
     1: Field("input", OCTETS, repeated=True),
     2: Field("output", OCTETS, repeated=True),
@@ -75,6 +79,7 @@ _ATTRIBUTE = {
     3: Field("i", VARINT),
     4: Field("s", OCTETS),
     5: Field("t", OCTETS),
+    6: Field("g", OCTETS),
     8: Field("ints", VARINT, repeated=True),
     20: Field("type", VARINT),
 }
@@ -90,7 +95,7 @@ _TENSOR_TYPE = {1: Field("elem_type", VARINT), 2: Field("shape", OCTETS)}
 _SHAPE = {1: Field("dim", OCTETS, repeated=True)}
 _DIMENSION = {1: Field("dim_value", VARINT), 2: Field("dim_param", OCTETS)}
 
-KINDS = {"f": 1, "i": 2, "s": 3, "t": 4, "ints": 7}
+KINDS = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "ints": 7}
 """Field of an attribute that holds its value -> its type (AttributeProto.AttributeType)."""
 
 
@@ -102,23 +107,36 @@ def read(octets: bytes) -> Graph:
     if _one(model, "ir_version", "the model") != IR_VERSION:
         raise BadGraph(f"its ir_version is {model['ir_version'][0]!r}, not {IR_VERSION}")
     _check_opset(model["opset_import"])
-    parts = protobuf.read(_one(model, "graph", "the model"), _GRAPH, "the graph")
-    _name(_one(parts, "name", "the graph"), "the graph's name")
+    graph = _graph(_one(model, "graph", "the model"), _GRAPH, "the graph")
+    _at_most(LIMITS.nodes, [*all_nodes(graph)], "the nodes of the graph and its bodies")
+    _check_order(graph, set(), set())
+    return graph
+
+
+def _graph(octets: Any, fields: protobuf.Fields, what: str) -> Graph:
+    parts = protobuf.read(octets, fields, what)
+    _name(_one(parts, "name", what), f"{what}'s name")
     for part, most in (
         ("node", LIMITS.nodes),
         ("initializer", LIMITS.constants),
         ("input", LIMITS.ports),
         ("output", LIMITS.ports),
     ):
-        _at_most(most, parts[part], f"the graph's {part}s")
-    graph = Graph(
-        tuple(map(_node, parts["node"])),
-        _constants(parts["initializer"]),
+        _at_most(most, parts.get(part, []), f"{what}'s {part}s")
+    return Graph(
+        tuple(_node(node, within=fields is _BODY) for node in parts["node"]),
+        _constants(parts.get("initializer", [])),
         tuple(map(_port, parts["input"])),
         tuple(map(_port, parts["output"])),
     )
-    _check_order(graph)
-    return graph
+
+
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """Those of `graph` and of its bodies."""
+    for node in graph.nodes:
+        yield node
+        if node.body is not None:
+            yield from all_nodes(node.body)
 
 
 def _check_opset(imports: list[Any]) -> None:
@@ -131,12 +149,15 @@ def _check_opset(imports: list[Any]) -> None:
         raise BadGraph(f"it imports operators of version {opset['version'][0]!r}, not {OPSET}")
 
 
-def _node(octets: Any) -> Node:
+def _node(octets: Any, *, within: bool) -> Node:
+    """`within` a body or not."""
     parts = protobuf.read(octets, _NODE, "a node")
     operator = _name(_one(parts, "op_type", "a node"), "an operator")
     known = TABLE.get(operator)
     if known is None:
         raise BadGraph(f"it has an operator {operator}, which no training step needs")
+    if within and "g" in known.attributes.values():
+        raise BadGraph(f"it has a body within a body ({operator}), which no training step needs")
     if parts["domain"] not in ([], [b""]):
         raise BadGraph(f"{operator} is of another domain than ONNX")
     for operands, most in (("input", known.inputs), ("output", known.outputs)):
@@ -180,7 +201,7 @@ def _attribute(octets: Any, operator: str) -> tuple[str, Attribute]:
         if value not in TABLE[operator].texts:
             raise BadGraph(f"{what} is {_shown(value)}, which none needs")
         return name, value
-    return name, _tensor(value, what)[1]
+    return name, _graph(value, _BODY, what) if kind == "g" else _tensor(value, what)[1]
 
 
 def _constants(parts: list[Any]) -> dict[str, Tensor]:
@@ -239,27 +260,34 @@ def _dimension(octets: Any, name: str) -> int | str:
     return _shape([_one(parts, "dim_value", f"a dimension of {name}")], name)[0]
 
 
-def _check_order(graph: Graph) -> None:
-    """Every name is made once, and before it is taken."""
-    made = set(graph.constants)
+def _check_order(graph: Graph, around: set[str], made: set[str]) -> None:
+    """Every name is made once, and before it is taken; what a body makes is taken in that body only.
+
+    `around` are the names that may be taken from around it, `made` all that there are.
+    """
+    seen = {*around, *graph.constants}
+    made.update(graph.constants)
     for port in graph.inputs:
-        _make(port.name, made)
+        _make(port.name, seen, made)
     for node in graph.nodes:
         for name in node.inputs:
-            if name and name not in made:
+            if name and name not in seen:
                 raise BadGraph(f"{node.operator} takes {name}, which nothing before it makes")
+        if node.body is not None:
+            _check_order(node.body, seen, made)
         for name in filter(None, node.outputs):
-            _make(name, made)
+            _make(name, seen, made)
     outputs: set[str] = set()
     for port in graph.outputs:
-        if port.name not in made:
+        if port.name not in seen or port.name in around:
             raise BadGraph(f"it gives {port.name}, which nothing makes")
-        _make(port.name, outputs)
+        _make(port.name, outputs, set())
 
 
-def _make(name: str, made: set[str]) -> None:
-    if not name or name in made:
+def _make(name: str, seen: set[str], made: set[str]) -> None:
+    if not name or name in made or name in seen:
         raise BadGraph(f"it has two of the name {name}" if name else "an input has no name")
+    seen.add(name)
     made.add(name)
 
 

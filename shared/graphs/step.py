@@ -1,5 +1,6 @@
 """A server's training step as a device takes it: of this layout, and no heavier than the device can bear."""
 
+from collections.abc import Mapping
 from hashlib import sha256
 
 from edgeflock.shared.errors import BadGraph
@@ -13,7 +14,8 @@ RIGHT = "right"
 """The output that a graph may have beside those of its layout: the part of the predictions that are right."""
 
 MOST_WORK = 1 << 44
-"""Multiplications of a step. A Raspberry Pi 4 takes an hour for them; there are no loops, so it ends."""
+"""Multiplications of a step. A Raspberry Pi 4 takes an hour for them; loops are as long as their arguments,
+so it ends."""
 
 _TRY = 2
 """Samples of the batch for which a graph is gone through before it is opened."""
@@ -31,44 +33,50 @@ class Step:
         _check_ports(self.graph, layout)
         self._weighed: set[tuple[tuple[int, ...], ...]] = set()
         self._ports = {port.name: port for port in self.graph.inputs}
-        x, y = (
-            (_TRY, *(size for size in self._ports[name].shape if isinstance(size, int)))
-            for name in ("x", "y")
-        )
-        self._check_outputs(layout, x, y)
-        self.weigh(x, y)
+        batch = {
+            name: (_TRY, *(size for size in port.shape if isinstance(size, int)))
+            for name, port in self._ports.items()
+            if _is_of_the_batch(name)
+        }
+        self._check_outputs(layout, batch)
+        self.weigh(batch)
 
     @property
     def digest(self) -> str:
         """64 hexadecimal digits that stand for the graph."""
         return sha256(self.octets).hexdigest()
 
-    def weigh(self, x: tuple[int, ...], y: tuple[int, ...]) -> None:
-        """Raise BadGraph if a step on a batch of these shapes takes more than there is.
+    def weigh(self, batch: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise BadGraph if a step on a batch, whose inputs have these shapes, takes more than there is.
 
         What does not have the shape of the graph's inputs is left to whoever runs it.
         """
-        if (x, y) in self._weighed or not (_fits(self._ports["x"], x) and _fits(self._ports["y"], y)):
+        shapes = tuple(batch.values())
+        asked = [name for name in self._ports if _is_of_the_batch(name)]
+        if shapes in self._weighed or not all(
+            name in batch and _fits(self._ports[name], batch[name]) for name in asked
+        ):
             return
-        taken = footprint(self.graph, {**self._theta(), "x": x, "y": y})
+        taken = footprint(self.graph, {**self._theta(), **batch})
+        samples = shapes[0][0]
         if taken.octets > self._memory:
             raise BadGraph(
-                f"a step on {x[0]} samples takes {_mebibytes(taken.octets)} of memory, for which this device "
-                f"has {_mebibytes(self._memory)}; a smaller run.batch may do"
+                f"a step on {samples} samples takes {_mebibytes(taken.octets)} of memory, for which this "
+                f"device has {_mebibytes(self._memory)}; a smaller run.batch may do"
             )
         if taken.work > MOST_WORK:
             raise BadGraph(
-                f"a step on {x[0]} samples takes 2^{taken.work.bit_length() - 1} operations; at most "
+                f"a step on {samples} samples takes 2^{taken.work.bit_length() - 1} operations; at most "
                 f"2^{MOST_WORK.bit_length() - 1} are taken"
             )
-        self._weighed.add((x, y))
+        self._weighed.add(shapes)
 
     def _theta(self) -> dict[str, tuple[int, ...]]:
         named = (port for port in self.graph.inputs if port.name.startswith("theta/"))
         return {port.name: tuple(int(size) for size in port.shape) for port in named}
 
-    def _check_outputs(self, layout: Layout, x: tuple[int, ...], y: tuple[int, ...]) -> None:
-        given = footprint(self.graph, {**self._theta(), "x": x, "y": y}).outputs
+    def _check_outputs(self, layout: Layout, batch: Mapping[str, tuple[int, ...]]) -> None:
+        given = footprint(self.graph, {**self._theta(), **batch}).outputs
         for name, shape in _given(self.graph, layout).items():
             if (given[name].type, given[name].shape) != (FLOAT, shape):
                 raise BadGraph(
@@ -97,7 +105,11 @@ def _check_ports(graph: Graph, layout: Layout) -> None:
     """Raise BadGraph unless inputs and outputs are named and shaped as those of a step of the layout."""
     theta = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
     asked = {port.name: port for port in graph.inputs}
-    for name, kinds in (("x", (FLOAT,)), ("y", (FLOAT, INT64))):
+    fields = [name for name in asked if name.startswith("x/")]
+    batch: list[tuple[str, tuple[int, ...]]] = [(name, (FLOAT, INT64)) for name in fields] or [
+        ("x", (FLOAT,))
+    ]
+    for name, kinds in (*batch, ("y", (FLOAT, INT64))):
         port = asked.pop(name, None)
         if port is None:
             raise BadGraph(f"it asks for no {name}")
@@ -125,6 +137,10 @@ def _check_port(verb: str, port: Port, shape: tuple[int, ...]) -> None:
             f"it {verb} {port.name} as {list(port.shape)} of type {port.type}, "
             f"the layout has float {list(shape)}"
         )
+
+
+def _is_of_the_batch(name: str) -> bool:
+    return name in ("x", "y") or name.startswith("x/")
 
 
 def _fits(port: Port, shape: tuple[int, ...]) -> bool:

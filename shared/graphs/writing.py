@@ -11,6 +11,10 @@ _NAME = "step"
 
 def write(graph: Graph) -> bytes:
     """`graph` as ONNX. reading.read makes the same graph of it again."""
+    return field(1, IR_VERSION) + field(7, _graph(graph)) + field(8, field(1, "") + field(2, OPSET))
+
+
+def _graph(graph: Graph) -> bytes:
     parts = [
         *(field(1, _node(node)) for node in graph.nodes),
         field(2, _NAME),
@@ -18,7 +22,7 @@ def write(graph: Graph) -> bytes:
         *(field(11, _port(port)) for port in graph.inputs),
         *(field(12, _port(port)) for port in graph.outputs),
     ]
-    return field(1, IR_VERSION) + field(7, b"".join(parts)) + field(8, field(1, "") + field(2, OPSET))
+    return b"".join(parts)
 
 
 def _node(node: Node) -> bytes:
@@ -42,6 +46,8 @@ def _attribute(name: str, value: Attribute) -> bytes:
         return head + field(4, value) + field(20, 3)
     if isinstance(value, Tensor):
         return head + field(5, _tensor(value)) + field(20, 4)
+    if isinstance(value, Graph):
+        return head + field(6, _graph(value)) + field(20, 5)
     return head + b"".join(field(8, number) for number in value) + field(20, 7)
 
 

@@ -4,11 +4,12 @@ P trained parameters come first, then B buffers: the running statistics of norma
 gradient moves. Most models have none of these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from math import prod
+from typing import NamedTuple
 
 import msgpack
 import numpy as np
@@ -30,6 +31,18 @@ class Tensor:
     stop: int
     buffer: bool = False
     """Running statistics rather than trained parameters."""
+
+
+class Beside(NamedTuple):
+    """What of a module's state is not in theta."""
+
+    same: Mapping[str, str]
+    """Name -> the tensor of the layout that it is another name of: tied weights."""
+    constants: Mapping[str, NDArray[np.generic]]
+    """Buffers that nothing changes and nobody sends."""
+
+
+NOTHING = Beside({}, {})
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
 from edgeflock.shared.plugins import Table
 
 
@@ -17,13 +20,26 @@ class Loss:
     """(output, target) -> for each prediction whether it is right. None: there is no accuracy."""
     classes: bool | None = False
     """Whether targets are classes. Else each has the shape of its output. None: as the function has it."""
+    own: bool = False
+    """Whether it takes the batch rather than targets, or is the class of a module that does."""
 
 
 def loss_of(found: object) -> Loss | None:
-    """A Loss, or one of a function alone, which has no accuracy."""
+    """A Loss, or one of a function or a class alone, which has no accuracy. What calls its second argument
+    `batch` gets the batch.
+    """
     if isinstance(found, Loss):
         return found
-    return Loss(found, classes=None) if callable(found) else None
+    if isinstance(found, type):
+        return Loss(found, classes=None, own=True)
+    return Loss(found, classes=None, own=_takes_batch(found)) if callable(found) else None
+
+
+def _takes_batch(function: Callable[..., Any]) -> bool:
+    try:
+        return [*signature(function).parameters][1:2] == ["batch"]
+    except ValueError:  # one of C has none
+        return False
 
 
 LOSSES: Table[Loss] = Table(
@@ -39,6 +55,22 @@ LOSSES: Table[Loss] = Table(
             "torch.nn.functional:binary_cross_entropy_with_logits",
             lambda output, target: (output > 0) == (target > 0.5),
         ),
+        "huber": Loss("torch.nn.functional:huber_loss"),
+        "l1": Loss("torch.nn.functional:l1_loss"),
     },
     loss_of,
 )
+
+
+def chosen(text: str) -> tuple[Loss, Call]:
+    """The loss that `text` names, by name or import string, and its call. Raises ConfigError."""
+    if text in LOSSES:
+        return LOSSES[text], Call(text, {})
+    call = Call.of(text, "model.loss")
+    try:
+        return LOSSES.chosen(call.name), call
+    except KeyError:
+        raise ConfigError(
+            f"model.loss {text!r} is unknown here; known are {', '.join(LOSSES)}, and package.module:name; a "
+            'device with client.backend = "onnx" need not know it'
+        ) from None

@@ -8,8 +8,11 @@ A step replaces the statistics by its batch's own: it is the server that average
 
 import importlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +21,11 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
+from edgeflock.shared.model.fields import Fields, Inputs, rows
 from edgeflock.shared.model.gradient import Gradient
-from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.model.layout import Beside, Layout
+from edgeflock.shared.model.losses import Loss, chosen
 from edgeflock.shared.model.measuring import measured
 from edgeflock.shared.model.start import Start, generate
 
@@ -30,6 +35,9 @@ _RANDOM = threading.RLock()
 
 Make = Callable[[], nn.Module]
 """Builds a module, as it starts."""
+
+X = Tensor | dict[str, Tensor]
+"""What a module is called with: a tensor, or several by name."""
 
 
 class FlatModule:
@@ -42,14 +50,9 @@ class FlatModule:
 
         Raises ConfigError if it cannot be imported, is no module, or cannot travel as a flat vector.
         """
-        if loss not in LOSSES:
-            raise ConfigError(
-                f"model.loss {loss!r} is unknown here; known are {', '.join(LOSSES)}; a device with "
-                'client.backend = "onnx" need not know it'
-            )
         self.path = path
-        self.loss = LOSSES[loss]
-        self._mean_loss: Callable[[Tensor, Tensor], Tensor] = _function(self.loss.function)
+        self.loss, call = chosen(loss)
+        self._mean_loss = _loss_function(self.loss, call)
         self._make = make
         with random_of(seed):
             self.module = _build(path, make)
@@ -86,9 +89,7 @@ class FlatModule:
         start = measured(theta, other.numpy(), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
 
-    def gradient(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
+    def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """Of a batch, until the next call. What is right is said of the outputs of the step itself.
 
         theta is float32 [P + B]; the statistics are in the order of theta[P:].
@@ -96,9 +97,10 @@ class FlatModule:
         self._theta.numpy()[:] = theta
         self._gradient.zero_()
         self.module.train()
-        output, target = self.module(torch.from_numpy(x)), torch.from_numpy(y)
-        loss = self.loss_of(output, target)
-        right = self.right_of(output.detach(), target)
+        given, target = tensors_of(x), torch.from_numpy(y)
+        output = applied(self.module, given)
+        loss = self.loss_of(output, target, given)
+        right = self.right_of(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
         trained = self._gradient.numel()
         written = self._theta.numpy()[trained:]
@@ -108,6 +110,20 @@ class FlatModule:
             loss.item(), self._gradient.numpy(), statistics, None if right is None else right.item()
         )
 
+    def beside(self) -> Beside:
+        """What state_dict has and theta has not."""
+        same, constants = {}, {}
+        own = {tensor.name for tensor in self.layout.tensors}
+        names = {id(parameter): name for name, parameter in self.module.named_parameters()}
+        for name, tensor in self.module.state_dict(keep_vars=True).items():
+            if name in own:
+                continue
+            if id(tensor) in names:
+                same[name] = names[id(tensor)]
+            elif isinstance(tensor, Tensor):
+                constants[name] = tensor.detach().numpy().copy()
+        return Beside(same, constants)
+
     @torch.no_grad()
     def example(self, shape: tuple[int, ...]) -> tuple[NDArray[np.float32], NDArray[np.generic]]:
         """(x, y) of made-up samples, whose x have this shape and are 0 to 1; y is of the loss's usual kind.
@@ -116,6 +132,11 @@ class FlatModule:
         """
         random = np.random.default_rng(0)
         self.module.eval()
+        if self.loss.own:
+            raise ConfigError(
+                f"model.loss = {_called(self.loss)}: what targets it wants is not known; set model.data on "
+                "the server, whose samples say so"
+            )
         try:
             x = random.random((_EXAMPLES, *shape), np.float32)
             output = self.module(torch.from_numpy(x.copy()))  # a module may write into its input
@@ -123,7 +144,7 @@ class FlatModule:
                 y = random.integers(0, output.shape[1], (len(output), *output.shape[2:]))
             else:
                 y = random.integers(0, 2, tuple(output.shape)).astype(np.float32)
-            self.loss_of(output, torch.from_numpy(y))
+            self.loss_of(output, torch.from_numpy(y), torch.from_numpy(x))
         except (RuntimeError, IndexError, ValueError, TypeError, AttributeError, MemoryError) as error:
             raise ConfigError(
                 f"model.input = {list(shape)} does not fit model.module {self.path!r}: {error}; "
@@ -138,35 +159,47 @@ class FlatModule:
         if output.dim() < 2 or output.shape[1] < 2:
             return False
         try:
-            self.loss_of(output, torch.zeros((len(output), *output.shape[2:]), dtype=torch.int64))
+            target = torch.zeros((len(output), *output.shape[2:]), dtype=torch.int64)
+            self.loss_of(output, target, {})
         except (RuntimeError, IndexError, ValueError, TypeError):
             return False
         return True
 
-    def flops(self, x: NDArray[np.float32], y: NDArray[np.generic]) -> int:
+    def flops(self, x: Inputs, y: NDArray[np.generic]) -> int:
         """Floating-point operations of one `gradient` on this batch, as torch counts them."""
         with FlopCounterMode(display=False) as counter:
             self.gradient(self.theta(), x, y)
         return int(counter.get_total_flops())
 
-    def loss_of(self, output: Tensor, target: Tensor) -> Tensor:
-        """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing."""
+    def loss_of(self, output: Any, target: Tensor, x: X) -> Tensor:
+        """The loss; but [b, 1] against [b] would be broadcast to [b, b] and train the wrong thing.
+
+        One of somebody's own gets the batch: y, and x or its fields.
+        """
+        if self.loss.own:
+            loss = self._mean_loss(output, {**(x if isinstance(x, dict) else {"x": x}), "y": target})
+            if not isinstance(loss, Tensor) or loss.numel() != 1:
+                shown = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+                raise ValueError(f"model.loss {_called(self.loss)} returns {shown}, not a scalar tensor")
+            return loss.reshape(())
+        if not isinstance(output, Tensor):
+            raise TypeError(f"the output is a {type(output).__name__}; model.loss must be one of your own")
         if self.loss.classes is False and output.shape != target.shape:
             raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
         return self._mean_loss(output, target)
 
-    def right_of(self, output: Tensor, target: Tensor) -> Tensor | None:
+    def right_of(self, output: Any, target: Tensor) -> Tensor | None:
         """The part of the predictions that are right, as float32; None if the loss or the targets, which may
         be probabilities of classes, know no right and wrong.
         """
         if self.loss.right is None or (self.loss.classes and target.is_floating_point()):
             return None
-        right: Tensor = self.loss.right(output, target)
+        right: Tensor = self.loss.right(output.detach(), target)
         return right.to(torch.float32).mean()
 
     @torch.no_grad()
     def evaluate(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic], batch: int = 200
+        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic], batch: int = 200
     ) -> tuple[float, float | None]:
         """(mean loss, accuracy) over all samples; no accuracy for a regression loss.
 
@@ -176,11 +209,77 @@ class FlatModule:
         total, correct = 0.0, 0
         for start in range(0, len(y), batch):
             target = torch.from_numpy(y[start : start + batch])
-            output = module(torch.from_numpy(x[start : start + batch]))
-            total += self.loss_of(output, target).item() * len(target)
+            given = tensors_of(rows(x, slice(start, start + batch)))
+            output = applied(module, given)
+            total += self.loss_of(output, target, given).item() * len(target)
             if self.loss.right is not None:
                 correct += int(self.loss.right(output, target).sum())
         return total / len(y), None if self.loss.right is None else correct / y.size
+
+
+def tensors_of(x: Inputs) -> X:
+    """As torch has it."""
+    if isinstance(x, Fields):
+        return {name: torch.from_numpy(array) for name, array in x.items()}
+    return torch.from_numpy(x)
+
+
+def applied(module: nn.Module, x: X) -> Any:
+    """What `module` returns for x."""
+    arguments, named = call_of(module, x)
+    return module(*arguments, **named)
+
+
+def call_of(module: nn.Module, x: X) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
+    """(arguments, arguments by name) of forward for x.
+
+    Fields go by their names; those named 0, 1, ... by their places; to a forward of one argument all in
+    one, as a dict or a tuple.
+    """
+    if isinstance(x, Tensor):
+        return (x,), {}
+    places = tuple(x[str(place)] for place in range(len(x)) if str(place) in x)
+    if len(places) < len(x):
+        return ((x,), {}) if _takes_one(module) and not _takes(module, x) else ((), dict(x))
+    return ((places,) if _takes_one(module) and len(x) > 1 else places), {}
+
+
+def _takes_one(module: nn.Module) -> bool:
+    parameters = signature(module.forward).parameters.values()
+    needed = [one for one in parameters if one.default is Parameter.empty]
+    return len(needed) == 1 and needed[0].kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _takes(module: nn.Module, names: Mapping[str, object]) -> bool:
+    return names.keys() <= signature(module.forward).parameters.keys()
+
+
+def _loss_function(loss: Loss, call: Call) -> Callable[..., Tensor]:
+    """What computes it, in torch. Raises ConfigError."""
+    function = loss.function
+    try:
+        if isinstance(function, str):
+            package, _, name = function.partition(":")
+            function = getattr(importlib.import_module(package), name)
+        if isinstance(function, type):
+            built: Callable[..., Tensor] = function(**call.arguments)
+            return built
+        if not call.arguments:
+            return function
+        given = {name: value if loss.own else _as_tensor(value) for name, value in call.arguments.items()}
+        signature(function).bind_partial(**given)
+    except Exception as error:  # somebody's own code may raise anything
+        raise ConfigError(f"model.loss = {str(call)!r}: {type(error).__name__}: {error}") from error
+    return partial(function, **given)
+
+
+def _called(loss: Loss) -> str:
+    return loss.function if isinstance(loss.function, str) else getattr(loss.function, "__name__", "of yours")
+
+
+def _as_tensor(value: Any) -> Any:
+    """torch's own losses have lists, e.g. weights of classes, as tensors."""
+    return torch.tensor(value, dtype=torch.float32) if isinstance(value, list) else value
 
 
 @contextmanager
@@ -198,22 +297,15 @@ def random_of(seed: int | Tensor) -> Iterator[None]:
         yield
 
 
-def _function(named: str | Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    if not isinstance(named, str):
-        return named
-    package, _, name = named.partition(":")
-    function: Callable[[Tensor, Tensor], Tensor] = getattr(importlib.import_module(package), name)
-    return function
-
-
 def made(path: str, make: Make | None = None) -> nn.Module:
-    """The module that `path` names, or `make` builds. Raises ConfigError."""
-    name, _, attribute = path.partition(":")
+    """The module that `path` names, with its arguments, or `make` builds. Raises ConfigError."""
+    call = Call.of(path, "model.module")
+    name, _, attribute = call.name.partition(":")
     if make is None and not (name and attribute):
         raise ConfigError(f"model.module {path!r} must be package.module:Name")
     try:
         factory = make or getattr(importlib.import_module(name), attribute)
-        module = factory()
+        module = factory() if make is not None else factory(**call.arguments)
     except Exception as error:  # the user's own module may raise anything
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):

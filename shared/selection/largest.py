@@ -22,16 +22,16 @@ def select_largest(
     """Strictly increasing indices of the largest |entries| of each tensor, about fraction P in all.
 
     `gradient` is float32 [P], 0 < fraction <= 1. `quotas` says how many each tensor sends. Exact zeros say
-    nothing and are left out, but for one entry of a tensor that has nothing else.
+    nothing and are left out, and with them tensors that have nothing else, such as frozen ones; but for one
+    entry of a gradient that has nothing else.
     """
     magnitudes = np.abs(gradient)
-    return np.concatenate(
-        [
-            _largest(magnitudes[t.start : t.stop], quota) + t.start
-            for t, quota in zip(layout.tensors, quotas(layout, fraction, balance), strict=True)
-            if quota
-        ]
-    )
+    selected = [
+        _largest(magnitudes[t.start : t.stop], quota) + t.start
+        for t, quota in zip(layout.tensors, quotas(layout, fraction, balance), strict=True)
+        if quota and magnitudes[t.start : t.stop].any()
+    ]
+    return np.concatenate(selected) if selected else np.zeros(1, np.int64)
 
 
 def fraction_of(select: float, layout: Layout) -> float:

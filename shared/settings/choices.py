@@ -10,6 +10,7 @@ from pydantic import PlainValidator, ValidationInfo
 from pydantic_core import PydanticKnownError
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
 from edgeflock.shared.plugins import Table
 
 Entry = TypeVar("Entry")
@@ -25,6 +26,21 @@ def one_of(table: Mapping[str, Entry], where: Callable[[Entry], bool] = lambda e
         if _is_chosen(name, table) and where(table[name]):
             return name
         return _checked(name, [known for known, entry in table.items() if where(entry)])
+
+    return PlainValidator(check)
+
+
+def call_of(table: Mapping[str, Entry], key: str) -> PlainValidator:
+    """For a setting that is an import string or a name in `table`, with arguments or without."""
+
+    def check(text: object) -> object:
+        if not isinstance(text, str) or text in table:
+            return _checked(text, table)
+        try:
+            call = Call.of(text, key)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return str(call) if _is_chosen(call.name, table) else _checked_call(text, call, table)
 
     return PlainValidator(check)
 
@@ -57,6 +73,12 @@ def _is_chosen(name: object, table: Mapping[str, object]) -> TypeGuard[str]:
     except ConfigError as error:
         raise ValueError(str(error)) from error
     return True
+
+
+def _checked_call(text: str, call: Call, table: Mapping[str, object]) -> str:
+    if call.name not in table:
+        _checked(text, table)
+    return str(call)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -1,8 +1,9 @@
 """The settings of a run: every key is declared here with its default. settings.py reads them."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,8 +16,9 @@ from pydantic import (
 
 from edgeflock.shared.codecs.sparse import CODINGS as INDEX_CODINGS
 from edgeflock.shared.codecs.values import CODINGS as VALUE_CODINGS
+from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.losses import LOSSES
-from edgeflock.shared.settings.choices import Tables, one_of, one_of_the_ends
+from edgeflock.shared.settings.choices import Tables, call_of, one_of, one_of_the_ends
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 from edgeflock.shared.settings.settings import Section, parse_as
 
@@ -134,13 +136,19 @@ class ModelSettings(Section):
 
     module: str = Field(
         "edgeflock.client.zoo:DigitsCNN",
-        description="package.module:Name; arrays:FILE, of .npz or .safetensors, for devices' own apps",
+        description="package.module:Name, or Name(argument=value, ...); arrays:FILE, of .npz or .safetensors, for "
+        "devices' own apps",
     )
+    arguments: dict[str, Any] = Field({}, description="of module, by name: plain values")
     evaluate: str = Field(
         "", description="of arrays: package.module:function of a dict of them to loss or (loss, accuracy)"
     )
     weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
-    loss: Annotated[str, one_of(LOSSES)] = "cross_entropy"
+    loss: Annotated[str, call_of(LOSSES, "model.loss")] = Field(
+        "cross_entropy",
+        description="cross_entropy, bce, mse, huber, l1, with arguments as (label_smoothing=0.1); or "
+        "package.module:name of (outputs, batch) -> scalar",
+    )
     data: str = Field("digits:", description="held-out data for evaluation; empty: none")
     input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
         [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or not known"
@@ -153,6 +161,28 @@ class ModelSettings(Section):
     def arrays(self) -> str:
         """The file of initial arrays that the model is, if it is one."""
         return self.module.removeprefix(ARRAYS) if self.module.startswith(ARRAYS) else ""
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _from_json(cls, arguments: object) -> object:
+        """The environment and --set have them as JSON."""
+        if not isinstance(arguments, str):
+            return arguments
+        try:
+            return json.loads(arguments or "{}")
+        except ValueError as error:
+            raise ValueError('must be JSON, e.g. {"width": 64}') from error
+
+    @model_validator(mode="after")
+    def _is_one_call(self) -> Self:
+        """From now on the module's name has its arguments with it."""
+        if self.arguments:
+            call = Call.of(self.module, "model.module")
+            both = Call(call.name, {**call.arguments, **self.arguments})
+            Call.of(str(both), "model.arguments")
+            object.__setattr__(self, "module", str(both))
+            object.__setattr__(self, "arguments", {})
+        return self
 
     @field_validator("input", mode="before")
     @classmethod

@@ -67,6 +67,32 @@ def test_a_pinned_graph_is_for_onnx(installed: set[str]) -> None:
         choose(ClientSettings(graph_digest=digest, backend="torch"), ZOO)
 
 
+@pytest.mark.parametrize(
+    ("model", "loss", "allowed", "chosen"),
+    [
+        ("theirs:Net(width=64)", "mse", "theirs:Net(width=64)", "torch"),
+        ("theirs:Net(width=64)", "mse", "theirs:Net", "onnx"),
+        ("theirs:Net", "mse", "theirs:Net(width=64)", "onnx"),
+        (ZOO + "(width=64)", "mse", "", "onnx"),
+        (ZOO, "huber(delta=2)", "", "torch"),
+        ("theirs:Net", "theirs:loss", "theirs:Net", "torch"),
+        ("theirs:Net", "theirs:loss(factor=2)", "theirs:Net", "torch"),
+        ("theirs:Net", "theirs.more:loss", "theirs:Net", "onnx"),
+        ("theirs:Net", "os:system", "theirs:Net", "onnx"),
+        (ZOO, "edgeflock.client.zoo:PaperCNN", "", "onnx"),
+    ],
+)
+def test_what_a_server_may_have_called(
+    model: str, loss: str, allowed: str, chosen: str, installed: set[str]
+) -> None:
+    """Whoever asks for torch all the same is told what the server wants."""
+    installed.update(BOTH)
+    assert choose(ClientSettings(model=allowed), model, loss=loss) == chosen
+    if chosen == "onnx":
+        with pytest.raises(ConfigError, match="asks to train"):
+            choose(ClientSettings(model=allowed, backend="torch"), model, loss=loss)
+
+
 WRONG: list[tuple[str, str, tuple[str, ...], list[str]]] = [
     ("auto", ZOO, NEITHER, ["pip install 'edgeflock[onnx]'", "'edgeflock[torch]'"]),
     ("onnx", ZOO, ("torch",), ["client.backend = 'onnx'", "pip install 'edgeflock[onnx]'"]),

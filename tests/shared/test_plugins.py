@@ -157,7 +157,7 @@ from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.config import parse
 
 chosen = ["rule=squared", "mode=wary"]
-overrides = ["model.loss=huber", "compression.values=bf16", *map("coordination.".__add__, chosen)]
+overrides = ["model.loss=smooth", "compression.values=bf16", *map("coordination.".__add__, chosen)]
 settings = parse(overrides=overrides, tables=CHOICES)
 print(LOSSES[settings.model.loss].function)
 print(type(coordinator_of(settings.coordination, Layout.of([("w", (2,), False)]))).__name__)
@@ -184,7 +184,7 @@ def test_the_example_is_chosen_by_name(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        "torch.nn.functional:huber_loss",
+        "torch.nn.functional:smooth_l1_loss",
         "Wary",
         str((6, [1.0, -2.5, 0.15625])),
         str([1.0, 1.0, 1 / 4**2]),

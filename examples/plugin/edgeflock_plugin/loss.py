@@ -1,5 +1,5 @@
-"""model.loss = "huber": as mse, but of outliers no more than their distance counts."""
+"""model.loss = "smooth": as mse, but of outliers no more than their distance counts."""
 
 from edgeflock.shared.model.losses import Loss
 
-HUBER = Loss("torch.nn.functional:huber_loss")
+SMOOTH = Loss("torch.nn.functional:smooth_l1_loss")

@@ -269,6 +269,13 @@ def upsampling() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Upsample(scale_factor=2), *_head(128))
 
 
+def volumes() -> nn.Module:
+    """1 x 3 x 4 x 4."""
+    return nn.Sequential(
+        nn.Conv3d(1, 4, 3, padding=1), nn.GELU(), nn.Conv3d(4, 4, (1, 3, 3), 1, 0, groups=2), *_head(48)
+    )
+
+
 def dropping() -> nn.Module:
     """4 x 4 x 4."""
     return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.Dropout2d(0.2), nn.Dropout(0.5), *_head(64))
@@ -284,7 +291,7 @@ def dense() -> nn.Module:
 
 class Volume(nn.Sequential):
     def __init__(self) -> None:
-        super().__init__(nn.Sequential(nn.Conv3d(1, 2, 3, padding=1)), *_head(256))
+        super().__init__(nn.Sequential(nn.Conv3d(1, 2, 3, padding=1)), nn.MaxPool3d((1, 2, 2)), *_head(64))
 
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = super().forward(x.unsqueeze(1))  # type: ignore[no-untyped-call]

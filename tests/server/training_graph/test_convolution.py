@@ -117,6 +117,10 @@ KINDS = {
     "transposed, groups": Case(6, 4, (5, 6), (3, 2), (2, 3), ONE, ONE, 2, True, (0, 1)),
     "transposed, dilated": Case(6, 5, (5, 6), (3, 3), ONE, ONE, (2, 1), 1, True),
     "transposed, one dimension": Case(6, 3, (9,), (4,), (2,), (1,), (1,), 3, True),
+    "a volume": Case(3, 4, (5, 6, 4), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+    "a volume, another each way": Case(2, 3, (7, 6, 9), (3, 1, 2), (2, 1, 3), (1, 0, 2), (2, 1, 1)),
+    "a volume, groups": Case(6, 4, (5, 4, 5), (3, 2, 1), (1, 2, 1), (1, 0, 0), (1, 1, 1), 2),
+    "a volume, transposed": Case(4, 3, (3, 4, 3), (2, 3, 2), (2, 1, 2), (0, 1, 0), (1, 1, 1), 1, True),
 }
 
 
@@ -162,13 +166,3 @@ def test_only_what_is_wanted_is_computed() -> None:
     g, x, w = whole(2, 6, 7, 8), whole(2, 5, 9, 10), whole(6, 5, 3, 3).requires_grad_()
     (wanted,) = torch.autograd.grad(functional.conv2d(x, w), w, g)
     assert np.array_equal(run(graph, g, x, w)[0], wanted.numpy())
-
-
-def test_three_dimensions_are_refused() -> None:
-    with pytest.raises(NotImplementedError, match="three dimensions"):
-        session(
-            lambda g, x, w: convolution_backward(
-                g, x, w, None, [1], [0], [1], False, [0], 1, (True, True, False)
-            ),
-            {"g": (None, 6, 3, 3, 3), "x": (None, 5, 3, 3, 3), "w": (6, 5, 1, 1, 1)},
-        )

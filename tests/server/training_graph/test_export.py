@@ -25,7 +25,7 @@ from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.graphs.footprint import footprint
 from edgeflock.shared.graphs.operators import TABLE
-from edgeflock.shared.graphs.reading import read
+from edgeflock.shared.graphs.reading import all_nodes, read
 from edgeflock.shared.graphs.step import outputs_of
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
@@ -106,6 +106,7 @@ MODELS: dict[str, Model] = {
     "Switch": Model(HERE + "Switch", (6,), "bce"),
     "Functions": Model(HERE + "Functions", (4, 6)),
     "upsampling": Model(HERE + "upsampling", (1, 4, 4)),
+    "volumes": Model(HERE + "volumes", (1, 3, 4, 4)),
 }
 
 LONG = {
@@ -118,6 +119,7 @@ LONG = {
     "Odd",
     "signals",
     "Functions",
+    "volumes",
 }
 
 every_model = pytest.mark.parametrize(
@@ -283,7 +285,7 @@ def test_devices_take_what_is_exported_and_nothing_else() -> None:
     used: dict[str, dict[str, set[bytes]]] = {}
     every = [exported(name) for name in MODELS] + [export_model(*DROPPING, *pictures())]
     for graphs in every:
-        for node in (*read(graphs.step).nodes, *read(graphs.evaluation).nodes):
+        for node in (*all_nodes(read(graphs.step)), *all_nodes(read(graphs.evaluation))):
             attributes = used.setdefault(node.operator, {})
             for name, value in node.attributes.items():
                 attributes.setdefault(name, set()).update([value] if isinstance(value, bytes) else [])
@@ -391,7 +393,7 @@ def refusal(name: str, shape: tuple[int, ...], loss: str = "cross_entropy") -> s
 
 
 UNKNOWN = {
-    "Volume": (PICTURE, ["0.0 (Conv3d)", "aten.convolution_backward"]),
+    "Volume": (PICTURE, ["1 (MaxPool3d)", "aten.max_pool3d_with_indices"]),
     "adaptive_maxima": (PICTURE, ["1 (AdaptiveMaxPool2d)", "aten.adaptive_max_pool2d_backward"]),
     "weight_normed": (SIX, ["0.parametrizations.weight.0 (_WeightNorm)", "aten._weight_norm_interface"]),
     "bags": (SIX, ["0 (Bag)", "aten._embedding_bag_backward"]),

@@ -77,7 +77,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "another graph": (
         lambda m: m.graph.node[0].attribute.add(name="perm", type=5).g.SetInParent(),
-        "an attribute of Transpose has a field 6",
+        "Transpose's attribute perm is of type 5, not 7",
     ),
     "an unknown attribute": (
         lambda m: m.graph.node[0].attribute.append(helper.make_attribute("body", 1)),

@@ -23,9 +23,11 @@ def assert_largest(gradient: NDArray[np.float32], layout: Layout, fraction: floa
         if magnitudes.size == 0:
             continue
         largest = np.sort(magnitudes)[::-1][: max(1, round(fraction * magnitudes.size))]
-        expected = largest[largest > 0] if largest[0] > 0 else np.zeros(1)
+        expected = largest[largest > 0]
+        if not gradient.any():
+            continue
         assert np.sort(np.abs(gradient[here]))[::-1].tolist() == expected.tolist()
-    assert found == selected.size
+    assert found == selected.size > 0
 
 
 # Few distinct values, so that ties and zeros are the rule.
@@ -42,10 +44,10 @@ def test_small_tensors(tensors: list[list[float]], fraction: float) -> None:
     assert_largest(np.array([x for tensor in tensors for x in tensor], np.float32), layout, fraction)
 
 
-def test_at_least_one_of_each_tensor() -> None:
+def test_at_least_one_of_each_tensor_that_has_anything() -> None:
     layout = Layout.of([("a", (3,)), ("none", (0,)), ("zeros", (4,)), ("scalar", ())])
     gradient = np.array([1, -5, 2, 0, 0, 0, 0, 0.25], np.float32)
-    assert select_largest(gradient, layout, 0.001).tolist() == [1, 3, 7]
+    assert select_largest(gradient, layout, 0.001).tolist() == [1, 7], "zeros say nothing"
 
 
 def test_the_count_is_the_rounded_fraction_of_each_tensor() -> None:

@@ -1,0 +1,112 @@
+"""What recurrent layers do at one time step, forward and backward, as functions that torch and ONNX run.
+
+Whatever does not depend on the step before is done for all steps at once, outside (recurrence.py): the
+products with the inputs, and the gradients of all weights. What is left for a step of the backward pass are
+factors that were prepared ("through" a gate, "to" a cell) and one product.
+
+S. Hochreiter and J. Schmidhuber, "Long short-term memory", 1997; gates in torch's order i, f, g, o:
+
+    i, f, o = sigmoid(.)   g = tanh(.)   c_t = f c_{t-1} + i g   h_t = o tanh(c_t)
+
+K. Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014, as torch has it; r, z, n:
+
+    r, z = sigmoid(.)   n = tanh(x_n + r (W_n h_{t-1} + b_n))   h_t = n + z (h_{t-1} - n)
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+Value = Any
+"""[b, n], with +, - and *."""
+
+
+class Algebra(Protocol):
+    """What computes a step, beside arithmetic."""
+
+    def sigmoid(self, x: Value) -> Value: ...
+
+    def tanh(self, x: Value) -> Value: ...
+
+    def relu(self, x: Value) -> Value: ...
+
+    def split(self, x: Value, parts: int) -> Sequence[Value]:
+        """Equal parts side by side."""
+
+    def beside(self, *parts: Value) -> Value:
+        """The parts side by side."""
+
+    def product(self, x: Value, weight: Value, plus: Value | None = None, *, turned: bool = False) -> Value:
+        """x weight + plus, weight [n, m]; or x weight', weight [m, n], if it is turned."""
+
+
+Values = Sequence[Value]
+
+Step = Callable[[Algebra, Values, Values, Values], tuple[Values, Values]]
+"""(states, what belongs to this time, what all times share) -> (states, results of this time)."""
+
+
+def lstm(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+    """(h, c); x W' + b [b, 4 H]; (weight of h) -> h, c, all gates' sigmoids, g, tanh(c)."""
+    (h, c), (x,), (weight,) = states, at, held
+    gates = do.product(h, weight, x, turned=True)
+    sigmoids = do.sigmoid(gates)
+    i, f, _, o = do.split(sigmoids, 4)
+    g = do.tanh(do.split(gates, 4)[2])
+    c = f * c + i * g
+    squashed = do.tanh(c)
+    h = o * squashed
+    return (h, c), (h, c, sigmoids, g, squashed)
+
+
+def lstm_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+    """What reaches h and c; d h, factors; (weight of h) -> what reaches the gates."""
+    (into_h, into_c), (d_h, through, to_cell, forget), (weight,) = states, at, held
+    at_h = d_h + into_h
+    at_c = into_c + at_h * to_cell
+    gates = do.beside(at_c, at_c, at_c, at_h) * through
+    return (do.product(gates, weight), at_c * forget), (gates,)
+
+
+def gru(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+    """(h,); inputs to r and z [b, 2 H] and to n; (weights, bias of n) -> h, r and z, W_n h + b_n, n."""
+    (h,), (x_rz, x_n), (weight_rz, weight_n, bias_n) = states, at, held
+    rz = do.sigmoid(do.product(h, weight_rz, x_rz, turned=True))
+    r, z = do.split(rz, 2)
+    hidden = do.product(h, weight_n, bias_n, turned=True)
+    n = do.tanh(x_n + r * hidden)
+    h = n + z * (h - n)
+    return (h,), (h, rz, hidden, n)
+
+
+def gru_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+    """What reaches h; d h, factors; (weight of h) -> what reaches h of this time, later ones included."""
+    (into,), (d_h, through, z), (weight,) = states, at, held
+    reached = d_h + into
+    gates = do.beside(reached, reached, reached) * through
+    return (do.product(gates, weight, reached * z),), (reached,)
+
+
+def rnn_tanh(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+    """(h,); x W' + b; (weight of h) -> h."""
+    (h,), (x,), (weight,) = states, at, held
+    h = do.tanh(do.product(h, weight, x, turned=True))
+    return (h,), (h,)
+
+
+def rnn_relu(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+    """The same with max(0, .)."""
+    (h,), (x,), (weight,) = states, at, held
+    h = do.relu(do.product(h, weight, x, turned=True))
+    return (h,), (h,)
+
+
+def rnn_backward(do: Algebra, states: Values, at: Values, held: Values) -> tuple[Values, Values]:
+    """What reaches h; d h, slope; (weight of h) -> what reaches the sum."""
+    (into,), (d_h, slope), (weight,) = states, at, held
+    gate = (d_h + into) * slope
+    return (do.product(gate, weight),), (gate,)
+
+
+STEPS: dict[str, Step] = {
+    step.__name__: step for step in (lstm, lstm_backward, gru, gru_backward, rnn_tanh, rnn_relu, rnn_backward)
+}

@@ -1,0 +1,64 @@
+"""Inputs of a model that takes several: arrays by name, of as many samples each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Fields(Mapping[str, NDArray[Any]]):
+    """Arrays [n, ...] by name. Indexed by rows, as an array is, it is the fields of these samples."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Raises ValueError if they are not of as many samples each."""
+        self._arrays = dict(arrays)
+        if len({len(array) for array in self._arrays.values()}) != 1:
+            counts = ", ".join(f"{name} has {len(array)}" for name, array in self._arrays.items())
+            raise ValueError(f"fields must be of as many samples each: {counts}")
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def rows(self, chosen: Any) -> "Fields":
+        """The fields of the chosen samples."""
+        return Fields({name: array[chosen] for name, array in self._arrays.items()})
+
+
+Inputs: TypeAlias = Any
+"""x of some samples: float32 [n, ...], or Fields. Any: most that handle it have one input, or hand it on."""
+
+
+def rows(x: Inputs, chosen: Any) -> Inputs:
+    """The chosen samples' x."""
+    return x.rows(chosen) if isinstance(x, Fields) else x[chosen]
+
+
+def copied(x: Inputs) -> Inputs:
+    """x, to be written into."""
+    return Fields({name: array.copy() for name, array in x.items()}) if isinstance(x, Fields) else x.copy()
+
+
+def concatenated(parts: list[Inputs]) -> Inputs:
+    """All samples' x, of one part behind the other."""
+    if isinstance(parts[0], Fields):
+        return Fields({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return np.concatenate(parts)
+
+
+def named(x: Inputs) -> dict[str, NDArray[Any]]:
+    """The arrays by the names that graphs have for them: x, or x/NAME of each field."""
+    return {f"x/{name}": array for name, array in x.items()} if isinstance(x, Fields) else {"x": x}
+
+
+def described(x: Inputs) -> str:
+    """The shape of a sample, for a person."""
+    if isinstance(x, Fields):
+        return ", ".join(f"{name} {list(array.shape[1:])}" for name, array in x.items())
+    return str(list(x.shape[1:]))
