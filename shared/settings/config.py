@@ -136,8 +136,8 @@ class ModelSettings(Section):
 
     module: str = Field(
         "edgeflock.client.zoo:DigitsCNN",
-        description="package.module:Name, or Name(argument=value, ...); arrays:FILE, of .npz or .safetensors, for "
-        "devices' own apps",
+        description="package.module:Name, or Name(argument=value, ...); arrays:FILE, of .npz or .safetensors, "
+        "for devices' own apps",
     )
     arguments: dict[str, Any] = Field({}, description="of module, by name: plain values")
     evaluate: str = Field(
