@@ -136,7 +136,7 @@ class ModelSettings(Section):
 
     module: str = Field(
         "edgeflock.client.zoo:DigitsCNN",
-        description="package.module:Name, or Name(argument=value, ...); arrays:FILE, of .npz or .safetensors, "
+        description="package.module:Name, or Name(argument=value, ...); arrays:FILE (.npz, .safetensors) "
         "for devices' own apps",
     )
     arguments: dict[str, Any] = Field({}, description="of module, by name: plain values")
