@@ -262,6 +262,27 @@ async def test_a_rule_and_a_loss_that_only_this_program_has(tmp_path: Path) -> N
     assert sorted(set(weighed)) == list(range(8))
 
 
+async def test_an_optimizer_and_a_schedule_of_this_program(tmp_path: Path) -> None:
+    rates: list[float] = []
+
+    def kind(of: Any, theta: Any, memory: Any, where: Any, gradient: Any, rate: np.float32) -> None:
+        rates.append(float(rate))
+        theta[where] -= rate * np.sign(gradient)
+
+    def schedule(how: Any, at: float) -> float:
+        return 1.0 if at < 1 else 0.5
+
+    how = {"kind": kind, "schedule": schedule}
+    async with here(
+        tmp_path, updates=2, optimizer=how, coordination=ef.Buffered(1, learning_rate=0.5)
+    ) as server:
+        training = asyncio.create_task(device(server).run())
+        await server.until()
+        await training
+    assert {0.5, 0.25} <= set(rates)
+    assert here(tmp_path, optimizer=kind).config.optimizer.kind.endswith("<locals>.kind")
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
 async def test_whatever_ends_it_nothing_is_left_behind(
     tmp_path: Path, nothing_stays: None, error: type[BaseException]
