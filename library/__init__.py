@@ -3,9 +3,10 @@
     Server   hosts a model            Client   trains for a server on data at hand
     Model    what is trained          deal     data in equal random parts
     Fleet    an emulated fleet        plot     curves of runs, as a figure
-    Result   a model that was trained
+    Result   a model that was trained      Loss    what outputs cost, and what is right
 
-    AdaComp, ASGD, Rounds, Elastic    ways to coordinate: Server(coordination=AdaComp(learning_rate=0.1))
+    AdaComp, ASGD, Rounds, Buffered, Elastic    ways to coordinate: Server(coordination=AdaComp(window=64))
+    Adam, Momentum                              ways to step: Server(optimizer=Adam(clip=5.0))
 
 Importing this loads next to nothing; each name brings what it needs when it is first used. docs/library.md
 tells the rest.
@@ -22,21 +23,26 @@ if TYPE_CHECKING:
     from edgeflock.devices.library.model import Model
     from edgeflock.devices.library.result import Result
     from edgeflock.devices.library.server import Server
-    from edgeflock.devices.library.ways import ASGD, AdaComp, Elastic, Rounds
+    from edgeflock.devices.library.ways import ASGD, AdaComp, Adam, Buffered, Elastic, Momentum, Rounds
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
+    from edgeflock.shared.model.losses import Loss
 
     __version__: str
 
 __all__ = [
     "ASGD",
     "AdaComp",
+    "Adam",
+    "Buffered",
     "Client",
     "ConfigError",
     "Diverged",
     "EdgeflockError",
     "Elastic",
     "Fleet",
+    "Loss",
     "Model",
+    "Momentum",
     "Refused",
     "Result",
     "Rounds",
@@ -51,13 +57,17 @@ _ROOM = "edgeflock.devices.library"
 _NAMES = {
     "ASGD": (f"{_ROOM}.ways", ""),
     "AdaComp": (f"{_ROOM}.ways", ""),
+    "Adam": (f"{_ROOM}.ways", ""),
+    "Buffered": (f"{_ROOM}.ways", ""),
     "Client": (f"{_ROOM}.client", "onnx"),
     "ConfigError": ("edgeflock.shared.errors", ""),
     "Diverged": ("edgeflock.shared.errors", ""),
     "EdgeflockError": ("edgeflock.shared.errors", ""),
     "Elastic": (f"{_ROOM}.ways", ""),
     "Fleet": (f"{_ROOM}.fleet", "server"),
+    "Loss": ("edgeflock.shared.model.losses", ""),
     "Model": (f"{_ROOM}.model", ""),
+    "Momentum": (f"{_ROOM}.ways", ""),
     "Refused": ("edgeflock.shared.errors", ""),
     "Result": (f"{_ROOM}.result", ""),
     "Rounds": (f"{_ROOM}.ways", ""),

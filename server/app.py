@@ -80,7 +80,17 @@ def create_app(
         )
         registry = Registry(config.limits.devices, hosted.accounts)
         hub = Hub(lambda: engine.published.version, traffic.total)
-        listeners = Listeners(hosted.listening, lambda: ((d.id, d.name) for d in registry.devices.values()))
+
+        async def end(why: str) -> None:
+            await writer.call(lambda: engine.end(why))
+            writer.look()
+
+        listeners = Listeners(
+            hosted.listening,
+            lambda: ((d.id, d.name) for d in registry.devices.values()),
+            end,
+            hosted.history,
+        )
         writer = Writer(engine, hub.round_ended, listeners.updated)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)

@@ -3,6 +3,7 @@
 from edgeflock.server.coordination import GATES, MODES
 from edgeflock.server.descent import KINDS as OPTIMIZERS
 from edgeflock.server.descent import RULES, SCHEDULES
+from edgeflock.server.operations.listeners import CALLBACKS
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
 from edgeflock.server.scheduling import ORDERS
@@ -16,5 +17,8 @@ CHOICES: Tables = {
     "downlink.mode": PUBLICATIONS,
     "optimizer.kind": OPTIMIZERS,
     "optimizer.schedule": SCHEDULES,
+    "run.on_evaluated": CALLBACKS,
+    "run.on_update": CALLBACKS,
+    "run.stop": CALLBACKS,
     "run.trackers": KINDS,
 }

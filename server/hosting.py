@@ -128,7 +128,10 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
     Raises ConfigError if the model, the data or the directory cannot serve.
     """
     trackers.check(config.run.trackers)
+    listening = given.listening.beside(config.run)
     model = _of_arrays(config) if config.model.arrays else _of_a_module(config, given)
+    if listening.stop is not None and model.evaluate is None:
+        raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
     with claimed(directory, "run.directory", model.layout, theta, config, model.start) as claim:
@@ -165,7 +168,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 authority,
                 given.make,
                 partial(_keep_best, directory, model.layout, config.model.module, claim.run, model.beside),
-                given.listening,
+                listening,
                 model.beside,
                 model.app,
             )
@@ -253,6 +256,7 @@ def _check_watched(config: Config, *, evaluated: bool) -> None:
     waiting = {
         "run.accuracy": config.run.accuracy,
         "run.patience": config.run.patience,
+        "run.on_evaluated": config.run.on_evaluated,
         "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
     }
     for key, value in waiting.items():

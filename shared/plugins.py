@@ -4,7 +4,7 @@
     squared = "their_package:SQUARED"
 
 by an import string in settings (`chosen`), or as an object in a program (`given`). Whoever is elsewhere names
-entries only: no import string from a socket is ever followed.
+entries only: no import string from a socket or a journal (`known`) is ever followed.
 """
 
 import re
@@ -74,6 +74,20 @@ class Table(MutableMapping[str, Entry]):
             raise ConfigError(f"{name} cannot be imported: {why}; mend it, or name another") from error
         self._known[name] = self._checked(found, name)
         return self._known[name]
+
+    def known(self, name: str, key: str) -> Entry:
+        """table[name], which a journal names for the setting `key`; whoever made it has nothing imported.
+
+        Raises ConfigError if there is none; one of an import string must be `chosen` or `given` before.
+        """
+        if name in self:
+            return self[name]
+        if _IMPORT.fullmatch(name):
+            raise ConfigError(
+                f"{key} = {name!r} is what the journal says, and a journal imports nothing: if you trust "
+                f"that code, set {key} = {name!r} yourself, or give the object"
+            )
+        raise ConfigError(f"{key} = {name!r} must be one of {', '.join(self)}")
 
     def may_be_chosen(self, name: str) -> bool:
         """Whether there is an entry of this name, or it is an import string, which may find one."""

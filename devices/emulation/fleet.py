@@ -177,8 +177,8 @@ def run_fleet(
         journal = Journal(directory / JOURNAL, durable=False)
     else:
         earlier, journal = None, Journal(Path(":memory:"), durable=False)
-    timed = _Timed(backend)
-    run = _FleetRun(prepared, seed, flat, timed, journal, earlier, listening or Listening(), stop)
+    timed, told = _Timed(backend), (listening or Listening()).beside(file.run)
+    run = _FleetRun(prepared, seed, flat, timed, journal, earlier, told, stop)
     try:
         result = run.result()
     finally:
@@ -386,6 +386,7 @@ class _FleetRun:
         self._evaluation_s += time.process_time() - began
         if self._listening.on_evaluated is not None:
             self._tell(self._listening.on_evaluated, evaluation)
-        self._stopped = bool(self._tell(self._stop, evaluation))
+        ends = [self._stop, *filter(None, [self._listening.stop])]
+        self._stopped = any([self._tell(one, evaluation) for one in ends])
         if not finite:
             raise Diverged(f"the loss at update {version} is no number")

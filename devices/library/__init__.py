@@ -7,7 +7,7 @@
     result       Result: a model that was trained; Evaluated: a run by its evaluations
     model        Model: what is trained
     data         data at hand as a data set, and dealt out
-    ways         AdaComp, ASGD, Rounds, Elastic: ways to coordinate
+    ways         AdaComp, Buffered, Adam and the like: ways to coordinate and to step
     functions, named, opening    what these share: functions to call, objects for names, a context in a thread
 
 The door is library/__init__.py, at the top. Commands host and train through these, too. May import emulation,

@@ -14,17 +14,21 @@ _TABLES: Tables = {
     **{f"{end}.values": VALUE_CODINGS for end in ("compression", "downlink")},
 }
 
+_ALONE = {"coordination": "rule", "optimizer": "kind"}
+"""section -> the key of an object in its place."""
+
 
 def named(sections: Mapping[str, object]) -> dict[str, object]:
     """`sections` as TOML would have them: each object is an entry of its table from now on, in this process,
-    and stands there by its name. `coordination` may be a weighting rule alone. Raises ConfigError.
+    and stands there by its name. `coordination` may be a weighting rule alone, `optimizer` what steps.
+    Raises ConfigError.
     """
     return {name: _named(name, section) for name, section in sections.items()}
 
 
 def _named(name: str, section: object) -> object:
-    if name == "coordination" and not isinstance(section, Mapping | str | int | float | None):
-        section = {"rule": section}
+    if name in _ALONE and not isinstance(section, Mapping | str | int | float | None):
+        section = {_ALONE[name]: section}
     if not isinstance(section, Mapping):
         return section
     return {key: _name_of(f"{name}.{key}", value) for key, value in section.items()}

@@ -18,7 +18,7 @@ from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import Given, HostedRun, open_run
 from edgeflock.server.identity import ADMIN_TOKEN
-from edgeflock.server.operations.keys import EVALUATOR, HOST, WRITER
+from edgeflock.server.operations.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation, Event
@@ -51,18 +51,22 @@ class Server:
         evaluate: "Data | str | Callable[[nn.Module], Any] | None" = None,
         on_update: Callable[[Applied], object] | None = None,
         on_evaluated: Callable[[Evaluation], object] | None = None,
+        stop: Callable[[Evaluation], object] | None = None,
         **settings: object,
     ) -> None:
         """`directory` keeps the run: the same one takes it up again. Port 0 is any free one.
 
         `evaluate` is held-out data: (x, y) or a data URI, or a function of the module, in the version that
         there is, to its loss or (loss, accuracy). `on_update` is told of every update that is in the model,
-        `on_evaluated` of every evaluation, in order, in the event loop; what they raise ends the run. The
-        other settings are those of `edgeflock config`: of [run] by their names, a section by its name as a
-        dict, compression also as a preset's name. Raises ConfigError.
+        `on_evaluated` of every evaluation, in order, in the event loop, and after an evaluation of which
+        `stop` is true the run is over; what they raise ends it. The other settings are those of `edgeflock
+        config`: of [run] by their names, a section by its name as a dict, compression also as a preset's
+        name. Raises ConfigError.
         """
         listening = Listening(
-            told_by(on_update, "Server(on_update"), told_by(on_evaluated, "Server(on_evaluated")
+            told_by(on_update, "Server(on_update"),
+            told_by(on_evaluated, "Server(on_evaluated"),
+            told_by(stop, "Server(stop"),
         )
         self._set(*_described(model_of(model), directory, port, evaluate, listening, settings))
 
@@ -190,8 +194,8 @@ class Server:
     async def until(
         self, updates: int | None = None, *, stop: Callable[[Evaluation], object] | None = None
     ) -> Result:
-        """The model once the run is complete and evaluated; or before, once so many updates made it, or an
-        evaluation was such that `stop` is true of it. The run goes on until the context ends.
+        """The model once the run is complete and evaluated; or before, once so many updates made it: then the
+        run goes on until the context ends. After an evaluation of which `stop` is true it is over.
 
         Raises Diverged if the model has left the finite numbers, EdgeflockError if the server cannot go on,
         ConfigError if that never comes, and what `stop` does.
@@ -200,7 +204,7 @@ class Server:
         target = run.updates
         if stop is not None and self._run.evaluate is None:
             raise ConfigError("until(stop=...): nothing is evaluated; give the Server evaluate=(x, y)")
-        ends = target or run.accuracy or run.patience or run.seconds or run.bytes
+        ends = target or run.accuracy or run.patience or run.seconds or run.bytes or self._run.listening.stop
         if updates is None and stop is None and not ends:
             raise ConfigError(
                 "until(): the run has no end; set updates of the Server, or say until(updates=N)"
@@ -209,9 +213,10 @@ class Server:
             raise ConfigError(f"until(updates={updates}): the run ends at updates={target}")
         seen = max(0, len(evaluator.history) - 1)
         while not (evaluator.finished or (updates is not None and self.version >= updates)):
-            if stop is not None and any(stop(one) for one in evaluator.history[seen:]):
-                break
-            seen = len(evaluator.history)
+            new, seen = evaluator.history[seen:], len(evaluator.history)
+            if stop is not None and any(stop(one) for one in new):
+                await self._at.app[LISTENERS].end("an evaluation was enough (until)")
+                stop = None
             self._at.look()
             if evaluator.diverged is not None:
                 raise Diverged(evaluator.diverged)

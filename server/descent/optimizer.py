@@ -21,6 +21,7 @@ float32 throughout, one rounding an operation, so that a replay gives the same b
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, sqrt
+from types import FunctionType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from edgeflock.server.descent.kernels import descend as descend_at
 from edgeflock.server.descent.reach import largest
 from edgeflock.server.descent.step import Where
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.plugins import Table
 
 Vector = NDArray[np.float32]
 Indices = NDArray[np.int64]
@@ -55,18 +57,24 @@ def clipped(gradient: Vector, most: float) -> Vector:
     return gradient * np.float32(most / length) if length > most else gradient
 
 
+Take = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
+"""(optimizer, theta, memory, where, gradient, rate): a step of optimizer.how, theta and memory in place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of optimizer."""
 
     remembers: str
-    """What: kinds that remember the same go on from one another."""
+    """What: kinds that remember the same go on from one another. "": nothing."""
     columns: int
-    step: Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
-    """(optimizer, theta, memory, where, gradient, rate), the first two changed in place."""
-    reach: Callable[["Optimizer", float], float]
+    """How many numbers of each parameter, zeros at first."""
+    step: Take
+    """In place, and of nothing but theta[where] and memory[where]: `tried` hands in these alone. The same
+    float32 operations in the same order wherever it runs: a replay must come to the same bits."""
+    reach: Callable[["Optimizer", float], float] = lambda of, gradient: inf
     """(optimizer, the largest |g_k|) -> no |theta_k| moves by more than this times the rate, but for decay of
-    weights beside the gradient."""
+    weights beside the gradient. inf: not known, and each step is tried before it is taken."""
 
 
 class Optimizer:
@@ -76,10 +84,8 @@ class Optimizer:
         """`memory` is changed in place; None: nothing is remembered yet. Raises ConfigError if there is no
         such kind, or the memory is not of it.
         """
-        if how.kind not in KINDS:
-            raise ConfigError(f"optimizer.kind = {how.kind!r} must be one of {', '.join(KINDS)}")
         self.how = how
-        self.kind = KINDS[how.kind]
+        self.kind = KINDS.known(how.kind, "optimizer.kind")
         shape = (size, self.kind.columns)
         self.memory: Memory = np.zeros(shape, np.float32) if memory is None else memory
         if self.memory.shape != shape:
@@ -164,7 +170,14 @@ def _corrections(beta: float) -> Vector:
     return ((1 - beta) / (1 - powers)).astype(np.float32)
 
 
-KINDS: dict[str, Kind] = {
+def kind_of(found: object) -> Kind | None:
+    """A Kind, or a function that steps and remembers nothing."""
+    if isinstance(found, Kind):
+        return found
+    return Kind("", 0, found) if isinstance(found, FunctionType) else None
+
+
+_OURS = {
     "sgd": Kind("", 0, _sgd, lambda of, gradient: gradient),
     "momentum": Kind("velocity", 1, _momentum, lambda of, gradient: of._velocity(gradient)),
     "nesterov": Kind("velocity", 1, _nesterov, lambda of, gradient: gradient + of._velocity(gradient)),
@@ -172,4 +185,6 @@ KINDS: dict[str, Kind] = {
     "adamw": Kind("moments", 3, _adam, _reach_of_adam),
     "adagrad": Kind("squares", 1, _adagrad, lambda of, gradient: 1.0),
 }
+
+KINDS: Table[Kind] = Table("edgeflock.optimizers", _OURS, kind_of)
 """By the name that `optimizer.kind` gives them."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.memory import Memory
 from edgeflock.server.descent.optimizer import Optimizer, clipped, descend
-from edgeflock.server.descent.rates import factor_at
+from edgeflock.server.descent.rates import SCHEDULES, factor_at
 from edgeflock.server.descent.reach import Reach, largest, within
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
@@ -63,6 +63,7 @@ class Parameters:
         self._start = start
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
         self._rule = rule(regime.rule)
+        SCHEDULES.known(regime.how.schedule, "optimizer.schedule")
         self._optimizer: Optimizer | None = None
         """None: theta - rate g, in one pass."""
         self._gathered: NDArray[np.float32] | None = None

@@ -10,9 +10,10 @@ t < warmup times (t + 1) / (warmup + 1). The time of an update is in the journal
 and divisions only, each as IEEE 754 has it: no machine's cos or pow is another one's.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from edgeflock.shared.plugins import Table
 
 if TYPE_CHECKING:
     from edgeflock.server.descent.how import How
@@ -61,7 +62,9 @@ def _sine(x: float) -> float:
     return total
 
 
-SCHEDULES: Mapping[str, Callable[["How", float], float]] = MappingProxyType(
-    {"constant": _constant, "step": _step, "cosine": _cosine, "plateau": _constant}
+SCHEDULES: Table[Callable[["How", float], float]] = Table(
+    "edgeflock.schedules",
+    {"constant": _constant, "step": _step, "cosine": _cosine, "plateau": _constant},
+    lambda found: found if callable(found) else None,
 )
 """By the name that `optimizer.schedule` gives them."""

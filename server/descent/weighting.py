@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgeflock.server.descent.step import Step
-from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.plugins import Table
 
 
@@ -87,6 +86,4 @@ RULES: Table[Rule] = Table(
 
 def rule(name: str) -> Rule:
     """The rule that a regime names. Raises ConfigError if it is unknown, as one in an old journal may be."""
-    if not RULES.may_be_chosen(name):
-        raise ConfigError(f"coordination.rule = {name!r} must be one of {', '.join(RULES)}")
-    return RULES.chosen(name)
+    return RULES.known(name, "coordination.rule")

@@ -357,9 +357,14 @@ class Engine:
                 self.adjust(rate, self._bounds.learning_rate, "plateau")
         began = self.parameters.began
         over = self._judge.ended(0.0 if began is None else now - began, total)
-        if over is not None and self._complete() is None:
-            self._over = over
-            self._give_up(RunComplete(f"the run is over: {over}"))
+        if over is not None:
+            self.end(over)
+
+    def end(self, why: str) -> None:
+        """The run is over, as whoever sends updates is told; unless it is already."""
+        if self._complete() is None:
+            self._over = why
+            self._give_up(RunComplete(f"the run is over: {why}"))
             self._publish()
 
     def is_best(self, evaluation: Evaluation) -> bool:

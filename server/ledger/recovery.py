@@ -56,11 +56,14 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
                 f"{journal.path}: the snapshot of version {regimes[-1].version} is missing, from which on "
                 "updates count otherwise"
             )
-        parameters = _under(regimes, snapshot, journal, layout)
-        _replay(parameters, journal, layout)
-        if regimes[-1].regime == regime:
-            return parameters
-        snapshot = _snapshot(parameters)
+        # A snapshot with nothing after it stands for itself: names that held before may be known no more.
+        stopped = regimes[-1].version < snapshot.version == journal.version
+        if regimes[-1].regime == regime or not stopped:
+            parameters = _under(regimes, snapshot, journal, layout)
+            _replay(parameters, journal, layout)
+            if regimes[-1].regime == regime:
+                return parameters
+            snapshot = _snapshot(parameters)
     journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average, snapshot.memory)
     journal.add_regime(snapshot.version, regime)
     journal.commit()

@@ -2,14 +2,32 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from inspect import iscoroutinefunction
+from typing import Any, NamedTuple, TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
+from edgeflock.shared.plugins import Table
 from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import RunSettings
+
+News = TypeVar("News")
+Told = Callable[[News], object]
+
+
+def _nobody(news: object) -> None:
+    pass
+
+
+CALLBACKS: Table[Told[Any]] = Table(
+    "edgeflock.callbacks",
+    {"": _nobody},
+    lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
+)
+"""By names of run.on_update, run.on_evaluated and run.stop; nothing would wait for an async one."""
 
 
 class Applied(NamedTuple):
@@ -35,15 +53,41 @@ class Applied(NamedTuple):
 class Listening:
     """Who is to be told; what they raise ends the run."""
 
-    on_update: Callable[[Applied], object] | None = None
-    on_evaluated: Callable[[Evaluation], object] | None = None
+    on_update: Told[Applied] | None = None
+    on_evaluated: Told[Evaluation] | None = None
+    stop: Told[Evaluation] | None = None
+    """Whether an evaluation is enough: then the run is over."""
+
+    def beside(self, run: RunSettings) -> "Listening":
+        """These, and what settings name."""
+        return Listening(
+            _both(self.on_update, run.on_update),
+            _both(self.on_evaluated, run.on_evaluated),
+            _both(self.stop, run.stop),
+        )
+
+
+def _both(given: Told[News] | None, name: str) -> Told[News] | None:
+    """`given` and the function of that `name`, both of them called; true if one is."""
+    if not name:
+        return given
+    named = CALLBACKS.chosen(name)
+    return named if given is None else lambda news: any([named(news), given(news)])
 
 
 class Listeners:
     """Tells what has happened as soon as the loop gets there, and the rest when the server stops."""
 
-    def __init__(self, listening: Listening, devices: Callable[[], Iterable[tuple[int, str]]]) -> None:
-        """`devices` are the numbers and names of those that are known."""
+    def __init__(
+        self,
+        listening: Listening,
+        devices: Callable[[], Iterable[tuple[int, str]]],
+        end: Callable[[str], Awaitable[None]],
+        history: Iterable[Evaluation] = (),
+    ) -> None:
+        """`devices` are the numbers and names of those that are known, `history` the evaluations there are.
+        `end` ends the run, for a reason.
+        """
         self.failure: Exception | None = None
         """What a function has raised; nobody is told anything after."""
         self._listening = listening
@@ -51,6 +95,10 @@ class Listeners:
         self._names: dict[int, str] = {}
         self._news: deque[Callable[[], object]] = deque()
         self._wake = asyncio.Event()
+        self.end = end
+        self._enough = False
+        for evaluation in history:
+            self._weigh(evaluation)
 
     def updated(self, push: Push, accepted: Accepted) -> None:
         """`push` made the version of its receipt."""
@@ -64,6 +112,7 @@ class Listeners:
     def evaluated(self, evaluation: Evaluation) -> None:
         if self._listening.on_evaluated is not None:
             self._add(partial(self._listening.on_evaluated, evaluation))
+        self._weigh(evaluation)
 
     async def run(self) -> None:
         """Tell what comes, until cancelled. Raises what a function does."""
@@ -71,6 +120,9 @@ class Listeners:
             self.tell()
             if self.failure is not None:
                 raise self.failure
+            if self._enough:
+                self._enough = False
+                await self.end("an evaluation was enough (run.stop)")
             await self._wake.wait()
             self._wake.clear()
 
@@ -81,6 +133,15 @@ class Listeners:
                 self._news.popleft()()
             except Exception as error:  # a function of the program's may raise anything
                 self.failure = error
+
+    def _weigh(self, evaluation: Evaluation) -> None:
+        if (stop := self._listening.stop) is None:
+            return
+
+        def weigh() -> None:
+            self._enough = bool(stop(evaluation)) or self._enough
+
+        self._add(weigh)
 
     def _add(self, news: Callable[[], object]) -> None:
         self._news.append(news)

@@ -122,6 +122,16 @@ class RunSettings(Section):
         [], description="that get every evaluation: jsonl, tensorboard, mlflow, wandb"
     )
 
+    on_update: Annotated[str, one_of_the_ends("run.on_update")] = Field(
+        "", description="package.module:function that is told of each update in the model"
+    )
+    on_evaluated: Annotated[str, one_of_the_ends("run.on_evaluated")] = Field(
+        "", description="package.module:function that is told of each evaluation"
+    )
+    stop: Annotated[str, one_of_the_ends("run.stop")] = Field(
+        "", description="package.module:function of an evaluation to whether it is enough"
+    )
+
     @field_validator("trackers", mode="before")
     @classmethod
     def _from_one_line(cls, trackers: object) -> object:

@@ -12,7 +12,7 @@ class OptimizerSettings(Section):
     """How the server steps, after coordination.rule has weighed an update. docs/optimizers.md"""
 
     kind: Annotated[str, one_of_the_ends("optimizer.kind")] = Field(
-        "sgd", description="sgd, momentum, nesterov, adam, adamw, adagrad"
+        "sgd", description="sgd, momentum, nesterov, adam, adamw, adagrad; or package.module:name"
     )
     beta1: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.9, description="the momentum; of adam and adamw, of the mean"
@@ -28,7 +28,8 @@ class OptimizerSettings(Section):
         0.0, description="the largest norm of an update's gradient; 0: any"
     )
     schedule: Annotated[str, one_of_the_ends("optimizer.schedule")] = Field(
-        "constant", description="of the learning rate: constant, step, cosine, plateau"
+        "constant",
+        description="of the learning rate: constant, step, cosine, plateau; or package.module:name",
     )
     by: Literal["updates", "seconds"] = Field("updates", description="what warmup and period count")
     warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(

@@ -46,6 +46,21 @@ def test_a_program_is_told_and_may_end_it() -> None:
     assert all(one.samples == 10 and one.loss > 0 for one in told)
 
 
+HEARD: list[int] = []
+
+
+def heard(news: Any) -> bool:
+    HEARD.append(news.version)
+    return bool(news.version >= 20)
+
+
+def test_settings_name_functions_by_import_strings() -> None:
+    HEARD.clear()
+    run = fleet(stop="tests.library.test_fleet:heard", on_update="tests.library.test_fleet:heard").run(seed=1)
+    assert (run.outcome.ended, run.outcome.updates) == ("stopped", 20)
+    assert HEARD == [*range(1, 21), 20]
+
+
 @pytest.mark.parametrize("mode", ["async", "rounds"])
 @pytest.mark.parametrize("where", ["stop", "on_update", "on_evaluated"])
 def test_what_a_function_raises_ends_it(where: str, mode: str) -> None:

@@ -15,7 +15,9 @@ import torch
 from safetensors.numpy import load_file
 
 import edgeflock as ef
+from edgeflock.server.choices import CHOICES
 from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.shared.settings.config import parse
 from tests.library.nets import LINEAR, Linear, accuracy, sides
 
 SETTINGS: dict[str, Any] = {"evaluate_every": 0.05, "coordination": {"learning_rate": 0.5}}
@@ -217,18 +219,60 @@ async def test_what_a_function_raises_ends_the_run(
 async def test_a_function_may_say_when_it_is_enough(tmp_path: Path) -> None:
     async with here(tmp_path / "run", evaluate=sides()) as server:
         training = asyncio.create_task(device(server).run())
-        result = await server.until(stop=lambda one: one.version > 5)
         with pytest.raises(ZeroDivisionError):
             await server.until(stop=lambda one: 1 / 0)
-        training.cancel()
-        await asyncio.wait([training])
-    assert 5 < result.evaluations[-1].version <= result.version
-    assert all(one.version <= 5 for one in result.evaluations[:-1])
+        result = await server.until(stop=lambda one: one.version > 5)
+        await training  # the run is over for devices, too
+    assert 5 < result.evaluations[-1].version == result.version
     async with here(tmp_path / "unjudged") as server:
         with pytest.raises(
             ef.ConfigError, match=r"until\(stop=...\): nothing is evaluated; give the Server ev"
         ):
             await server.until(stop=lambda one: True)
+
+
+NEWS: list[Any] = []
+
+
+def enough(evaluation: Any) -> bool:
+    return bool(evaluation.version > 5)
+
+
+def heard(news: Any) -> None:
+    NEWS.append(news)
+
+
+def fails(news: Any) -> None:
+    raise ZeroDivisionError(f"at {news.version}")
+
+
+def named(directory: Path, **functions: str) -> ef.Server:
+    """A server of settings as a file has them, which name functions of this file."""
+    x, y = sides()
+    np.savez(directory / "test.npz", x_test=x, y_test=y)
+    overrides = [f"run.{key}=tests.library.test_server:{name}" for key, name in functions.items()]
+    overrides += [f"run.directory={directory}", "run.port=0", "run.evaluate_every=0.05"]
+    overrides += [f"model.module={LINEAR}", f"model.data=npz:{directory}/test.npz"]
+    return ef.Server.configured(parse(overrides=overrides, tables=CHOICES))
+
+
+async def test_settings_name_functions_by_import_strings(tmp_path: Path) -> None:
+    async def train(server: ef.Server) -> Any:
+        async with server:
+            training = asyncio.create_task(device(server).run())
+            result = await server.until(updates=1 << 30)
+            await training
+            return result
+
+    result = await train(named(tmp_path, stop="enough", on_update="heard"))
+    assert 5 < result.evaluations[-1].version == result.version
+    assert [one.version for one in NEWS] == list(range(1, result.version + 1))
+    again = await train(named(tmp_path, stop="enough"))  # by the evaluations that there are
+    assert again.version - result.version < 300
+    with pytest.raises(ZeroDivisionError, match=r"at \d+$"):
+        await train(named(tmp_path, on_evaluated="fails"))
+    with pytest.raises(ef.ConfigError, match=r"run.on_update = 'tests.*:lost': .* cannot be imported: Attr"):
+        named(tmp_path, on_update="lost")
 
 
 async def test_a_rule_and_a_loss_that_only_this_program_has(tmp_path: Path) -> None:
@@ -260,6 +304,27 @@ async def test_a_rule_and_a_loss_that_only_this_program_has(tmp_path: Path) -> N
         await server.until()
         await training
     assert sorted(set(weighed)) == list(range(8))
+
+
+async def test_an_optimizer_and_a_schedule_of_this_program(tmp_path: Path) -> None:
+    rates: list[float] = []
+
+    def kind(of: Any, theta: Any, memory: Any, where: Any, gradient: Any, rate: np.float32) -> None:
+        rates.append(float(rate))
+        theta[where] -= rate * np.sign(gradient)
+
+    def schedule(how: Any, at: float) -> float:
+        return 1.0 if at < 1 else 0.5
+
+    how = {"kind": kind, "schedule": schedule}
+    async with here(
+        tmp_path, updates=2, optimizer=how, coordination=ef.Buffered(1, learning_rate=0.5)
+    ) as server:
+        training = asyncio.create_task(device(server).run())
+        await server.until()
+        await training
+    assert {0.5, 0.25} <= set(rates)
+    assert here(tmp_path, optimizer=kind).config.optimizer.kind.endswith("<locals>.kind")
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])

@@ -149,7 +149,7 @@ import numpy as np
 from edgeflock.client.data.sources import open_source
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import coordinator_of
-from edgeflock.server.descent import Step
+from edgeflock.server.descent import How, Parameters, Regime, Step
 from edgeflock.shared.codecs import values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.server.descent.weighting import rule
@@ -158,6 +158,7 @@ from edgeflock.shared.settings.config import parse
 
 chosen = ["rule=squared", "mode=wary"]
 overrides = ["model.loss=smooth", "compression.values=bf16", *map("coordination.".__add__, chosen)]
+overrides += ["optimizer.kind=lion", "optimizer.schedule=inverse", "optimizer.period=1"]
 settings = parse(overrides=overrides, tables=CHOICES)
 print(LOSSES[settings.model.loss].function)
 print(type(coordinator_of(settings.coordination, Layout.of([("w", (2,), False)]))).__name__)
@@ -168,6 +169,14 @@ print((len(octets), values.decode(octets, counts, 64).tolist()))
 
 step = Step(4, slice(0), np.zeros(0, np.float32))
 print([rule(settings.coordination.rule).weight(step, version) for version in (4, 5, 8)])
+
+how = How.of(settings)
+parameters = Parameters(0, np.zeros(3, np.float32), regime=Regime("none", 1.0, 8, how=how), start=0)
+for _ in range(2):
+    step = Step(parameters.version, np.array([0, 2]), np.array([3.0, -0.5], np.float32))
+    assert parameters.bears(step, 1e4)
+    parameters.apply(step)
+print(parameters.theta.tolist())
 
 async def first():
     async for chunk in open_source("waves:?size=6"):
@@ -188,5 +197,6 @@ def test_the_example_is_chosen_by_name(tmp_path: Path, monkeypatch: pytest.Monke
         "Wary",
         str((6, [1.0, -2.5, 0.15625])),
         str([1.0, 1.0, 1 / 4**2]),
+        str([-1.5, 0.0, 1.5]),  # a step of 1, and one of a half
         "(100, 6)",
     ], done.stderr

@@ -1,1 +1,1 @@
-"""A weighting rule, a loss, a source, a coding and a coordinator, each a name in Edgeflock's settings."""
+"""A weighting rule, a loss, a source, a coding, a coordinator, an optimizer: names in settings."""
