@@ -14,8 +14,8 @@ from edgeflock.client.training import Trainer
 from edgeflock.devices.numbers import size
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.scoring import Scores
+from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.samples import describe, fitted

@@ -141,10 +141,14 @@ def test_of_ones_own() -> None:
 )
 def test_what_does_not_fit_is_refused_by_name(name: str, made: Any, why: str) -> None:
     output, target = made()
-    with pytest.raises(ConfigError, match=why):
+
+    def begin() -> None:
         scores = Scores([name])
         scores.see(output[:8], target[:8])
         scores.check()
+
+    with pytest.raises(ConfigError, match=why):
+        begin()
 
 
 def test_two_of_one_name_are_refused() -> None:
