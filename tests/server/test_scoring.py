@@ -44,7 +44,7 @@ def scored(scores: Scores, output: Tensor, target: Tensor) -> dict[str, float | 
 
 
 def among_top(output: Tensor, target: Tensor, k: int) -> float:
-    return reference.top_k_accuracy_score(target, output, k=k, labels=range(4))
+    return float(reference.top_k_accuracy_score(target, output, k=k, labels=range(4)))
 
 
 Case = tuple[str, Callable[[], tuple[Tensor, Tensor]], Callable[[Tensor, Tensor], float]]
@@ -111,7 +111,10 @@ class Mine:
 def test_of_ones_own() -> None:
     output, target = of_classes()
     here = __name__
-    own = {"mean": lambda outputs, targets: outputs.mean(), "theirs": MulticlassF1Score(num_classes=4)}
+    own: dict[str, Any] = {
+        "mean": lambda outputs, targets: outputs.mean(),
+        "theirs": MulticlassF1Score(num_classes=4),
+    }
     scores = Scores([f"{here}:spread(of=0.5)"], own)
     assert scored(scores, output, target) == {
         "spread(of=0.5)": float(spread(output, target)) / 2,
