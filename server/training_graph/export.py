@@ -39,6 +39,7 @@ from torch.utils._pytree import tree_leaves
 from edgeflock.server.training_graph import tracing
 from edgeflock.server.training_graph.blame import first_difference, module_that_calls, operator_in
 from edgeflock.server.training_graph.gradient_check import check_evaluation, check_step
+from edgeflock.server.training_graph.known import untranslated
 from edgeflock.server.training_graph.scanning import name_apart
 from edgeflock.server.training_graph.translations import TRANSLATIONS
 from edgeflock.shared.errors import BadGraph, NotExportable
@@ -137,6 +138,9 @@ def _traced(
         raise NotExportable(
             f"{flat.path}: {pool} tells where its maxima are (return_indices), no ONNX of ours does"
         )
+    unknown = untranslated(graph)
+    if unknown:
+        raise NotExportable(_has_no_translation(flat, unknown, arguments, fields))
     return graph
 
 
@@ -165,17 +169,20 @@ def _to_onnx(
                 optimize=optimize,
             )
     except (OnnxExporterError, NotImplementedError) as error:
-        operator = operator_in(error)
-        module = module_that_calls(flat, operator, arguments, fields)
-        raise NotExportable(
-            f"{flat.path}: {module} uses {operator or 'an operator'}, "
-            f"which has no translation to ONNX: {_root(error)}"
-        ) from error
+        said = _has_no_translation(flat, operator_in(error), arguments, fields)
+        raise NotExportable(f"{said}: {_root(error)}") from error
     except Exception as error:
         hint = f"; {_RULES}" if isinstance(error, UserError) else ""
         raise NotExportable(f"{flat.path}: {type(error).__name__}: {_first_line(error)}{hint}") from error
     assert exported is not None, "asked for with dynamo"
     return exported
+
+
+def _has_no_translation(
+    flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str]
+) -> str:
+    module = module_that_calls(flat, operator, arguments, fields)
+    return f"{flat.path}: {module} uses {operator or 'an operator'}, which has no translation to ONNX"
 
 
 def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:

@@ -410,6 +410,23 @@ def test_what_has_no_translation_is_named(name: str, shape: tuple[int, ...], say
         assert part in said
 
 
+@pytest.mark.parametrize("name", ["Volume", "adaptive_maxima", "weight_normed", "bags"])
+def test_what_has_no_translation_is_refused_before_torch_exports(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exporter takes seconds to find out."""
+
+    def never(*arguments: object, **settings: object) -> None:
+        raise AssertionError("torch's exporter ran")
+
+    monkeypatch.setattr("torch.export.export", never)
+    shape, says = UNKNOWN[name]
+    said = refusal(name, shape)
+    assert "which has no translation to ONNX" in said
+    for part in says:
+        assert part in said
+
+
 @pytest.mark.parametrize("name", ["by_values", "by_number"])
 def test_a_forward_by_values_is_refused(name: str) -> None:
     said = refusal(name, SIX)
