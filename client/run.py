@@ -300,7 +300,7 @@ def choose(
     named = settings.model
     if Call.of(model, "the server's model").name == Call.of(named, "client.model").name != "":
         allowed = allowed and named == model
-    imported = ":" in loss.partition("(")[0] and loss not in LOSSES
+    imported = ":" in loss.partition("(")[0] and not LOSSES.is_given(loss)
     if imported:
         allowed = allowed and loss.partition(":")[0] == named.partition(":")[0]
     # Looked for, not imported: torch takes seconds.

@@ -120,6 +120,7 @@ def create_app(
             told,
             hosted.suspecting,
             hosted.keep,
+            hosted.metrics,
         )
         feed = Feed(host, evaluator)
         watchers = Watchers(hub, feed, config.limits.watchers)

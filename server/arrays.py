@@ -27,7 +27,7 @@ _STATISTICS = ("running_mean", "running_var")
 def read(model: ModelSettings) -> tuple[Arrays, NDArray[np.float32]]:
     """(the arrays, theta: float32 [P + B]) of the file that model.module names. Raises ConfigError."""
     name = f"model.module = {model.module!r}"
-    for setting in ("weights", "data", "input"):
+    for setting in ("weights", "data", "input", "metrics"):
         if value := getattr(model, setting):
             raise ConfigError(
                 f"model.{setting} = {value!r} is of a torch module, and {name} is none: leave it out"

@@ -2,9 +2,9 @@
 
 import logging
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from edgeflock.server.identity import (
 from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step, write_whole
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
-from edgeflock.server.operations.evaluation import Evaluate, Keep
+from edgeflock.server.operations.evaluation import Evaluate, Keep, Metrics
 from edgeflock.server.operations.listeners import Listening
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
@@ -35,7 +35,6 @@ from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token, is_loopback
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, described, rows
-from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
@@ -46,6 +45,7 @@ from edgeflock.shared.settings.config import Config
 if TYPE_CHECKING:
     from torch import nn
 
+    from edgeflock.server.scoring import Own, Scores
     from edgeflock.shared.model.torch_module import FlatModule, Make
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,8 @@ class Given:
     judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
     """(loss, accuracy) of a module, in the place of both."""
     listening: Listening = Listening()
+    metrics: "Mapping[str, Own]" = field(default_factory=dict)
+    """Beside those that model.metrics names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class HostedRun:
     """What a saved model has beside theta."""
     app: bytes = b""
     """What devices' own apps are told (protocol/app.py)."""
+    metrics: Metrics = dict
+    """What the last `evaluate` came to besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ class _Model:
     described: Description | None = None
     tried: Trial | None = None
     """What a first step came to."""
+    metrics: Metrics = dict
 
 
 @contextmanager
@@ -171,6 +176,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 listening,
                 model.beside,
                 model.app,
+                model.metrics,
             )
 
 
@@ -187,6 +193,7 @@ def _of_arrays(config: Config) -> _Model:
 
 def _of_a_module(config: Config, given: Given) -> _Model:
     # torch takes seconds to import and only hosting needs it.
+    from edgeflock.server.scoring import Scores
     from edgeflock.server.weights import first_model
     from edgeflock.shared.model.torch_module import FlatModule
 
@@ -204,17 +211,23 @@ def _of_a_module(config: Config, given: Given) -> _Model:
         held_out = datasets.opened(config.model.data, "test")
     evaluate: Evaluate | None = None
     tried: Trial | None = None
+    scores = Scores(config.model.metrics, given.metrics)
+    if scores and (given.judge is not None or held_out is None):
+        raise ConfigError(
+            f"model.metrics = {config.model.metrics or list(given.metrics)} are of held-out data: set "
+            "model.data, or leave them out"
+        )
     if given.judge is not None:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
-        evaluate, tried = _evaluation(config, flat.evaluate, flat.gradient, theta, held_out)
+        evaluate, tried = _evaluation(config, flat, theta, held_out, scores)
     _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)
     layout, told = flat.layout, b""
     if config.client_config.model_extra or config.run.evaluate_on_devices:
         told = _told(config, Arrays.like(layout))
     described = None if held_out is None else held_out.described.told
-    return _Model(layout, theta, evaluate, start, shape, told, beside, described, tried)
+    return _Model(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers)
 
 
 def _told(config: Config, arrays: Arrays) -> bytes:
@@ -268,26 +281,36 @@ def _check_watched(config: Config, *, evaluated: bool) -> None:
 
 def _evaluation(
     config: Config,
-    evaluate: Callable[..., tuple[float, float | None]],
-    gradient: Callable[..., Gradient],
+    flat: "FlatModule",
     theta: NDArray[np.float32],
     held_out: Dataset | Stored,
+    scores: "Scores",
 ) -> tuple[Evaluate, Trial]:
-    """(`evaluate` on the held-out data, what a first step on some of them came to). Raises ConfigError if the
-    module cannot train on data like them.
+    """(how to evaluate on the held-out data, what a first step on some of them came to). Raises ConfigError
+    if the module cannot train on data like them, or one of `scores` has no use for them.
     """
+    evaluate = flat.evaluate
     x, y = rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES]
     try:
-        evaluate(theta, x, y)
+        evaluate(theta, x, y, seen=scores.see)
         if y.dtype.kind == "i":  # the highest class, too
             top = [int(held_out.y.reshape(len(held_out), -1).max(axis=1).argmax())]
             evaluate(theta, rows(held_out.x, top), held_out.y[top])
-        tried = trial(gradient, theta, x, y)
+        tried = trial(flat.gradient, theta, x, y)
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
         ) from error
-    return partial(evaluate, x=held_out.x, y=held_out.y), tried
+    scores.check()
+    return partial(_scored, flat, scores, held_out), tried
+
+
+def _scored(
+    flat: "FlatModule", scores: "Scores", held_out: Dataset | Stored, theta: NDArray[np.float32]
+) -> tuple[float, float | None]:
+    """(loss, accuracy) at theta; the `scores` have then seen all of it, whatever became of the last time."""
+    scores.forget()
+    return flat.evaluate(theta, held_out.x, held_out.y, seen=scores.see)
 
 
 def _judged(

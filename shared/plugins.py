@@ -39,6 +39,7 @@ class Table(MutableMapping[str, Entry]):
         self._group = group
         self._entry_of = entry_of or (lambda found: found)
         self._known = dict(ours)
+        self._given: set[str] = set()
         self._here_only: set[str] = set()
         self._found: dict[str, EntryPoint] | None = None
 
@@ -102,11 +103,16 @@ class Table(MutableMapping[str, Entry]):
         else:
             name = f"{type(entry).__module__}:{_words(entry)}"
         self._known[name] = self._checked(entry, name)
+        self._given.add(name)
         if _can_be_imported(name, entry):
             self._here_only.discard(name)
         else:
             self._here_only.add(name)
         return name
+
+    def is_given(self, name: str) -> bool:
+        """Whether it is an object that this program gave."""
+        return name in self._given
 
     def is_here_only(self, name: str) -> bool:
         """Whether no other process finds it under its name."""

@@ -10,7 +10,7 @@ what that cannot do).
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -36,6 +36,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, check_limits
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.operations.listeners import Applied, Listening
+from edgeflock.server.scoring import Own, Scores
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
@@ -45,6 +46,7 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
+from edgeflock.shared.model.trial import SAMPLES
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import ELASTIC
 
@@ -84,6 +86,8 @@ class Prepared:
     """Floating-point operations of one step."""
     make: Make | None = None
     """Builds the model, if no import string does."""
+    metrics: Mapping[str, Own] = field(default_factory=dict)
+    """A program's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,8 @@ class Given:
     train: Dataset | None = None
     test: Dataset | None = None
     make: Make | None = None
+    metrics: Mapping[str, Own] = field(default_factory=dict)
+    """Beside those that model.metrics names."""
 
 
 def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
@@ -123,15 +129,17 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
         )
     flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
+    scores = Scores(file.model.metrics, given.metrics)
     try:
-        flat.evaluate(flat.theta(), rows(test.x, slice(2)), test.y[:2])
+        flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], seen=scores.see)
         flops = flat.flops(rows(train.x, slice(file.run.batch)), train.y[: file.run.batch])
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ConfigError(
             f"model.module = {file.model.module!r} does not fit fleet.data = {fleet.data!r} with "
             f"model.data = {file.model.data!r}: {error}"
         ) from error
-    return Prepared(file, shares, test, flops, given.make)
+    scores.check()
+    return Prepared(file, shares, test, flops, given.make, given.metrics)
 
 
 @lru_cache(maxsize=4)
@@ -227,6 +235,7 @@ class _FleetRun:
         self._stopped = False
         self._failure: Exception | None = None
         """What a function has raised that was called of what happened."""
+        self._scores = Scores(file.model.metrics, prepared.metrics)
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         theta, start = first_model(flat, file.model.weights, seed)
@@ -373,14 +382,17 @@ class _FleetRun:
     def _evaluate(self) -> None:
         began = time.process_time()
         version, theta = self._engine.result()
-        loss, accuracy = (self._earlier and self._earlier.evaluation(version)) or self._flat.evaluate(
-            theta, self._test.x, self._test.y
+        # A journal knows no metrics.
+        known_before = self._earlier.evaluation(version) if self._earlier and not self._scores else None
+        loss, accuracy = known_before or self._flat.evaluate(
+            theta, self._test.x, self._test.y, seen=self._scores.see
         )
         finite = math.isfinite(loss)
         traffic = self._server.traffic.total
         seconds = asyncio.get_running_loop().time()
         known = loss if finite else None
-        evaluation = Evaluation(version, seconds, known, accuracy, traffic.ingress, traffic.egress)
+        metrics = self._scores.numbers()
+        evaluation = Evaluation(version, seconds, known, accuracy, traffic.ingress, traffic.egress, metrics)
         self._engine.record(evaluation, ())
         self._evaluations.append(evaluation)
         self._evaluation_s += time.process_time() - began

@@ -16,7 +16,7 @@ from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetResult, Given, prepare, run_fleet
 from edgeflock.devices.library.data import Data, dataset
-from edgeflock.devices.library.functions import told_by
+from edgeflock.devices.library.functions import Metrics, scored_by, told_by
 from edgeflock.devices.library.model import Model, model_of
 from edgeflock.devices.library.named import named
 from edgeflock.devices.library.result import Evaluated
@@ -54,17 +54,19 @@ class Fleet:
         profile: str = "laptop",
         classes: Mapping[str, Mapping[str, object]] | None = None,
         evaluate: Data | str | None = None,
+        metrics: Metrics = (),
         **settings: object,
     ) -> None:
         """`data` is (x, y) or a data URI, dealt out evenly among `devices` of a shipped `profile`, or of
         several `classes`, each a name with settings of [devices.NAME]. Without `evaluate`, a fifth of (x, y)
-        is held out.
+        is held out. `metrics` are as of a Server.
 
         The other settings are those of a fleet file: of [fleet] and [run] by their names, a section by its
         name as a dict. Raises ConfigError.
         """
         model = model_of(model)
         train, test, uris = _data(data, evaluate)
+        names, own_metrics = scored_by(metrics, "Fleet(metrics")
         sections = named({name: value for name, value in settings.items() if name in FleetFile.model_fields})
         if refused := sections.keys() & {"run", "model", "client", "fleet"}:
             raise ConfigError(
@@ -78,13 +80,13 @@ class Fleet:
         given = {
             **sections,
             "run": run,
-            "model": {**model.settings, "input": [], "data": uris[1]},
+            "model": {**model.settings, "input": [], "data": uris[1], "metrics": names},
             "fleet": {"devices": devices, "data": uris[0], **own},
             "devices": {profile: {"profile": profile}} if classes is None else classes,
         }
         self.file = config.parse("", "edgeflock.Fleet", given=given)
         with _as_it_was():
-            self._prepared = prepare(self.file, Given(train, test, model.make))
+            self._prepared = prepare(self.file, Given(train, test, model.make, own_metrics))
 
     def run(
         self,

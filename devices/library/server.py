@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from edgeflock.devices.library.data import Data, dataset
-from edgeflock.devices.library.functions import told_by
+from edgeflock.devices.library.functions import Metrics, scored_by, told_by
 from edgeflock.devices.library.model import Model, model_of
 from edgeflock.devices.library.named import named
 from edgeflock.devices.library.opening import in_a_thread
@@ -49,6 +49,7 @@ class Server:
         directory: str | Path = "edgeflock-run",
         port: int = 0,
         evaluate: "Data | str | Callable[[nn.Module], Any] | None" = None,
+        metrics: "Metrics" = (),
         on_update: Callable[[Applied], object] | None = None,
         on_evaluated: Callable[[Evaluation], object] | None = None,
         stop: Callable[[Evaluation], object] | None = None,
@@ -57,18 +58,19 @@ class Server:
         """`directory` keeps the run: the same one takes it up again. Port 0 is any free one.
 
         `evaluate` is held-out data: (x, y) or a data URI, or a function of the module, in the version that
-        there is, to its loss or (loss, accuracy). `on_update` is told of every update that is in the model,
-        `on_evaluated` of every evaluation, in order, in the event loop, and after an evaluation of which
-        `stop` is true the run is over; what they raise ends it. The other settings are those of `edgeflock
-        config`: of [run] by their names, a section by its name as a dict, compression also as a preset's
-        name. Raises ConfigError.
+        there is, to its loss or (loss, accuracy). `metrics` are names as of model.metrics, or functions of
+        (outputs, targets) of all held-out data, and torchmetrics' metrics, by names of your own: they are in
+        Evaluation.metrics. `on_update` is told of every update that is in the model, `on_evaluated` of every
+        evaluation, in order, in the event loop, and after an evaluation of which `stop` is true the run is
+        over; what they raise ends it. The other settings are those of `edgeflock config`: of [run] by their
+        names, a section by its name as a dict, compression also as a preset's name. Raises ConfigError.
         """
         listening = Listening(
             told_by(on_update, "Server(on_update"),
             told_by(on_evaluated, "Server(on_evaluated"),
             told_by(stop, "Server(stop"),
         )
-        self._set(*_described(model_of(model), directory, port, evaluate, listening, settings))
+        self._set(*_described(model_of(model), directory, port, evaluate, metrics, listening, settings))
 
     @classmethod
     def configured(cls, config: Config) -> Self:
@@ -262,6 +264,7 @@ def _described(
     directory: str | Path,
     port: int,
     evaluate: Any,
+    metrics: "Metrics",
     listening: Listening,
     settings: dict[str, object],
 ) -> tuple[Model, Config, Given]:
@@ -286,14 +289,15 @@ def _described(
                 f"edgeflock.Server(evaluate=...): samples have the shape {shape}, those of "
                 f"Model(example=...) {model.input}; leave the example out"
             )
-    of_model = {**model.settings, "data": uri}
+    names, own = scored_by(metrics, "Server(metrics")
+    of_model = {**model.settings, "data": uri, "metrics": names}
     if held_out is not None:
         of_model["input"] = list(held_out.x.shape[1:])
     paths = {name: os.fspath(value) for name, value in run.items() if isinstance(value, os.PathLike)}
     of_run = {"directory": os.fspath(directory), "port": port, **run, **paths}
     given = {"run": of_run, "model": of_model, **sections}
     config = settings_of.taken(given, "edgeflock.Server", CHOICES)
-    return model, config, Given(model.make, held_out, judge, listening)
+    return model, config, Given(model.make, held_out, judge, listening, own)
 
 
 def _judging(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":

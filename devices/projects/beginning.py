@@ -69,6 +69,8 @@ batch = 32               # samples of a step
 [model]
 module = "model:Model"   # model.py
 loss = {loss}
+# metrics = {metrics}
+                         # beside loss and accuracy: pip install torchmetrics, and uncomment it
 data = {held_out}
                          # to evaluate on; devices learn columns, units and classes from it
 
@@ -141,7 +143,12 @@ def _project(
         name: _quoted(text) for name, text in (("held_out", held_out), ("training", training), ("loss", loss))
     }
     readme = _README.format(name=folder.resolve().name, data=shlex.quote(training))
-    files = {"edgeflock.toml": _SETTINGS.format(**quoted), "model.py": model, "README.md": readme}
+    metrics = '["f1", "auroc"]' if loss == "cross_entropy" else '["mae", "r2"]'
+    files = {
+        "edgeflock.toml": _SETTINGS.format(**quoted, metrics=metrics),
+        "model.py": model,
+        "README.md": readme,
+    }
     return Project(folder, {**files, **(more or {})})
 
 

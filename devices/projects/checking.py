@@ -14,6 +14,7 @@ from edgeflock.client.training import Trainer
 from edgeflock.devices.numbers import size
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
@@ -22,7 +23,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import Step
 from edgeflock.shared.model.fields import Fields, Inputs, named, rows
 from edgeflock.shared.model.torch_module import FlatModule
-from edgeflock.shared.model.trial import Trial, trial
+from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.settings.config import Config
 
@@ -119,6 +120,9 @@ def checked(config: Config) -> Checked:
         batches.begin(terms, backend)
         training = len(batches)
     update = Trainer(backend, batches, terms).step(theta, 0, 1)
+    if scores := Scores(config.model.metrics):
+        flat.evaluate(theta, rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES], seen=scores.see)
+        scores.check()
     began = time.perf_counter()
     graph = export_model(module, loss, rows(held_out.x, slice(8)), held_out.y[:8]).step
     export_seconds = time.perf_counter() - began

@@ -184,8 +184,10 @@ def run(job: Job) -> None:
     with open(job.path, "w", buffering=1) as file:
 
         def write(evaluation: Evaluation) -> None:
-            version, time, *rest = evaluation
-            known = dict(zip(("loss", "accuracy", "ingress", "egress"), rest, strict=True))
-            print(json.dumps({"updates": version, "seconds": time, **known}), file=file)
+            known = evaluation._asdict()
+            if not evaluation.metrics:
+                del known["metrics"]
+            row = {"updates": known.pop("version"), "seconds": known.pop("time"), **known}
+            print(json.dumps(row), file=file)
 
         print(json.dumps(job.play(write)), file=file)

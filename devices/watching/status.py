@@ -98,6 +98,11 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
         console.print(f"Loss {loss(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
+        if metrics := evaluation["metrics"]:
+            named = (
+                f"{name} {'failed' if value is None else f'{value:.4g}'}" for name, value in metrics.items()
+            )
+            console.print(Text(", ".join(named)))
     if (told := status["on_devices"]) is not None:
         means = ", ".join(f"{name} {value:.4g}" for name, value in told.items() if name != "num-examples")
         console.print(f"On devices' own {told['num-examples']:,.0f} examples: {means}", highlight=False)

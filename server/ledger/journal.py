@@ -217,7 +217,7 @@ class Journal(Contents):
         self._append("adjustments", None, version, configured, chosen)
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
-        self._append("evaluations", None, *evaluation)
+        self._append("evaluations", None, *evaluation[:6])
 
     def add_repair(self, version: int, given_up: int, run: str, now: float) -> None:
         """Of what was the run `run` until now, the versions after `version` up to `given_up` are lost."""

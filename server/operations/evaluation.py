@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 """theta -> (loss, accuracy or None)."""
+
+Metrics = Callable[[], Mapping[str, float | None]]
+"""What the last one came to besides, by name."""
 
 Keep = Callable[[NDArray[np.float32], Evaluation], None]
 
@@ -42,9 +45,10 @@ class Evaluator:
         told: Callable[[Evaluation | None], None] = lambda evaluation: None,
         suspecting: Suspecting = lambda after, until: None,
         keep: Keep = lambda theta, evaluation: None,
+        metrics: Metrics = dict,
     ) -> None:
         """`told` gets each evaluation, None for one that failed. `suspecting` is called at rest. `keep` gets
-        each model that is better than all before it.
+        each model that is better than all before it. `metrics` is called after `evaluate`, in its thread.
         """
         self.history = history
         """Every evaluation so far, in order."""
@@ -59,6 +63,7 @@ class Evaluator:
         self._told = told
         self._suspecting = suspecting
         self._keep = keep
+        self._metrics = metrics
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """What the last evaluation is of."""
         self._blamed = ""
@@ -123,9 +128,11 @@ class Evaluator:
             return None
         version, theta = await self._writer.call(self._engine.result)
         ingress, egress = self._total.ingress, self._total.egress
-        loop = asyncio.get_running_loop()
+        loop, evaluate = asyncio.get_running_loop(), self._evaluate
         try:
-            loss, accuracy = await loop.run_in_executor(self._thread, self._evaluate, theta)
+            (loss, accuracy), metrics = await loop.run_in_executor(
+                self._thread, lambda: (evaluate(theta), self._metrics())
+            )
         except Exception:  # a user's module may raise anything; training goes on without
             log.exception("the evaluation of version %d failed", version)
             self.failed_at = version
@@ -133,4 +140,4 @@ class Evaluator:
             return None
         self.failed_at, self._measured = None, theta
         known = loss if math.isfinite(loss) else None
-        return Evaluation(version, time.time(), known, accuracy, ingress, egress)
+        return Evaluation(version, time.time(), known, accuracy, ingress, egress, metrics)

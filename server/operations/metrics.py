@@ -134,6 +134,11 @@ def of_run(
     ):
         if value is not None:
             yield GaugeMetricFamily(f"edgeflock_{name}", text, value=value)
+    named = GaugeMetricFamily("edgeflock_evaluation_metric", "Of model.metrics, by name.", labels=["name"])
+    for name, scored in (evaluation.metrics if evaluation else {}).items():
+        if scored is not None:
+            named.add_metric([name], scored)
+    yield named
 
 
 def of_devices(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ A tracker is opened by the first evaluation. One that fails is told of and left 
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ class OpenTracker:
 
 def metrics(evaluation: Evaluation) -> dict[str, float]:
     """What trackers that know numbers only get of an evaluation. The version is the step."""
-    numbers = {"loss": evaluation.loss, "accuracy": evaluation.accuracy}
+    # MLflow takes no brackets in a name.
+    own = {re.sub(r"[^\w.-]+", "_", name).strip("_"): value for name, value in evaluation.metrics.items()}
+    numbers = {**own, "loss": evaluation.loss, "accuracy": evaluation.accuracy}
     traffic = {"ingress": evaluation.ingress, "egress": evaluation.egress}
     return {name: value for name, value in numbers.items() if value is not None} | traffic
 

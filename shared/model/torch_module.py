@@ -199,11 +199,17 @@ class FlatModule:
 
     @torch.no_grad()
     def evaluate(
-        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic], batch: int = 200
+        self,
+        theta: NDArray[np.float32],
+        x: Inputs,
+        y: NDArray[np.generic],
+        batch: int = 200,
+        seen: Callable[[Any, Tensor], object] = lambda output, target: None,
     ) -> tuple[float, float | None]:
         """(mean loss, accuracy) over all samples; no accuracy for a regression loss.
 
-        The accuracy is that of single predictions, of which a sample may have several.
+        The accuracy is that of single predictions, of which a sample may have several. `seen` gets the
+        outputs and targets of each batch.
         """
         module = self.at(theta)
         total, correct = 0.0, 0
@@ -214,6 +220,7 @@ class FlatModule:
             total += self.loss_of(output, target, given).item() * len(target)
             if self.loss.right is not None:
                 correct += int(self.loss.right(output, target).sum())
+            seen(output, target)
         return total / len(y), None if self.loss.right is None else correct / y.size
 
 

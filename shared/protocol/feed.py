@@ -25,7 +25,7 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     Standing,
 )
-from edgeflock.shared.protocol.schema import Check, Row, checks_of, rows_for
+from edgeflock.shared.protocol.schema import Check, Row, check_for, checks_of, rows_for
 
 Record = TypeVar("Record")
 
@@ -35,6 +35,8 @@ def encode(frame: Frame) -> bytes:
     entries: dict[str, Any] = {"type": type(frame).__name__.lower()}
     entries |= {field.name: getattr(frame, field.name) for field in fields(frame)}
     entries["overview"] = asdict(frame.overview)
+    # The metrics of most runs are none, and are left out.
+    entries["evaluations"] = [row if row.metrics else row[:_NUMBERS] for row in frame.evaluations]
     if isinstance(frame, Snapshot):
         entries["run"] = asdict(frame.run)
         entries["columns"] = COLUMNS
@@ -98,11 +100,33 @@ def _map_for(kind: type[Record]) -> Callable[[Any, str], Record]:
     return check
 
 
+def _evaluations(value: Any, name: str) -> tuple[Evaluation, ...]:
+    """Rows of numbers, behind which there may be a map of metrics."""
+    if type(value) is not list or not all(type(row) is list and len(row) <= _NUMBERS + 1 for row in value):
+        raise Malformed(f"{name} must be rows of {_NUMBERS} or {_NUMBERS + 1} entries")
+    numbers = _evaluation_rows([row[:_NUMBERS] for row in value], name)
+    return tuple(
+        evaluation._replace(metrics=_metrics(row[_NUMBERS], f"{name}.metrics"))
+        if len(row) > _NUMBERS
+        else evaluation
+        for evaluation, row in zip(numbers, value, strict=True)
+    )
+
+
+def _metrics(value: Any, name: str) -> dict[str, float | None]:
+    if type(value) is not dict or not all(type(key) is str for key in value):
+        raise Malformed(f"{name} must map names to numbers")
+    return {key: _number(number, name) for key, number in value.items()}
+
+
 def _row_for(kind: type[Row]) -> Check:
     """The check of one row of the NamedTuple `kind`. It returns it as such."""
     check = rows_for(kind)
     return lambda value, name: check([value], name)[0]
 
+
+_NUMBERS = Evaluation._fields.index("metrics")
+_evaluation_rows, _number = rows_for(Evaluation), check_for(float | None, {})
 
 _rows, _points = rows_for(DeviceRow), rows_for(Point)
 
@@ -111,7 +135,7 @@ _CHECKS: dict[Any, Check] = {
     list: _bins,
     Standing: _row_for(Standing),
     tuple[DeviceRow, ...]: _rows,
-    tuple[Evaluation, ...]: rows_for(Evaluation),
+    tuple[Evaluation, ...]: _evaluations,
     tuple[Event, ...]: rows_for(Event),
 }
 _CHECKS |= {kind: _map_for(kind) for kind in (RunFacts, Overview)}

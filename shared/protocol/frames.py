@@ -5,6 +5,7 @@ thousands may be in a frame.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -99,6 +100,8 @@ class Evaluation(NamedTuple):
     """None if the loss has none."""
     ingress: int
     egress: int
+    metrics: Mapping[str, float | None] = {}
+    """model.metrics by their names; None if one failed, or is not a finite number. Not in the journal."""
 
 
 class Event(NamedTuple):

@@ -8,6 +8,7 @@ beyond its type (a range, a nested record) whoever reads the bytes adds as `spec
 import math
 import types
 from collections.abc import Callable, Mapping
+from itertools import starmap
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from edgeflock.shared.errors import Malformed
@@ -33,9 +34,11 @@ def check_for(hint: Any, special: Mapping[Any, Check]) -> Check:
 
 
 def rows_for(kind: type[Row]) -> Callable[[Any, str], tuple[Row, ...]]:
-    """The check of a list of rows of the NamedTuple `kind`, column by column. It returns them as such."""
-    columns = {name: _column(hint) for name, hint in get_type_hints(kind).items()}
-    make: Callable[[Any], Row] = kind._make  # type: ignore[attr-defined]  # of any NamedTuple
+    """The check of a list of rows of the NamedTuple `kind`, column by column. It returns them as such. What
+    has a default is no column.
+    """
+    defaults: Mapping[str, Any] = kind._field_defaults  # type: ignore[attr-defined]  # of any NamedTuple
+    columns = {name: _column(hint) for name, hint in get_type_hints(kind).items() if name not in defaults}
 
     def check(value: Any, name: str) -> tuple[Row, ...]:
         if type(value) is not list or not all(
@@ -44,7 +47,7 @@ def rows_for(kind: type[Row]) -> Callable[[Any, str], tuple[Row, ...]]:
             raise Malformed(f"{name} must be rows of {len(columns)} entries")
         for (column, check), entries in zip(columns.items(), zip(*value, strict=True), strict=False):
             check(entries, f"{name}.{column}")
-        return tuple(map(make, value))
+        return tuple(starmap(kind, value))
 
     return check
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -68,6 +69,13 @@ def _is_one(select: object) -> bool:
         return float(str(select)) == 1
     except ValueError:
         return False
+
+
+def _json(text: str, example: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"must be JSON, e.g. {example}") from error
 
 
 class RunSettings(Section):
@@ -159,6 +167,11 @@ class ModelSettings(Section):
         description="cross_entropy, bce, mse, huber, l1, with arguments as (label_smoothing=0.1); or "
         "package.module:name of (outputs, batch) -> scalar",
     )
+    metrics: list[str] = Field(
+        [],
+        description="of the whole held-out data: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra "
+        "metrics); or package.module:name of (outputs, targets) -> number",
+    )
     data: str = Field("digits:", description="held-out data for evaluation; empty: none")
     input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
         [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or not known"
@@ -172,16 +185,21 @@ class ModelSettings(Section):
         """The file of initial arrays that the model is, if it is one."""
         return self.module.removeprefix(ARRAYS) if self.module.startswith(ARRAYS) else ""
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _metrics_from_one_line(cls, metrics: object) -> object:
+        """The environment and --set have them behind each other, with commas, or as JSON."""
+        if not isinstance(metrics, str):
+            return metrics
+        if metrics.lstrip().startswith("["):
+            return _json(metrics, '["f1", "topk(k=3)"]')
+        return [text.strip() for text in re.split(r",(?![^(]*\))", metrics) if text.strip()]
+
     @field_validator("arguments", mode="before")
     @classmethod
     def _from_json(cls, arguments: object) -> object:
         """The environment and --set have them as JSON."""
-        if not isinstance(arguments, str):
-            return arguments
-        try:
-            return json.loads(arguments or "{}")
-        except ValueError as error:
-            raise ValueError('must be JSON, e.g. {"width": 64}') from error
+        return _json(arguments or "{}", '{"width": 64}') if isinstance(arguments, str) else arguments
 
     @model_validator(mode="after")
     def _is_one_call(self) -> Self:

@@ -84,7 +84,7 @@ async def test_a_killed_serverapp_and_a_killed_superlink_lose_nothing(
     await third.until("Final results")
     journal = Journal(tmp_path / "checkpoint" / "journal.sqlite")
     assert sum(account.updates for account in journal.accounts()) == journal.evaluations()[-1].version
-    assert len(journal.evaluations()) == 7
+    assert len({evaluation.version for evaluation in journal.evaluations()}) == 7
     journal.close()
 
 

@@ -110,7 +110,8 @@ async def test_a_table_trains_on_a_device_without_torch(tmp_path: Path) -> None:
         told = await done(text, device, tmp_path / "device.log", port)
         assert "40 updates from 1280 samples" in told
         status = "\n".join(commands("status")).replace(":8470", f":{port}")
-        assert re.search(r"accuracy\W+\d", await done(status, vm / "captures", tmp_path / "status.log", port))
+        shown = await done(f"cd captures\n{status}", vm, tmp_path / "status.log", port)
+        assert re.search(r"accuracy\W+\d", shown)
     checked = log.read_text()
     assert "60 samples to evaluate on" in checked
     assert "classes idle, runs" in checked

@@ -172,7 +172,7 @@ async def test_a_device_joins_over_tls_and_trains(tmp_path: Path) -> None:
             assert (await device.push(update(1, 0))).version == 1
         with pytest.raises(Unauthorized, match="was for one device"):
             await joining.join(hosted.url, token, "jetson")
-        with pytest.raises(NameInUse, match="another name"):
+        with pytest.raises(NameInUse, match="give each its own --name"):
             await joining.join(hosted.url, hosted.register.create("device").text, "pi")
         lines = (tmp_path / "audit.jsonl").read_text().splitlines()
         assert [json.loads(line)["did"] for line in lines] == ["'pi' joined"]

@@ -125,3 +125,11 @@ def test_what_cannot_be_drawn() -> None:
     bites: Any = "bites"
     with pytest.raises(ef.ConfigError, match=r"against='bites'\): must be one of updates, bytes, time"):
         ef.plot(fleet(updates=5).run(), against=bites)
+
+
+def test_metrics_of_a_fleet() -> None:
+    run = fleet(metrics=["accuracy", "topk(k=2)"]).run(seed=1)
+    for one in run.evaluations:
+        assert one.metrics == {"accuracy": pytest.approx(one.accuracy), "topk(k=2)": 1.0}
+    with pytest.raises(ef.ConfigError, match="'r2' does not fit"):
+        fleet(metrics=["r2"])

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from aiohttp import ClientSession
+from rich.console import Console
 from safetensors.numpy import load_file
 
 import edgeflock as ef
+from edgeflock.devices.watching.status import print_status
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.shared.settings.config import parse
@@ -484,3 +487,49 @@ def test_dealt_out_is_what_the_same_stored_data_would_be(tmp_path: Path) -> None
         stored = datasets.load(f"npz:{tmp_path}/data.npz?part={number}/3", "train")
         assert part.x.tobytes() == stored.x.tobytes()
         assert part.y.tobytes() == stored.y.tobytes()
+
+
+async def test_metrics_by_name_and_by_function_reach_whoever_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = sides()
+    told: list[Any] = []
+    sizes: list[tuple[int, int]] = []
+
+    def wrong(outputs: torch.Tensor, targets: torch.Tensor) -> float:
+        sizes.append((len(outputs), len(targets)))
+        return float((outputs.argmax(1) != targets).sum())
+
+    async with here(
+        tmp_path, updates=5, evaluate=(x, y), metrics={"wrong": wrong}, on_evaluated=told.append
+    ) as server:
+        training = asyncio.create_task(device(server).run())
+        result = await server.until()
+        await training
+        secret = server.admin_token.read_text().strip()
+        async with ClientSession(headers={"Authorization": f"Bearer {secret}"}) as http:
+            async with http.get(f"{server.url}/v1/status") as response:
+                status = await response.json()
+            async with http.get(f"{server.url}/metrics") as response:
+                lines = (await response.text()).splitlines()
+    assert result.accuracy is not None
+    expected = round((1 - result.accuracy) * len(y))
+    assert result.evaluations[-1].metrics == told[-1].metrics == {"wrong": expected}
+    assert set(sizes[1:]) == {(len(y), len(y))}  # after a first try
+    assert status["evaluation"]["metrics"] == {"wrong": expected}
+    assert f'edgeflock_evaluation_metric{{name="wrong"}} {float(expected)}' in lines
+    print_status(Console(width=200), status)
+    assert f"wrong {expected}\n" in capsys.readouterr().out
+
+
+async def test_metrics_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for metrics, says, evaluate in (
+        (["mae"], "'mae' does not fit the model and its data", sides()),
+        (["f2"], "'f2' is unknown; known are accuracy", sides()),
+        (["f1"], "model.metrics = .'f1'. are of held-out data: set model.data", lambda module: 0.0),
+        (["f1"], "are of held-out data", None),
+    ):
+        with pytest.raises(ef.ConfigError, match=says):
+            await here(tmp_path, evaluate=evaluate, metrics=metrics).__aenter__()
+    with pytest.raises(ef.ConfigError, match=r"Server\(metrics=...\) is a str"):
+        here(tmp_path, metrics="f1")

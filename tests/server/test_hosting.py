@@ -63,3 +63,14 @@ def test_an_input_that_does_not_fit(settings: list[str], says: str, tmp_path: Pa
         open_run(parse(overrides=[f"run.directory={tmp_path}", f"model.module={DIGITS}", *settings])),
     ):
         pass
+
+
+def test_metrics_of_settings_in_one_line() -> None:
+    for text in (
+        "f1,topk(k=3), f1(average='micro', top_k=2)",
+        '["f1", "topk(k=3)", "f1(average=\'micro\', top_k=2)"]',
+    ):
+        config = parse(overrides=[f"model.metrics={text}"])
+        assert config.model.metrics == ["f1", "topk(k=3)", "f1(average='micro', top_k=2)"]
+    with pytest.raises(ConfigError, match="model.metrics.*must be JSON"):
+        parse(overrides=["model.metrics=[f1]"])

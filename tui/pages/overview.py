@@ -61,6 +61,8 @@ def overview_numbers(state: State, width: int) -> list[Line]:
         tiles.append(("compressed", numbers.percent(overview.cnc), "strong", 11))
     if overview.shared_samples:
         tiles.append(("shared", numbers.count(overview.shared_samples), "strong", 8))
+    for name, value in (newest.metrics if newest else {}).items():
+        tiles.append((name, numbers.decimal(value), "strong", max(8, len(name) + 2)))
     if (tasks := overview.tasks) is not None:
         tiles.append(("shards done", f"{tasks.finished} of {tasks.shards}", "strong", 12))
         tiles.append(("repeated", numbers.count(tasks.duplicates), "strong", 9))

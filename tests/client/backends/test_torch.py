@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from edgeflock.client.backends.torch import TorchBackend
-from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model import torch_module
 from tests.client.backends import drawing
 
@@ -35,11 +34,3 @@ def test_a_module_that_draws_none_is_not_held_up(monkeypatch: pytest.MonkeyPatch
     first = gradients(backend, 1)
     monkeypatch.delattr(torch_module, "_RANDOM")  # the process has one, for whoever draws
     assert gradients(backend, 2) == first * 2
-
-
-def test_no_import_string_of_a_server_is_followed() -> None:
-    """A loss's name comes with the Welcome: it is looked up among those that are known here."""
-    with pytest.raises(
-        ConfigError, match=r"model.loss 'os:system' is unknown here; .* \"onnx\" need not know it"
-    ):
-        TorchBackend(f"{drawing.__name__}:Plain", "os:system", threads=0)

@@ -34,7 +34,7 @@ def test_from_a_table_to_a_checked_project(tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
     told = json.loads(found.stdout)
     assert (told["held_out"], told["training"], told["labels"]) == (20, 80, ["off", "on"])
-    assert (told["trial"]["samples"], told["trial"]["shape"]) == (32, [3])
+    assert (told["trial"]["samples"], told["trial"]["shape"]) == (32, "[3]")
     assert told["parameters"] == 3 * 64 + 64 + 64 * 64 + 64 + 64 * 2 + 2
     assert 0 < told["update"] < 4 * told["parameters"]
     assert told["memory"] > 4 * told["parameters"]

@@ -152,9 +152,9 @@ class CountedModule(FlatModule):
 
     evaluations = 0
 
-    def evaluate(self, *arguments: Any) -> tuple[float, float | None]:
+    def evaluate(self, *arguments: Any, **named: Any) -> tuple[float, float | None]:
         self.evaluations += 1
-        return super().evaluate(*arguments)
+        return super().evaluate(*arguments, **named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`edgeflock quickstart`: real processes, and what it refuses."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -107,4 +108,5 @@ def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
     assert result["accuracy"] > 0.8
     (run,) = (tmp_path / "edgeflock-quickstart").iterdir()
     logs = [(run / f"device-{number}.log").read_text() for number in (1, 2)]
-    assert sum(int(log.split()[0]) for log in logs) == 900
+    told = [re.search(r"^([\d,]+) updates", log, re.MULTILINE) for log in logs]
+    assert sum(int(one[1].replace(",", "")) for one in told if one) == 900

@@ -144,7 +144,7 @@ def test_an_expired_token_lets_nobody_join(register: Register, clock: Clock) -> 
 def test_two_devices_of_one_name_are_told_so(register: Register) -> None:
     token = register.create("device", reusable=True).text
     joined = (first := device()).join(register, token)
-    with pytest.raises(NameInUse, match="another name"):
+    with pytest.raises(NameInUse, match="give each its own --name"):
         device().join(register, token)
     first.speak(register, joined.credential)
 

@@ -14,7 +14,10 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
 
-EVALUATIONS = [Evaluation(0, 1000.5, 2.5, 0.125, 10, 20), Evaluation(7, 1002.5, None, None, 30, 40)]
+EVALUATIONS = [
+    Evaluation(0, 1000.5, 2.5, 0.125, 10, 20, {"topk(k=3)": 0.25, "f1": None}),
+    Evaluation(7, 1002.5, None, None, 30, 40),
+]
 
 
 def write(directory: Path, *names: str, failed: list[str] | None = None) -> None:
@@ -39,6 +42,7 @@ def test_jsonl(tmp_path: Path) -> None:
             "accuracy": 0.125,
             "ingress": 10,
             "egress": 20,
+            "metrics": {"topk(k=3)": 0.25, "f1": None},
         },
         {
             "run": "abc123",
@@ -48,6 +52,7 @@ def test_jsonl(tmp_path: Path) -> None:
             "accuracy": None,
             "ingress": 30,
             "egress": 40,
+            "metrics": {},
         },
     ]
 
@@ -64,6 +69,7 @@ def test_tensorboard(tmp_path: Path) -> None:
         tag: [(e.step, e.wall_time, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]
     }
     assert scalars == {
+        "topk_k_3": [(0, 1000.5, 0.25)],
         "loss": [(0, 1000.5, 2.5)],
         "accuracy": [(0, 1000.5, 0.125)],
         "ingress": [(0, 1000.5, 10), (7, 1002.5, 30)],
@@ -108,7 +114,7 @@ def test_mlflow_goes_on_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("log_params", ({"run.seed": 7},), {}),
         (
             "log_metrics",
-            ({"loss": 2.5, "accuracy": 0.125, "ingress": 10, "egress": 20},),
+            ({"topk_k_3": 0.25, "loss": 2.5, "accuracy": 0.125, "ingress": 10, "egress": 20},),
             {"step": 0, "timestamp": 1000500},
         ),
         ("end_run", (), {}),
@@ -132,7 +138,11 @@ def test_wandb_goes_on_with_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     }
     assert wandb.calls == [
         ("init", (), begin),
-        ("log", ({"loss": 2.5, "accuracy": 0.125, "ingress": 10, "egress": 20},), {"step": 0}),
+        (
+            "log",
+            ({"topk_k_3": 0.25, "loss": 2.5, "accuracy": 0.125, "ingress": 10, "egress": 20},),
+            {"step": 0},
+        ),
         ("finish", (), {}),
         ("init", (), begin),
         ("log", ({"ingress": 30, "egress": 40},), {"step": 7}),

@@ -39,7 +39,10 @@ rows = st.builds(
     *[st.none() | counts] * 2,
     st.none() | texts,
 )
-evaluations = st.builds(Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts)
+metrics = st.dictionaries(texts, st.none() | numbers, max_size=2)
+evaluations = st.builds(
+    Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts, metrics
+)
 events = st.builds(Event, numbers, st.sampled_from(get_args(frames.EventKind)), st.none() | texts, texts)
 overviews = st.builds(
     Overview,
@@ -122,6 +125,27 @@ def edited(**entries: Any) -> bytes:
 def test_what_is_not_known_is_refused(octets: bytes, complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
         feed.decode(octets)
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ([1, 2.0, 3.0, None, 4], "rows of 6 entries"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, 6], "rows of 6 or 7 entries"),
+        ([1, 2.0, 3.0, None, 4, 5, []], "metrics must map names to numbers"),
+        ([1, 2.0, 3.0, None, 4, 5, {b"f1": 1.0}], "metrics must map names to numbers"),
+        ([1, 2.0, 3.0, None, 4, 5, {"f1": "0.5"}], "metrics must be float, not str"),
+        ([1, 2.0, 3.0, None, 4, 5, {"f1": float("inf")}], "metrics must be finite"),
+    ],
+)
+def test_metrics_behind_an_evaluation(row: list[Any], complaint: str) -> None:
+    delta = msgpack.unpackb(feed.encode(GOOD))
+    whole = [1, 2.0, 3.0, None, 4, 5]
+    read = feed.decode(msgpack.packb(delta | {"evaluations": [[*whole, {"f1": 0.5}], whole]}))
+    assert [dict(one.metrics) for one in read.evaluations] == [{"f1": 0.5}, {}]
+    assert msgpack.unpackb(feed.encode(read))["evaluations"] == [[*whole, {"f1": 0.5}], whole]
+    with pytest.raises(Malformed, match=complaint):
+        feed.decode(msgpack.packb(delta | {"evaluations": [row]}))
 
 
 def test_other_columns_are_refused() -> None:

@@ -59,6 +59,16 @@ def test_how_the_round_of_tasks_stands() -> None:
     assert "shards done" not in text_of(overview_numbers(made, 78))
 
 
+def test_metrics_of_the_newest_evaluation_are_shown() -> None:
+    made = with_everything()
+    newest = made.evaluations[-1]._replace(metrics={"topk(k=3)": 0.625, "f1": None})
+    measured = replace(made, evaluations=(*made.evaluations, newest))
+    for width in (38, 78):
+        text = text_of(overview_numbers(measured, width))
+        assert all(part in text for part in ("topk(k=3)", "0.625", "f1"))
+        assert max(map(len, text.splitlines())) <= width
+
+
 def test_a_collapse_shows_beside_the_best() -> None:
     made = state(14, 60)
     accuracies = [0.98, 0.9, 0.3, 0.2, 0.1, 0.1, 0.05]

@@ -1,0 +1,285 @@
+"""Metrics over all held-out data, batch by batch: by name through torchmetrics, or somebody's own.
+
+Outputs are logits, as for the losses by name: a softmax or a sigmoid makes probabilities of them here.
+"""
+
+import inspect
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgeflock.shared.data.samples import IGNORED
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.extras import install
+from edgeflock.shared.model.calls import Call
+
+log = logging.getLogger(__name__)
+
+Own = Callable[..., Any]
+"""(outputs, targets) of all samples -> a number; or what has update(outputs, targets), compute and reset, or
+the class of such."""
+
+Ready = tuple[Any, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
+"""(what has update, compute and reset, what makes what it takes of a batch's outputs and targets)."""
+
+
+def _classes(name: str, **usual: Any) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
+    """Of one class of several, of two, or of labels that are there or not; by what the targets are."""
+
+    def ready(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+        from torchmetrics import classification
+
+        if not target.is_floating_point():
+            if output.dim() != target.dim() + 1:
+                raise ValueError(f"targets are classes, and outputs {list(output.shape)} not one for each")
+            kind = getattr(classification, f"Multiclass{name}")
+            arguments = {"num_classes": output.shape[1], "ignore_index": IGNORED, **usual, **given}
+            return kind(**arguments), lambda output, target: (_flat(output).softmax(1), target.flatten())
+        _labels(output, target)
+        labels = output[0].numel()
+        if labels == 1:
+            kind, arguments = getattr(classification, f"Binary{name}"), dict(given)
+        else:
+            kind = getattr(classification, f"Multilabel{name}")
+            arguments = {"num_labels": labels, **usual, **given}
+
+        def prepared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+            _labels(output, target)
+            shape = (-1,) if labels == 1 else (-1, labels)
+            return output.sigmoid().reshape(shape), target.long().reshape(shape)
+
+        return kind(**arguments), prepared
+
+    return ready
+
+
+def _numbers(name: str) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
+    """Of numbers that are predicted."""
+
+    def ready(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+        import torchmetrics
+
+        def prepared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+            if not target.is_floating_point() or output.shape != target.shape:
+                raise ValueError(
+                    f"it is of numbers that are predicted: outputs {list(output.shape)} for targets "
+                    f"{list(target.shape)} of {str(target.dtype).removeprefix('torch.')}"
+                )
+            shape = (-1,) if output[0].numel() == 1 else (len(output), -1)
+            return output.reshape(shape), target.reshape(shape)
+
+        prepared(output, target)
+        return getattr(torchmetrics, name)(**given), prepared
+
+    return ready
+
+
+def _perplexity(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+    from torchmetrics.text import Perplexity
+
+    if target.is_floating_point() or output.dim() != target.dim() + 1:
+        raise ValueError("it is of classes that are predicted")
+    return Perplexity(**{"ignore_index": IGNORED, **given}), lambda output, target: (
+        _flat(output).unsqueeze(0),
+        target.reshape(1, -1),
+    )
+
+
+def _topk(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+    if target.is_floating_point():
+        raise ValueError("it is of one class of several")
+    if unknown := given.keys() - {"k"}:
+        raise ValueError(f"it takes k alone, not {min(unknown)}")
+    return _classes("Accuracy", average="micro")({"top_k": given.get("k", 5)}, output, target)
+
+
+METRICS: Mapping[str, Callable[[Mapping[str, Any], Tensor, Tensor], Ready]] = {
+    "accuracy": _classes("Accuracy", average="micro"),
+    "topk": _topk,
+    "f1": _classes("F1Score"),
+    "auroc": _classes("AUROC"),
+    "mae": _numbers("MeanAbsoluteError"),
+    "r2": _numbers("R2Score"),
+    "perplexity": _perplexity,
+}
+
+
+def _flat(output: Tensor) -> Tensor:
+    """[n, classes] of [b, classes, ...]."""
+    return output.movedim(1, -1).reshape(-1, output.shape[1])
+
+
+def _labels(output: Tensor, target: Tensor) -> None:
+    if output.shape != target.shape:
+        raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
+    if not ((target == 0) | (target == 1)).all():
+        raise ValueError("targets are numbers to predict, not classes; for these there are mae and r2")
+
+
+class _Whole:
+    """A function of all outputs and all targets at once."""
+
+    def __init__(self, function: Own) -> None:
+        self._function = function
+        self.reset()
+
+    def update(self, output: Tensor, target: Tensor) -> None:
+        if not isinstance(output, Tensor):
+            raise TypeError(
+                f"outputs are a {type(output).__name__}, which cannot be joined: give a class with update, "
+                "compute and reset"
+            )
+        self._outputs.append(output)
+        self._targets.append(target)
+
+    def compute(self) -> Any:
+        return self._function(torch.cat(self._outputs), torch.cat(self._targets))
+
+    def reset(self) -> None:
+        self._outputs: list[Tensor] = []
+        self._targets: list[Tensor] = []
+
+
+class _Scored:
+    """One metric at work. Raises what torchmetrics and somebody's own code do."""
+
+    def __init__(self, make: Callable[[Any, Tensor], Ready]) -> None:
+        """`make` gets the first batch, which says what is predicted."""
+        self._make = make
+        self._ready: Ready | None = None
+
+    def see(self, output: Any, target: Tensor) -> None:
+        if self._ready is None:
+            self._ready = self._make(output, target)
+        at_work, prepared = self._ready
+        at_work.update(*prepared(output, target))
+
+    def number(self) -> float:
+        assert self._ready is not None, "it has seen a batch"
+        return float(self._ready[0].compute())
+
+    def forget(self) -> None:
+        if self._ready is not None:
+            self._ready[0].reset()
+
+
+class Scores:
+    """Some metrics. One that fails is left out of that evaluation, which the log says once."""
+
+    def __init__(self, named: Iterable[str], own: Mapping[str, Own] | None = None) -> None:
+        """`named` as model.metrics has them, `own` a program's by their names. Raises ConfigError."""
+        self._scored: dict[str, _Scored] = {}
+        for text in named:
+            self._add(*_by_name(text))
+        for name, found in (own or {}).items():
+            self._add(name, _own(found, {}, f"metrics[{name!r}]"))
+        self._failed: dict[str, Exception] = {}
+        self._told: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._scored)
+
+    def _add(self, name: str, make: Callable[[Any, Tensor], Ready]) -> None:
+        if name in self._scored:
+            raise ConfigError(f"model.metrics: there are two {name!r}; leave one out, or name it otherwise")
+        self._scored[name] = _Scored(make)
+
+    def see(self, output: Any, target: Tensor) -> None:
+        """A batch of outputs and its targets."""
+        for name, scored in self._scored.items():
+            if name not in self._failed:
+                self._try(name, lambda scored=scored: scored.see(output, target))  # type: ignore[misc]
+
+    def numbers(self) -> dict[str, float | None]:
+        """Of all batches since the last time; None of one that failed or is no finite number."""
+        found = {name: self._number(name, scored) for name, scored in self._scored.items()}
+        for name in self._failed.keys() - self._told:
+            log.warning(
+                "model.metrics: %r failed and is left out of this evaluation: %s", name, self._failed[name]
+            )
+        self._told |= self._failed.keys()
+        self.forget()
+        return found
+
+    def check(self) -> None:
+        """Raises ConfigError if one does not fit the batches since the last time, and forgets them."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a few samples have few classes
+            for name, scored in self._scored.items():
+                self._number(name, scored)
+        failed, self._failed = self._failed, {}
+        self.forget()
+        for name, error in failed.items():
+            raise ConfigError(
+                f"model.metrics: {name!r} does not fit the model and its data: {error}; leave it out, or "
+                "mend its arguments"
+            ) from error
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._failed = {}
+        for scored in self._scored.values():
+            scored.forget()
+
+    def _number(self, name: str, scored: _Scored) -> float | None:
+        found = None if name in self._failed else self._try(name, scored.number)
+        return found if found is not None and math.isfinite(found) else None
+
+    def _try(self, name: str, do: Callable[[], float | None]) -> float | None:
+        try:
+            return do()
+        except Exception as error:  # somebody's own code may raise anything
+            self._failed[name] = error
+            return None
+
+
+def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Ready]]:
+    """(what a metric is called, what makes it). Raises ConfigError."""
+    call = Call.of(text, "model.metrics")
+    if call.imported:
+        module, _, attribute = call.name.partition(":")
+        try:
+            found = getattr(import_module(module), attribute)
+        except Exception as error:  # somebody's own module may raise anything
+            raise ConfigError(
+                f"model.metrics {text!r} cannot be imported: {type(error).__name__}: {error}; mend it, or "
+                "name another"
+            ) from error
+        return str(Call(attribute, call.arguments)), _own(found, call.arguments, f"model.metrics {text!r}")
+    if call.name not in METRICS:
+        raise ConfigError(
+            f"model.metrics {text!r} is unknown; known are {', '.join(METRICS)}, and package.module:name"
+        )
+    try:
+        import_module("torchmetrics")
+    except ImportError as error:
+        raise ConfigError(f"model.metrics {text!r} needs torchmetrics: {install('metrics')}") from error
+    make = METRICS[call.name]
+
+    def made(output: Any, target: Tensor) -> Ready:
+        if not isinstance(output, Tensor):
+            raise TypeError(f"the output is a {type(output).__name__}: only a metric of your own takes it")
+        return make(call.arguments, output, target)
+
+    return str(call), made
+
+
+def _own(found: Any, given: Mapping[str, Any], where: str) -> Callable[[Any, Tensor], Ready]:
+    """Raises ConfigError."""
+    if not callable(found):
+        raise ConfigError(f"{where} is a {type(found).__name__}; give a function of (outputs, targets)")
+    try:
+        made = found(**given) if inspect.isclass(found) else found
+    except Exception as error:
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
+    if not all(hasattr(made, name) for name in ("update", "compute", "reset")):
+        if inspect.isclass(found):
+            raise ConfigError(f"{where} is a class without update, compute and reset, as torchmetrics has")
+        made = _Whole(lambda outputs, targets: found(outputs, targets, **given))
+    return lambda output, target: (made, lambda output, target: (output, target))
