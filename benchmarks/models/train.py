@@ -2,9 +2,9 @@
 
     python -m benchmarks.models.train --updates 1500 -o models.json [MODEL ...]
 
-Each has two devices of one backend over loopback, as many batches as SGD has steps and the settings of a project
-that `edgeflock init` begins: all of a gradient is sent, which is right for so small models. The score is the
-accuracy on held-out data, or of what has no right and wrong R2, in percent.
+Each has two devices of one backend over loopback and as many batches as SGD has steps. All of a gradient is
+sent, as a project of `edgeflock init` has it. The score is the accuracy on held-out data, or of what has no
+right and wrong R2, in percent.
 """
 
 import argparse

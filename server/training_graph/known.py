@@ -1,4 +1,4 @@
-"""Which operators have a translation: asked of a traced graph, before torch's exporter spends seconds on it."""
+"""Which operators have a translation: asked of a traced graph, before torch's exporter takes seconds."""
 
 from functools import cache
 
@@ -30,7 +30,7 @@ def _is_known(operator: OpOverload[..., object]) -> bool:
         or operator in decomposition_table
         or operator in _taken_apart()
         or operator in _torch_s()
-        or operator.name() in default_registry
+        or operator.name() in default_registry  # type: ignore[no-untyped-call]
         or operator._schema.is_mutable
         or operator._can_decompose()
     )
