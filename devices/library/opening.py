@@ -35,8 +35,11 @@ async def _result(job: "Future[T]") -> T:
     """Raises CancelledError only once the job is over, one way or another."""
     cancelled = False
     while not job.done():
+        waiting = asyncio.wrap_future(job)
+        # What it raises is the job's, which is raised below: nobody is to complain that it was not looked at.
+        waiting.add_done_callback(lambda over: over.cancelled() or over.exception())
         try:
-            await asyncio.wait([asyncio.wrap_future(job)])
+            await asyncio.wait([waiting])
         except asyncio.CancelledError:
             cancelled = True
     if cancelled:
