@@ -51,6 +51,7 @@ def test_every_row_computes_as_many_gradients(task: Task, tmp_path: Path) -> Non
     assert all(isinstance(how, Federated) for how in rivals.values())
 
 
+@pytest.mark.long
 def test_it_runs_keeps_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (400, 28, 28)).astype(np.uint8)

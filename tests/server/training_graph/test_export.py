@@ -83,7 +83,7 @@ class Model:
         return reference(self.make, FUNCTIONS[self.loss], layout, theta, x, y)
 
 
-slow = pytest.mark.slow
+long = pytest.mark.long
 
 MODELS: dict[str, Model] = {
     "PaperMLP": Model(ZOO + "PaperMLP", (1, 28, 28), classes=10),
@@ -114,7 +114,6 @@ LONG = {
     "ResNetGN",
     "ResNetBN",
     "LSTMTagger",
-    "Recurrent",
     "Words",
     "Odd",
     "signals",
@@ -123,7 +122,7 @@ LONG = {
 }
 
 every_model = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=slow) if name in LONG else name for name in MODELS]
+    "name", [pytest.param(name, marks=long) if name in LONG else name for name in MODELS]
 )
 
 
@@ -279,7 +278,7 @@ def test_it_holds_what_machines_need_and_no_more(name: str) -> None:
         assert sum(onnx.numpy_helper.to_array(tensor).size for tensor in graph.initializer) < 1000
 
 
-@slow
+@long
 def test_devices_take_what_is_exported_and_nothing_else() -> None:
     """The table of what a graph may have is what these graphs have: no attribute more, and no text."""
     used: dict[str, dict[str, set[bytes]]] = {}

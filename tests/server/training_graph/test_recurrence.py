@@ -157,7 +157,7 @@ def step_of(length: int) -> Graph:
     return read(export_model("tests:Recurrent", "cross_entropy", x, np.arange(4) % 3, Recurrent).step)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_graph_is_as_large_for_a_long_sequence_as_for_a_short_one() -> None:
     """The export compares both with autograd, at two sizes of a batch."""
     short, long = step_of(3), step_of(70)

@@ -149,7 +149,11 @@ async def test_it_says_why_there_is_none(
 
 @pytest.mark.parametrize(
     ("loss", "own"),
-    [("cross_entropy", False), ("mse", False), ("bce", True)],
+    [
+        ("cross_entropy", False),
+        pytest.param("mse", False, marks=pytest.mark.long),
+        pytest.param("bce", True, marks=pytest.mark.long),
+    ],
     ids=["cross_entropy", "mse", "bce, of a module that only this process can build"],
 )
 async def test_a_shape_is_enough(loss: str, own: bool, data: str, tmp_path: Path, started: Started) -> None:
