@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
     ),
     "loss for other data": (
         END + "[model]\nloss = 'mse'\n",
-        ["model.module", "does not fit", "outputs [2, 10] and targets [2]"],
+        ["model.module", "does not fit", "outputs [8, 10] and targets [8]"],
     ),
 }
 
