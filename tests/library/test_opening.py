@@ -15,7 +15,8 @@ from edgeflock.shared.errors import ConfigError
 @contextmanager
 def refusing() -> Iterator[None]:
     time.sleep(0.1)  # it is waited for
-    raise ConfigError("run.port = 0 cannot be")
+    if time.monotonic():
+        raise ConfigError("run.port = 0 cannot be")
     yield
 
 
