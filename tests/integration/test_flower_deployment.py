@@ -54,6 +54,7 @@ async def test_the_example_trains_though_a_supernode_is_killed(
     assert updates[0] < updates[1]
 
 
+@pytest.mark.long
 async def test_a_killed_serverapp_and_a_killed_superlink_lose_nothing(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ async def test_a_killed_serverapp_and_a_killed_superlink_lose_nothing(
 
 
 @pytest.mark.network
+@pytest.mark.long
 async def test_the_example_trains_on_a_superlink_that_installs_its_dependencies(
     deployment: Deployment,
 ) -> None:

@@ -37,7 +37,7 @@ async def test_blocks_are_judged_by_the_features_that_devices_train_on(tmp_path:
         assert unchanged.tolist() == [False, *(labels[1:] == labels[:-1])]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_devices_of_different_rates_learn_what_comes_next(tmp_path: Path) -> None:
     """Of 20 weeks of the electricity market in 15 seconds."""
     folder = os.environ.get("EDGEFLOCK_DATA")

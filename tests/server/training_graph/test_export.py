@@ -114,6 +114,7 @@ LONG = {
     "ResNetGN",
     "ResNetBN",
     "LSTMTagger",
+    "Recurrent",
     "Words",
     "Odd",
     "signals",
