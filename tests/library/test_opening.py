@@ -3,8 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -12,17 +11,17 @@ from edgeflock.devices.library.opening import in_a_thread
 from edgeflock.shared.errors import ConfigError
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
-    time.sleep(0.1)  # it is waited for
-    if time.monotonic():
+class Refusing(AbstractContextManager[None]):
+    def __enter__(self) -> None:
+        time.sleep(0.1)  # it is waited for
         raise ConfigError("run.port = 0 cannot be")
-    yield
+
+    def __exit__(self, *error: object) -> None: ...
 
 
 async def test_what_cannot_be_opened_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError, match="cannot be"):
-        async with in_a_thread(refusing()):
+        async with in_a_thread(Refusing()):
             pass
     gc.collect()
     await asyncio.sleep(0)
