@@ -151,8 +151,8 @@ class Hub:
         before = state()
         while True:
             await asyncio.sleep(1)
-            self._samples.append(sample := self._sample())
-            self.trail.add(self._mark(sample, time.time()))
+            self._samples.append(self._sample())
+            self.trail.add(self.mark(time.time()))
             if self.watched:
                 self._look_for_idle(time.monotonic())
             if (now := state()) != before:
@@ -175,7 +175,9 @@ class Hub:
             asyncio.get_running_loop().time(), self._version(), self._total.ingress, self._total.egress
         )
 
-    def _mark(self, sample: Reading, now: float) -> Mark:
+    def mark(self, now: float) -> Mark:
+        """The counts, at a Unix time."""
+        sample = self._sample()
         connected = sum(device.connection.here for device in self._devices.values())
         return Mark(now, sample.version, sample.ingress, sample.egress, self.tally.loss, connected)
 

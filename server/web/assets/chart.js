@@ -1,7 +1,7 @@
 // Charts over time as SVG: one or two series, round ticks, holes shown as holes, a cross-hair for all of them.
 
 import { el, fill, say, svg } from "/assets/dom.js";
-import { clock, span } from "/assets/numbers.js";
+import { clock } from "/assets/numbers.js";
 
 const HEIGHT = 168;
 const TOP = 10;
@@ -11,15 +11,14 @@ const charts = new Set();
 let pointed = null; // the time that the cross-hair is at
 
 export class Chart {
-  // `form(value)` writes a value, `series` are [name, ink] with ink one, two or three. With `zero` the axis
+  // `form(value)` writes a value, `axis(value)` one at the axis, `series` are [name, ink] with ink one, two or three. With `zero` the axis
   // begins there. `empty` is shown where there are no points.
-  constructor(title, form, series, { zero = true, top = Infinity, empty = "nothing yet" } = {}) {
-    Object.assign(this, { title, form, series, zero, top, empty });
+  constructor(title, form, series, { zero = true, top = Infinity, axis = form, empty = "nothing yet" } = {}) {
+    Object.assign(this, { title, form, axis, series, zero, top, empty });
     this.legend = el("span", { class: "legend" });
     this.values = series.map(([name, ink]) => {
       const value = el("b", { class: "value" });
-      const label = series.length > 1 ? name : "";
-      this.legend.append(el("span", { class: `key ${ink}` }, label), value);
+      this.legend.append(el("span", { hidden: true }, series.length > 1 ? el("span", { class: `key ${ink}` }, name) : null, " ", value));
       return value;
     });
     this.drawing = svg("svg", { role: "img", "aria-label": title, height: HEIGHT });
@@ -39,6 +38,7 @@ export class Chart {
     this.data = data.map((points) => within(points, from, to));
     this.values.forEach((value, n) => {
       const last = this.data[n].at(-1);
+      value.parentElement.hidden = !last;
       say(value, last ? this.form(last[1]) : "");
     });
     this.render();
@@ -55,7 +55,7 @@ export class Chart {
       return;
     }
     const ticks = round(...bounds(all, this.zero, this.top), 4);
-    const labels = ticks.map(this.form);
+    const labels = ticks.map(this.axis);
     const left = 12 + 6.6 * Math.max(...labels.map((label) => label.length));
     const [low, high] = [ticks[0], ticks.at(-1)];
     const [from, to] = this.range;
@@ -104,7 +104,7 @@ export class Chart {
     const { x, y, width } = this.place;
     const at = x(shown[0][0]);
     fill(this.cross, svg("line", { x1: at, x2: at, y1: TOP, y2: HEIGHT - BOTTOM }), ...shown.map(([when, value, n]) => svg("circle", { cx: x(when), cy: y(value), r: 3.5, class: `dot ${this.series[n][1]}` })));
-    fill(this.bubble, el("time", {}, clock(shown[0][0])), ...shown.map(([, value, n]) => el("div", {}, el("span", { class: `key ${this.series[n][1]}` }, this.series.length > 1 ? this.series[n][0] : ""), el("b", {}, this.form(value)))));
+    fill(this.bubble, el("time", {}, clock(shown[0][0])), ...shown.map(([, value, n]) => el("div", {}, this.series.length > 1 ? el("span", { class: `key ${this.series[n][1]}` }, this.series[n][0]) : null, el("b", {}, this.form(value)))));
     const right = at > width / 2;
     this.bubble.classList.toggle("left", right);
     this.bubble.style.left = `${right ? at - 10 : at + 10}px`;
@@ -221,5 +221,3 @@ export function bars(counts, labels, title) {
     return el("span", { title: `${labels[n]}: ${count.toLocaleString("en-US")} (${total ? ((count / total) * 100).toFixed(1) : 0}%)` }, el("s", {}, bar), el("small", {}, labels[n]));
   }));
 }
-
-export const since = (seconds) => `last ${span(seconds)}`;

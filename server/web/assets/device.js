@@ -5,7 +5,7 @@ import { Chart } from "/assets/chart.js";
 import { MORE, sense, STATES } from "/assets/columns.js";
 import { el, fill, say } from "/assets/dom.js";
 import { lines } from "/assets/events.js";
-import { count, decimal, NOTHING, pace } from "/assets/numbers.js";
+import { count, decimal, NOTHING, pace, trimmed } from "/assets/numbers.js";
 import { named, of, state } from "/assets/state.js";
 
 const AGAIN = 5; // seconds between questions after its last updates
@@ -21,7 +21,7 @@ export class Device {
     this.acts = el("span", { class: "acts" });
     this.facts = el("dl", { class: "card facts" });
     this.charts = {
-      loss: new Chart("Loss of its updates", decimal, [["loss", "two"]], { empty: "no update yet" }),
+      loss: new Chart("Loss of its updates", decimal, [["loss", "two"]], { axis: trimmed, empty: "no update yet" }),
       staleness: new Chart("Staleness", count, [["versions", "three"]], { empty: "no update yet" }),
       bytes: new Chart("Received from it", pace, [["bytes", "one"]], { empty: "no update yet" }),
     };
@@ -68,7 +68,7 @@ export class Device {
     if (this.offered === wanted) return;
     this.offered = wanted;
     const button = (title, act, grave) => el("button", { type: "button", class: grave ? "grave" : "", on: { click: () => act(this.name) } }, title);
-    fill(this.acts, ...(wanted ? [wanted === "resume" ? button("Resume ...", resume) : button("Pause ...", pause), button("Drop ...", drop, true)] : []));
+    fill(this.acts, ...(wanted ? [wanted === "resume" ? button("Resume", resume) : button("Pause", pause), button("Drop", drop, true)] : []));
   }
 
   draw() {

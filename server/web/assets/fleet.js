@@ -7,6 +7,7 @@ import { parse } from "/assets/query.js";
 import { of, state } from "/assets/state.js";
 
 const HEIGHT = 36;
+const NARROW = { name: 104, state: 24 }; // pixels on a phone, where the state is a sign alone
 const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 export class Fleet {
@@ -97,14 +98,15 @@ export class Fleet {
     const rows = [...state.devices.values()];
     const told = COLUMNS.filter((column) => ["name", "state"].includes(column.key) || rows.some((row) => of(row, column.key) !== null));
     let room = (this.element.clientWidth || 1000) - 26;
+    const narrow = innerWidth <= 620;
     const chosen = [];
     for (const column of told) {
-      const width = column.key === "name" && room < 400 ? 104 : column.key === "state" && room < 300 ? 92 : column.width;
+      const width = narrow ? NARROW[column.key] ?? 68 : column.width;
       if (width > room) break;
       room -= width;
       chosen.push(column);
     }
-    this.template = chosen.map((column, n) => (n === 0 ? "minmax(96px, 2fr)" : `minmax(${column.key === "state" ? 88 : Math.min(column.width, 74) - 8}px, 1fr)`)).join(" ");
+    this.template = chosen.map((column, n) => (n === 0 ? "minmax(96px, 2fr)" : narrow && column.key === "state" ? "16px" : `minmax(${column.key === "state" ? 88 : 52}px, 1fr)`)).join(" ");
     return chosen;
   }
 
@@ -113,7 +115,7 @@ export class Fleet {
     fill(this.head, ...this.columns.map((column) => {
       const here = this.sort === column.key;
       const click = () => { this.backwards = here ? !this.backwards : !column.text; this.sort = column.key; this.render(); };
-      return el("span", { role: "columnheader", "aria-sort": here ? (this.backwards ? "descending" : "ascending") : "none", class: column.text ? "" : "number" }, el("button", { type: "button", title: column.about, on: { click } }, column.title, here ? (this.backwards ? " \u2193" : " \u2191") : ""));
+      return el("span", { role: "columnheader", "aria-sort": here ? (this.backwards ? "descending" : "ascending") : "none", class: column.text ? "" : "number" }, el("button", { type: "button", title: column.about, on: { click } }, column.key === "state" ? el("span", { class: "doing" }, column.title) : column.title, here ? (this.backwards ? " \u2193" : " \u2191") : ""));
     }));
   }
 
@@ -133,13 +135,13 @@ export class Fleet {
     line.setAttribute("href", `#device/${encodeURIComponent(of(row, "name"))}`);
     line.classList.toggle("away", of(row, "state") === "away");
     const same = line.childElementCount === this.columns.length;
-    if (!same) fill(line, ...this.columns.map((column) => el("span", { role: "cell", class: column.text ? "" : "number" }, ...(column.key === "state" ? [el("i", {}), el("span", {})] : []))));
+    if (!same) fill(line, ...this.columns.map((column) => el("span", { role: "cell", class: column.text ? "" : "number" }, ...(column.key === "state" ? [el("i", {}), el("span", { class: "doing" })] : []))));
     this.columns.forEach((column, n) => {
       const cell = line.children[n];
       const value = of(row, column.key);
       const text = column.form(value, state.time);
       if (column.key === "state") {
-        if (!cell.firstChild || cell.firstChild.nodeName !== "I") fill(cell, el("i", {}), el("span", {}));
+        if (!cell.firstChild || cell.firstChild.nodeName !== "I") fill(cell, el("i", {}), el("span", { class: "doing" }));
         cell.firstChild.className = `sign ${value}`;
         say(cell.firstChild, STATES[value] ?? "");
         say(cell.lastChild, text);

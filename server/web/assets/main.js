@@ -74,7 +74,8 @@ function header(name) {
   const { overview, run } = state;
   at("top").hidden = false;
   const model = run.model.split(":").at(-1);
-  fill(at("run"), el("b", {}, model), " ", el("span", { class: "dim" }, run.run.slice(0, 8)));
+  const good = { diverged: "bad", finished: "ok" }[overview.state] ?? "run";
+  fill(at("run"), el("b", {}, model), el("span", { class: "dim" }, run.run.slice(0, 8)), el("span", { class: `pill ${good}` }, overview.state));
   document.title = `${overview.state === "training" ? "" : `${overview.state}: `}${model} - edgeflock`;
   health(overview, run);
   fill(at("findings"), ...state.findings.map(finding));
@@ -84,16 +85,14 @@ function header(name) {
 }
 
 const act = (title, what) => el("button", { type: "button", class: "quiet", on: { click: what } }, title);
-const acts = el("span", { class: "acts" }, act("Learning rate ...", learning_rate), act("Checkpoint ...", checkpoint), act("Roll back ...", roll_back));
+const acts = el("span", { class: "acts" }, act("Learning rate", learning_rate), act("Checkpoint", checkpoint), act("Roll back", roll_back));
 
 function health(overview, run) {
   const target = run.updates_target;
   const left = target && overview.updates_per_s > 0 ? Math.max(0, target - overview.version) / overview.updates_per_s : null;
   const part = target ? Math.min(1, overview.version / target) : null;
   const meter = part === null ? null : el("progress", { max: 1, value: part.toFixed(4), "aria-label": "Updates" });
-  const good = overview.state === "diverged" ? "bad" : overview.state === "finished" ? "ok" : "run";
   fill(at("health"),
-    el("span", { class: `pill ${good}` }, overview.state),
     item("version", count(overview.version), target ? `of ${count(target)}` : "", meter),
     item("updates/s", rate(overview.updates_per_s)),
     overview.state === "training" && target ? item("time left", left === null ? "\u2013" : span(left)) : null,

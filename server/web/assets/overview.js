@@ -2,7 +2,7 @@
 
 import { bars, Chart } from "/assets/chart.js";
 import { el, say } from "/assets/dom.js";
-import { count, decimal, pace, percent, rate, size, times } from "/assets/numbers.js";
+import { count, decimal, pace, percent, rate, size, times, trimmed } from "/assets/numbers.js";
 import { of, rates, state } from "/assets/state.js";
 
 const RANGES = [["10 min", 600], ["1 hour", 3600], ["1 day", 86400], ["All", Infinity]];
@@ -14,19 +14,20 @@ export class Overview {
     this.tiles = Object.fromEntries(["Accuracy", "Loss", "Received", "Sent", "Both ways"].map((title) => [title, tile(title)]));
     const whole = (value) => percent(value / 100);
     this.charts = {
-      accuracy: new Chart("Accuracy", whole, [["test", "one"]], { zero: false, top: 100, empty: "no evaluation with accuracy yet" }),
-      loss: new Chart("Loss", decimal, [["test", "one"], ["training", "two"]], { empty: "no update and no evaluation yet" }),
-      updates: new Chart("Updates a second", rate, [["updates", "three"]]),
+      accuracy: new Chart("Accuracy", whole, [["test", "one"]], { zero: false, top: 100, axis: (value) => `${trimmed(value)}%`, empty: "no evaluation with accuracy yet" }),
+      loss: new Chart("Loss", decimal, [["test", "one"], ["training", "two"]], { axis: trimmed, empty: "no update and no evaluation yet" }),
+      updates: new Chart("Updates a second", rate, [["updates", "three"]], { axis: trimmed }),
+      ingress: new Chart("Traffic in", pace, [["received", "one"]]),
+      egress: new Chart("Traffic out", pace, [["sent", "two"]]),
       devices: new Chart("Devices up", count, [["devices", "three"]]),
-      ingress: new Chart("Received from devices", pace, [["received", "one"]]),
-      egress: new Chart("Sent to devices", pace, [["sent", "two"]]),
     };
+    for (const name of ["accuracy", "loss", "devices"]) this.charts[name].element.classList.add("wide");
     this.ranges = RANGES.map(([name, seconds]) => el("button", { type: "button", on: { click: () => { this.seconds = seconds; this.render(); } } }, name));
     this.staleness = el("div", {});
     this.element = el("div", {},
       el("section", { class: "tiles", "aria-label": "Numbers" }, ...Object.values(this.tiles).map((one) => one.element)),
       el("div", { class: "toolbar" }, el("div", { class: "chips", role: "group", "aria-label": "How far back" }, ...this.ranges)),
-      el("section", { class: "charts", "aria-label": "Curves" }, ...Object.values(this.charts).map((chart) => chart.element), el("figure", { class: "card chart" }, el("figcaption", {}, el("h3", {}, "Staleness"), el("span", { class: "legend" }, "versions behind, all updates since the start")), this.staleness)));
+      el("section", { class: "charts", "aria-label": "Curves" }, ...Object.values(this.charts).map((chart) => chart.element), el("figure", { class: "card chart wide" }, el("figcaption", {}, el("h3", {}, "Staleness"), el("span", { class: "legend" }, "versions behind, all updates since the start")), this.staleness)));
   }
 
   render() {

@@ -58,7 +58,7 @@ export function remember(past) {
     }
     return Math.min(Math.abs((times[low] ?? Infinity) - time), Math.abs((times[low - 1] ?? -Infinity) - time));
   };
-  state.marks = state.marks.concat(past.filter((mark) => near(mark[0]) > SMOOTH)).sort((a, b) => a[0] - b[0]);
+  state.marks = state.marks.concat(past.filter((mark) => near(mark[0]) > 2)).sort((a, b) => a[0] - b[0]);
 }
 
 export const named = (name) => {
