@@ -17,7 +17,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-SECONDS = 60.0
+SECONDS = 120.0
 """For a page to come to what a test waits for, on a busy machine."""
 
 
