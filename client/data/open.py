@@ -32,8 +32,8 @@ async def batches_of(
     seed = own_seed(settings)
     if "data" not in settings.model_fields_set and find_spec("sklearn") is None:
         raise ConfigError(
-            "client.data is not set, and its default, digits:, needs scikit-learn: name this device's data, e.g. "
-            "--data csv:PATH?label=COLUMN or --data npz:PATH"
+            "client.data is not set, and its default, digits:, needs scikit-learn: name this device's data, "
+            "e.g. --data csv:PATH?label=COLUMN or --data npz:PATH"
         )
     if is_stored(settings.data):
         if settings.scale:
