@@ -17,7 +17,6 @@ from edgeflock.devices.doctor.report import audited, lines_of, of_the_service
 from edgeflock.devices.doctor.secrets import HIDDEN, scrubbed, told
 from edgeflock.shared.identity import Token, text_of
 from edgeflock.shared.settings.config import parse
-from tests.devices.command_line import edgeflock
 from tests.hosting import hosting
 
 
@@ -38,8 +37,8 @@ def states(said: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """`edgeflock doctor` in a thread of this process, where every package can be loaded."""
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """`edgeflock ...` in a thread of this process, where every package can be loaded."""
 
     def fine(module: str, install: str) -> Finding:
         return Finding("package", "ok", module)
@@ -48,7 +47,7 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     async def run(*words: str) -> tuple[object, str]:
         """(exit code, what it printed)."""
-        monkeypatch.setattr("sys.argv", ["edgeflock", "doctor", *words])
+        monkeypatch.setattr("sys.argv", ["edgeflock", *words])
         with pytest.raises(SystemExit) as ended:
             await asyncio.to_thread(main)
         return ended.value.code, capsys.readouterr().out
@@ -56,39 +55,39 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return run
 
 
-async def test_a_device_from_well_to_revoked(doctor: Callable[..., Any], data: str, tmp_path: Path) -> None:
+async def test_a_device_from_well_to_revoked(command: Callable[..., Any], data: str, tmp_path: Path) -> None:
     place = tmp_path / "identity.json"
     words = ["--set", f"client.identity={place}", "--set", f"client.data={data}"]
     words += ["--set", f"client.directory={tmp_path}"]
     async with hosting(tmp_path / "run", closed=True, with_tls=True) as hosted:
         keep(hosted.enrol("pi-7"), place)
-        _, said = await doctor(*words, "--json")
+        _, said = await command("doctor", *words, "--json")
         found = states(said)
         assert {found[check] for check in ("python", "package", "modes", "server", "data")} == {"ok"}, found
         hosted.register.revoke("pi-7")
-        code, said = await doctor(*words)
+        code, said = await command("doctor", *words)
         assert code == 1
         assert "bad   server" in said
         assert "edgeflock client join URL TOKEN" in said
     place.chmod(0o644)
     (tmp_path / "mine.npz").unlink()
-    code, said = await doctor(*words, "--json")
+    code, said = await command("doctor", *words, "--json")
     assert code == 1
     found = states(said)
     assert {found[check] for check in ("modes", "identity", "data")} == {"bad"}
 
 
-async def test_a_server_whose_journal_is_damaged(doctor: Callable[..., Any], tmp_path: Path) -> None:
+async def test_a_server_whose_journal_is_damaged(command: Callable[..., Any], tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with hosting(run):
         pass
     words = ["--server", "--set", f"run.directory={run}", "--set", "model.data="]
-    _, said = await doctor(*words, "--json")
+    _, said = await command("doctor", *words, "--json")
     assert states(said)["journal"] == "ok", said
     octets = bytearray((run / "journal.sqlite").read_bytes())
     octets[:16] = b"no database here"
     (run / "journal.sqlite").write_bytes(octets)
-    code, said = await doctor(*words)
+    code, said = await command("doctor", *words)
     assert code == 1
     assert "bad   journal" in said
     assert f"edgeflock journal verify {run}" in said
@@ -106,7 +105,9 @@ PLANTED = {
 }
 
 
-async def test_a_report_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_report_holds_no_secret(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Planted in the settings, the identity, the environment, a run's directory, its audit and a log."""
     run, place, log = tmp_path / "run", tmp_path / "identity.json", tmp_path / "log"
     async with hosting(run, closed=True) as hosted:
@@ -115,11 +116,10 @@ async def test_a_report_holds_no_secret(tmp_path: Path, monkeypatch: pytest.Monk
     planted = {**PLANTED, "key": text_of(identity.key), "own": identity.credential, "new": Token.new().text}
     (run / "admin-token").write_text(Token.new().text + "\n")
     planted["admin"] = (run / "admin-token").read_text().strip()
-    with open(run / "audit.jsonl", "a") as audit:
-        audit.write(
-            json.dumps({"time": 1.0, "who": "me", "did": "labelled", "label": planted["labelled"]}) + "\n"
-        )
-        audit.write(json.dumps({"time": 2.0, "who": "me", "did": f"made {planted['new']}"}) + "\n")
+    noted = [{"label": planted["labelled"]}, {"did": f"made {planted['new']}"}]
+    lines = (json.dumps({"time": 1.0, "who": "me", "did": "labelled", **more}) for more in noted)
+    before = (run / "audit.jsonl").read_text() if (run / "audit.jsonl").exists() else ""
+    (run / "audit.jsonl").write_text(before + "".join(f"{line}\n" for line in lines))
     monkeypatch.setenv("WANDB_API_KEY", planted["variable"])
     monkeypatch.setenv("EDGEFLOCK_TOKEN", planted["viewer"])
     settings = tmp_path / "edgeflock.toml"
@@ -144,8 +144,9 @@ async def test_a_report_holds_no_secret(tmp_path: Path, monkeypatch: pytest.Monk
         + "\n"
     )
     file = tmp_path / "report.tar.gz"
-    done = await asyncio.to_thread(edgeflock, "report", str(file), str(settings), "--log", str(log))
-    assert done.returncode == 0, done.stderr
+    words = ["report", str(file), str(settings), "--log", str(log)]
+    code, _ = await command(*words)
+    assert code == 0
     assert file.stat().st_mode & 0o777 == 0o600
     with tarfile.open(file) as archive:
         parts = {
@@ -168,8 +169,8 @@ async def test_a_report_holds_no_secret(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads(parts["versions.json"])["packages"]["numpy"]
     assert "EDGEFLOCK_TOKEN" in json.loads(parts["environment.json"])
     assert json.loads(parts["audit.json"])[-2]["did"] == "labelled"
-    done = await asyncio.to_thread(edgeflock, "report", str(file), str(settings), "--log", str(log))
-    assert done.returncode == 2, "what is there is not overwritten"
+    code, _ = await command(*words)
+    assert code == 2, "what is there is not overwritten"
 
 
 def test_of_the_settings_only_what_is_harmless() -> None:
