@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from edgeflock.devices.commands.supervisor import LastLine, supervised, tell, watchdog_seconds
+from tests.answering import answering
+from tests.devices.command_line import edgeflock
 
 
 @pytest.fixture
@@ -60,3 +62,13 @@ def test_how_often(environ: dict[str, str], seconds: float | None) -> None:
 @pytest.mark.parametrize("place", ["", "relative", "/nowhere/notify", "@edgeflock-nobody-listens"])
 def test_nobody_to_tell(place: str) -> None:
     tell({"NOTIFY_SOCKET": place}, READY=1)
+
+
+async def test_a_client_is_ready_before_its_server_is(heard: socket.socket) -> None:
+    """Or systemd would give up on a device whose server is away."""
+    async with answering(401) as port:
+        words = ("client", "--server", f"http://127.0.0.1:{port}", "--data", "digits:")
+        done = await asyncio.to_thread(edgeflock, *words)
+    assert done.returncode == 3, done.stderr
+    assert heard.recv(4096) == b"READY=1"
+    assert heard.recv(4096) == b"STOPPING=1"
