@@ -5,8 +5,10 @@ they are asked to do. tests/devices/install/test_for_real.py runs it with the re
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -67,11 +69,11 @@ class Machine:
     root: Path
     environ: dict[str, str]
 
-    def run(self, *options: str, code: int = 0, **environ: str) -> str:
+    def run(self, *options: str, code: int = 0, given: Mapping[str, str] = MappingProxyType({})) -> str:
         """What install.sh says, and ends with `code`."""
         done = subprocess.run(
             ["sh", str(INSTALL / "install.sh"), *options],
-            env={**self.environ, **environ},
+            env={**self.environ, **given},
             capture_output=True,
             text=True,
             cwd=self.root,
@@ -137,7 +139,7 @@ JOIN = {"EDGEFLOCK_URL": "https://192.0.2.1:8470", "EDGEFLOCK_TOKEN": "ef1.secre
 
 def test_a_device_in_one_line(machine: Machine) -> None:
     (machine.root / "proc/device-tree/model").write_text("Raspberry Pi 4 Model B Rev 1.4\0")
-    said = machine.run("--from", machine.wheel("0.1"), "--data", 'csv:/data/"my".csv?label=s', **JOIN)
+    said = machine.run("--from", machine.wheel("0.1"), "--data", 'csv:/data/"my".csv?label=s', given=JOIN)
     assert "a Raspberry Pi (Raspberry Pi 4 Model B Rev 1.4), aarch64" in said
     assert "edgeflock-client.service runs" in said
     assert machine.version == "0.1"
@@ -162,7 +164,7 @@ def test_a_device_in_one_line(machine: Machine) -> None:
 
 
 def test_an_upgrade_keeps_what_the_device_is(machine: Machine) -> None:
-    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", **JOIN)
+    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", given=JOIN)
     settings = machine.root / "etc/edgeflock/client.toml"
     settings.write_text(settings.read_text() + "threads = 2\n")
     assert "upgraded to 0.2" in machine.run("--from", machine.wheel("0.2"))
@@ -175,7 +177,7 @@ def test_an_upgrade_keeps_what_the_device_is(machine: Machine) -> None:
 @pytest.mark.parametrize("version", ["0.2-broken", "0.2-unfit", "0.2-again"])
 def test_what_does_not_come_up_is_taken_back(machine: Machine, version: str) -> None:
     """It prints no version, or its service does not start, or is started again and again."""
-    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", **JOIN)
+    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", given=JOIN)
     said = machine.run("--from", machine.wheel(version), code=1)
     assert "does not start; nothing was changed" in said or "the version before runs again" in said
     assert (machine.version, machine.versions) == ("0.1", 1)
@@ -183,10 +185,10 @@ def test_what_does_not_come_up_is_taken_back(machine: Machine, version: str) -> 
 
 
 def test_torch_where_onnxruntime_has_no_wheel(machine: Machine) -> None:
-    said = machine.run("--from", machine.wheel("0.1"), LACKING="[onnx]")
+    said = machine.run("--from", machine.wheel("0.1"), given={"LACKING": "[onnx]"})
     assert "'onnx' cannot be installed here" in said
     assert "installed edgeflock 0.1 with torch" in said
-    said = machine.run("--from", machine.wheel("0.2"), LACKING="whl", code=1)
+    said = machine.run("--from", machine.wheel("0.2"), code=1, given={"LACKING": "whl"})
     assert "nothing was changed" in said
     assert (machine.version, machine.versions) == ("0.1", 1)
 
@@ -194,12 +196,12 @@ def test_torch_where_onnxruntime_has_no_wheel(machine: Machine) -> None:
 def test_what_is_left_to_do_is_said(machine: Machine) -> None:
     assert "EDGEFLOCK_URL and EDGEFLOCK_TOKEN" in machine.run("--from", machine.wheel("0.1"))
     assert "systemctl restart" not in machine.log
-    assert "upgraded" in machine.run("--from", machine.wheel("0.2"), **JOIN)
+    assert "upgraded" in machine.run("--from", machine.wheel("0.2"), given=JOIN)
     assert "client join https://192.0.2.1:8470 --token-file - --identity" in machine.log
 
 
 def test_a_server_beside_a_device(machine: Machine) -> None:
-    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", **JOIN)
+    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", given=JOIN)
     said = machine.run("--server", "--from", machine.wheel("0.1"))
     assert "systemctl enable --now edgeflock-server.service" in said
     assert "edgeflock-0.1.whl[server]\n" in machine.log
@@ -214,13 +216,13 @@ def test_a_server_beside_a_device(machine: Machine) -> None:
 
 
 def test_uninstalling_keeps_the_credential_unless_it_is_not_to(machine: Machine) -> None:
-    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", **JOIN)
+    machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", given=JOIN)
     assert "left: " in machine.run("--uninstall")
     assert not machine.is_active
     for gone in ("opt/edgeflock", "usr/local/bin/edgeflock", "etc/systemd/system/edgeflock-client.service"):
         assert not os.path.lexists(machine.root / gone), gone
     assert (machine.root / "var/lib/edgeflock-client/identity.json").exists()
-    machine.run("--from", machine.wheel("0.1"), **JOIN)
+    machine.run("--from", machine.wheel("0.1"), given=JOIN)
     assert machine.log.count("client join") == 1
     machine.run("--uninstall", "--purge")
     assert not (machine.root / "var/lib/edgeflock-client").exists()
@@ -229,13 +231,15 @@ def test_uninstalling_keeps_the_credential_unless_it_is_not_to(machine: Machine)
 
 
 def test_without_root_it_goes_to_the_home(machine: Machine) -> None:
-    said = machine.run("--from", machine.wheel("0.1"), "--data", "npz:/data.npz", USER_ID="1000", **JOIN)
+    said = machine.run(
+        "--from", machine.wheel("0.1"), "--data", "npz:/data.npz", given={"USER_ID": "1000", **JOIN}
+    )
     home = machine.environ["HOME"]
     assert f"start it with: {machine.root}{home}/.local/bin/edgeflock client " in said
     assert "systemctl" not in machine.log
     assert "useradd" not in machine.log
     assert not (machine.root / "opt").exists()
-    machine.run("--uninstall", "--purge", USER_ID="1000")
+    machine.run("--uninstall", "--purge", given={"USER_ID": "1000"})
     left = [path.name for path in Path(f"{machine.root}{home}").rglob("*") if not path.is_dir()]
     assert left == []
 
@@ -246,7 +250,7 @@ def test_without_root_it_goes_to_the_home(machine: Machine) -> None:
 def test_a_machine_without_wheels_is_told_before_anything_is_done(
     machine: Machine, uname: str, says: str
 ) -> None:
-    assert says in machine.run("--from", machine.wheel("0.1"), code=1, MACHINE=uname)
+    assert says in machine.run("--from", machine.wheel("0.1"), code=1, given={"MACHINE": uname})
     assert not (machine.root / "opt").exists()
 
 
