@@ -7,7 +7,7 @@ _SAVED = 0.25
 class Allowance:
     """So much a second, whoever spends it: what is spent beyond it has to be waited for.
 
-    Within any t seconds no more is spent than t + 0.25 of them are worth, and what is spent at once.
+    Within any t seconds no more is spent than t + 0.25 of them are worth, and what is told of at once.
     """
 
     def __init__(self, rate: float, now: float) -> None:
@@ -20,7 +20,7 @@ class Allowance:
         self._balance, self._at = 0.0, now
 
     def spend(self, amount: float, now: float) -> float:
-        """Seconds to wait until `amount`, which was spent by `now`, was worth it."""
-        self._balance = min(_SAVED * self._rate, self._balance + (now - self._at) * self._rate) - amount
+        """Seconds to wait until `amount`, which was spent since the last call, was worth it."""
+        self._balance = min(_SAVED * self._rate, self._balance + (now - self._at) * self._rate - amount)
         self._at = now
         return max(0.0, -self._balance / self._rate)

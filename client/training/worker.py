@@ -78,7 +78,8 @@ class Worker:
         tells how the device does. `load` loads the first model of a run that begins with weights of its own.
         `leaving` is whether the device will stop now: its last update asks for no model.
         `choose` has the next batches be of one of the device's shards, in a run of tasks. `permitted` is
-        awaited before each step. `spool` keeps the update that is on its way, but in a run of tasks or of
+        awaited before anything is
+        loaded, and before each step. `spool` keeps the update that is on its way, but in a run of tasks or of
         elastic averaging, where one of an earlier time is worth nothing.
         """
         self._server = server
@@ -115,6 +116,7 @@ class Worker:
                 return self.progress
 
     async def _take_part(self, welcome: Welcome) -> Progress:
+        await self._permitted()
         trainer = await self._make_trainer(welcome)
         layout = trainer.layout
         if list(layout.shapes()) != welcome.layout:
