@@ -8,7 +8,7 @@ server is not. All are in one session, so that priorities count (docs/neighbour.
 each of
 
     beside      what a fixed CPU-bound task keeps of its speed beside a client that trains without a cap: with
-                the client stopped and running in turns, the median of pairs, for client.gentle on and off
+                the client stopped and running in turns, for client.gentle on and off
     cpu         of a core that the client takes with client.cpu = 25%, by its own processor time
     bandwidth   bytes a second that pass its relay, both ways together, with client.bandwidth = 50kB/s
 """
@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.stragglers import server_of, status, wait
 from tests.proxy import Proxy, proxying
 
-TURN = 1.0
+TURN = 0.5
 """Seconds of a turn of the program beside the client."""
 
 _MNIST = f"npz:{os.environ.get('EDGEFLOCK_DATA', '.')}/mnist.npz"
@@ -115,44 +115,47 @@ def beside(client: subprocess.Popen[bytes], core: int, seconds: float) -> dict[s
     """What a CPU-bound task on the same core keeps of its speed, in turns with the client stopped."""
     own = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
-    kept, by_the_clock, shares = [], [], []
+    alone, together = Turns(client.pid), Turns(client.pid)
+    ratios = []
     try:
         for _ in range(max(3, round(seconds / (2 * TURN)))):
             client.send_signal(signal.SIGSTOP)
-            alone = Turn(client.pid)
+            before = alone.take()
             client.send_signal(signal.SIGCONT)
-            together = Turn(client.pid)
-            shares.append(together.share)
-            kept.append((1 - together.share) * together.work / alone.work)
-            by_the_clock.append(together.speed / alone.speed)
+            ratios.append(together.take() / before)
     finally:
         os.sched_setaffinity(0, own)
-    low, middle, high = statistics.quantiles(kept, n=4)
+    share = together.others / (together.own + together.others)
     return {
-        "keeps": round(middle, 3),
-        "quartiles": [round(low, 3), round(high, 3)],
-        "by the clock": round(statistics.median(by_the_clock), 3),
-        "client's share": round(statistics.median(shares), 3),
-        "pairs": len(kept),
+        "keeps": round((1 - share) * (together.done / together.own) / (alone.done / alone.own), 3),
+        "by the clock, median": round(statistics.median(ratios), 3),
+        "client's share": round(share, 4),
+        "turns": len(ratios),
     }
 
 
-class Turn:
-    """A fixed piece of work, again and again."""
+class Turns:
+    """A fixed piece of work, again and again, and what it got of the core: whatever else runs beside it, what
+    counts is how it and the client share what both have, and what a second of that is worth to it.
+    """
 
     def __init__(self, client: int) -> None:
+        self._client = client
+        self.done = 0
+        self.own = self.others = 0.0
+        """Processor seconds, and the client's."""
+
+    def take(self) -> float:
+        """One turn: rounds a second."""
         done, began = 0, time.perf_counter()
-        own, others = time.process_time(), processor_seconds(client)
+        own, others = time.process_time(), processor_seconds(self._client)
         while (passed := time.perf_counter() - began) < TURN:
             sum(number * number for number in range(2000))
             done += 1
-        own, others = time.process_time() - own, processor_seconds(client) - others
-        self.speed = done / passed
-        """Rounds a second,"""
-        self.work = done / own
-        """and a second of processor time: caches are shared, too."""
-        self.share = others / (own + others)
-        """The client's, of what both had of the core: whatever else ran beside them."""
+        self.own += time.process_time() - own
+        self.others += processor_seconds(self._client) - others
+        self.done += done
+        return done / passed
 
 
 def taken(count: Callable[[], float], seconds: float) -> dict[str, Any]:
@@ -175,9 +178,8 @@ def taken(count: Callable[[], float], seconds: float) -> dict[str, Any]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Of all threads of a process, its user's and the kernel's."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    """Of all threads of a process: Linux has a clock of it (CPUCLOCK_SCHED of `man clock_getcpuclockid`)."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 if __name__ == "__main__":
