@@ -1,15 +1,16 @@
-"""How a training client leaves its machine to others: a program beside it, a cap of its core, one of its line.
+"""What a training client leaves to others: a core that it shares, a core and a line with a cap.
 
-    python -m benchmarks.neighbour [--seconds 20] [--core 0]
+    python -m benchmarks.neighbour [--seconds 20] [--core 0] [--figures beside cpu bandwidth]
 
 A server and one client on loopback, each a process: DigitsCNN of the digits for the core, the paper's CNN on
-MNIST, all of each gradient sent, for the line. The client, and the program beside it, are pinned to `--core`; the
-server is not. All are in one session, so that priorities count (docs/neighbour.md). Prints a line of JSON for
-each of
+MNIST, a fifth of each gradient sent, for the line. The client, and the program beside it, are pinned to
+`--core`; the server is not. All are in one session, so that priorities count (docs/neighbour.md). Prints a
+line of JSON for each of
 
     beside      what a fixed CPU-bound task keeps of its speed beside a client that trains without a cap: with
                 the client stopped and running in turns, for client.gentle on and off
-    cpu         of a core that the client takes with client.cpu = 25%, by its own processor time
+    cpu         of a core that the client takes with client.cpu = 25%, by its own processor time, at the usual
+                priority, so that nothing else holds it back
     bandwidth   bytes a second that pass its relay, both ways together, with client.bandwidth = 50kB/s
 """
 
@@ -41,10 +42,12 @@ _CORES = {
     "run.open": "true",
     "run.port": 0,
     "run.evaluate_every": 3600,
+    "run.local_steps": 20,  # so that the client computes, rather than wait for its server
     "model.module": "edgeflock.client.zoo:DigitsCNN",
 }
 _LINES = {
     **_CORES,
+    "run.local_steps": 1,
     "model.module": "edgeflock.client.zoo:PaperCNN",
     "model.data": _MNIST,
     "compression.select": 0.2,
@@ -62,7 +65,7 @@ def main() -> None:
             kept = beside(client, options.core, options.seconds)
             print(json.dumps({"figure": "beside", "gentle": gentle, **kept}), flush=True)
     if "cpu" in options.figures:
-        with training(_CORES, options.core, "cpu=25%") as (client, _):
+        with training(_CORES, options.core, "gentle=false", "cpu=25%") as (client, _):
             share = taken(lambda: processor_seconds(client.pid), options.seconds)
             print(json.dumps({"figure": "cpu", "cap": 0.25, **share}), flush=True)
     if "bandwidth" in options.figures:

@@ -78,9 +78,8 @@ class Worker:
         tells how the device does. `load` loads the first model of a run that begins with weights of its own.
         `leaving` is whether the device will stop now: its last update asks for no model.
         `choose` has the next batches be of one of the device's shards, in a run of tasks. `permitted` is
-        awaited before anything is
-        loaded, and before each step. `spool` keeps the update that is on its way, but in a run of tasks or of
-        elastic averaging, where one of an earlier time is worth nothing.
+        awaited before anything is loaded, and before each step. `spool` keeps the update that is on its way,
+        but in a run of tasks or of elastic averaging, where one of an earlier time is worth nothing.
         """
         self._server = server
         self._make_trainer = trainer

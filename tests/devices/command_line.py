@@ -37,7 +37,7 @@ def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
 
 @contextmanager
 def running(*arguments: str, cwd: Path, said: Path) -> Iterator[BaseProcess]:
-    """`edgeflock ARGUMENTS` in `cwd`, until it is killed; what it says on either stream is appended to `said`."""
+    """`edgeflock ARGUMENTS` in `cwd`, until it is killed; what it says goes to the end of `said`."""
     process = _PROCESSES.Process(target=_run, args=(arguments, cwd, dict(os.environ), said, said))
     process.start()
     try:

@@ -1,4 +1,4 @@
-"""A device that its owner lets pause: operators see why, others do not wait for it, and it goes on by itself."""
+"""A device that its owner lets pause: operators see why, others do not wait, and it goes on by itself."""
 
 import asyncio
 import json

@@ -10,8 +10,11 @@ from importlib import metadata
 
 import pytest
 
+from edgeflock.client.neighbour import priority
+from edgeflock.devices.commands.client import train
 from edgeflock.devices.commands.options import _Lines, _Objects
 from edgeflock.shared import extras
+from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock
 
 RECORD = logging.LogRecord("edgeflock.server", logging.INFO, "", 0, "joined %s", ("pi",), None)
@@ -78,3 +81,26 @@ def test_what_to_install_works_from_a_clone(
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
     assert extras.install("onnx") == command
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--cpu", "25"), "client.cpu = '25' must be a percentage"),
+        (("--bandwidth", "50"), "client.bandwidth = '50' must be 1kB/s or more"),
+        (("--pause-on", "battery:40,heat"), "client.pause_on: 'heat' is none of these: hot:80"),
+    ],
+)
+def test_what_a_client_may_take_is_looked_at_first(flags: tuple[str, ...], told: str) -> None:
+    done = edgeflock("client", "--server", "http://127.0.0.1:9", *flags)
+    assert done.returncode == 1
+    assert told in done.stderr
+
+
+@pytest.mark.parametrize("gentle", [True, False])
+def test_a_client_gives_way_unless_it_need_not(gentle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    gave_way: list[bool] = []
+    monkeypatch.setattr(priority, "give_way", lambda: gave_way.append(True))
+    with pytest.raises(ConfigError, match="client.cpu = '25'"):
+        train(set_=[f"client.gentle={str(gentle).lower()}"], cpu="25")
+    assert gave_way == [True] * gentle
