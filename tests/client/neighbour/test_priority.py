@@ -1,9 +1,12 @@
 """The lowest priority, in a process that has nothing to lose."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from edgeflock.client.neighbour import give_way
 
 SCRIPT = """
 import os
@@ -24,10 +27,8 @@ def test_a_process_gives_way() -> None:
 def test_a_system_that_will_not_have_it_is_left_alone(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edgeflock.client.neighbour import priority
-
     def refuse(by: int) -> int:
         raise error
 
-    monkeypatch.setattr(priority.os, "nice", refuse)
-    priority.give_way()
+    monkeypatch.setattr(os, "nice", refuse)
+    give_way()
