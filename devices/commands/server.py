@@ -57,7 +57,9 @@ def server(
         else:
             print(f"On each device: edgeflock client --server {server.url} --data URI", file=sys.stderr)
         print(
-            f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}", file=sys.stderr
+            f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}, or open "
+            f"{server.url} in a browser",
+            file=sys.stderr,
         )
 
     async def until_stopped(hosting: "Server") -> None:
