@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
-
 _HANDSHAKE = 22
 """The content type that TLS begins with (RFC 8446, section 5.1), and no request of HTTP."""
 
@@ -56,8 +55,8 @@ class Handshake(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """The first is of the handshake. With the end of it, before `_shake` is told of that, may come what is
-        for the other.
+        """The first are of the handshake. With the end of it, before `_shake` is told of that, there may come
+        what is for the other.
         """
         assert self._transport is not None, "connected"
         if self._shaking is not None:
@@ -90,9 +89,7 @@ class Handshake(asyncio.Protocol):
     async def _shake(self, transport: asyncio.Transport, first: bytes) -> None:
         loop = asyncio.get_running_loop()
         shaking = loop.create_task(
-            loop.start_tls(
-                transport, self, self._tls, server_side=True, ssl_handshake_timeout=self._seconds
-            )
+            loop.start_tls(transport, self, self._tls, server_side=True, ssl_handshake_timeout=self._seconds)
         )
         await asyncio.sleep(0)  # by now TLS is the transport's protocol, and reading begins after this
         loop.call_soon(_feed, transport.get_protocol(), first)

@@ -21,7 +21,6 @@ from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, applied
 
-
 _OUTSIDE = "Global"
 """What torch's tracker calls what no module runs."""
 

@@ -119,8 +119,10 @@ def avg_pool_backward(
     """Averaging is a product with a matrix for each axis; so is its transpose."""
     stride, padding = _for_each(kernel, stride or kernel, padding)
     matrices = [
-        _windows(size, out, *window, count_padding)
-        for size, out, *window in zip(x.shape[2:], g.shape[2:], kernel, stride, padding, strict=True)
+        _windows(size, out, length, step, pad, count_padding)
+        for size, out, length, step, pad in zip(
+            x.shape[2:], g.shape[2:], kernel, stride, padding, strict=True
+        )
     ]
     if divisor is not None:
         matrices = [np.sign(matrix) for matrix in matrices]

@@ -212,7 +212,7 @@ class _AsOnnxHasIt(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        result = recurrence.of(func, args)
+        result: Any = recurrence.of(func, args)
         if result is None and func in TAKEN_APART:
             result = TAKEN_APART[func](*args, **(kwargs or {}))
         if result is not None:

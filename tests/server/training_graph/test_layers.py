@@ -1,6 +1,6 @@
-"""The table of layers in docs/onnx.md is what the export does: what is refused is, and of the rest a sample here.
+"""The table in docs/onnx.md is what the export does: all that is refused is, and of the rest a sample here.
 
-All of it with -m long. `EDGEFLOCK_REDRAW=1 pytest tests/server/training_graph/test_layers.py` writes the table anew.
+All of the rest with -m long. With EDGEFLOCK_REDRAW=1 in the environment the table is written anew.
 """
 
 import os
