@@ -51,7 +51,9 @@ def test_a_model_of_several_inputs(tmp_path: Path) -> None:
     model = ef.Model("tests.shared.model.test_own_models:House", loss="mse")
     uri = f"npz:{tmp_path / 'houses.npz'}"
     run = fleet(model, data=uri, evaluate=uri, updates=20, coordination={"learning_rate": 0.1}).run()
-    assert run.evaluations[-1].loss < 0.5 * float((size[:, :1] ** 2).mean())
+    loss = run.evaluations[-1].loss
+    assert loss is not None
+    assert loss < 0.5 * float((size[:, :1] ** 2).mean())
 
 
 def test_a_program_is_told_and_may_end_it() -> None:
