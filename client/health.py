@@ -31,9 +31,18 @@ _CLASSES = (
         for n in (5, 4, 3, 2)
         for kind in ("", "compute module ")
     ),
+    # The first ones have no number.
+    ("raspberry pi model", "raspberry-pi-1"),
+    ("raspberry pi compute module rev", "raspberry-pi-1"),
+    ("thor", "jetson-thor"),
     ("orin", "jetson-orin"),
     ("xavier", "jetson-xavier"),
     ("jetson nano", "jetson-nano"),
+    *((f"jetson {kind}", f"jetson-{kind}") for kind in ("tx2", "tx1")),
+    ("quill", "jetson-tx2"),  # as L4T before release 32 calls it
+    ("orange pi", "orange-pi"),
+    ("orangepi", "orange-pi"),
+    ("rock 5", "rock-5"),
 )
 """What stands in a device tree's model -> class."""
 

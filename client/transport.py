@@ -121,13 +121,15 @@ class Link:
         self._headers: dict[str, str] = {}
         self._show()
         self._hello = hello
-        self._retries = Retries(str(url), random, sleep, self._hang_up)
+        self._retries = Retries(str(url), random, sleep, self._lose)
         self._downloads = Downloads(url, self._headers, hello.device, self._retries)
         self._http: aiohttp.ClientSession | None = None
         self._lines: Lines | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._run = ""
         self._injects = self._tasks = False
+        self._was = ""
+        """Whether the line was said to be there, "up", or has been "lost" since."""
         self._over = False
         """Whether the server said that the round of the model that the device has is over."""
         self._listener: Callable[[Samples], None] = lambda samples: None
@@ -298,6 +300,10 @@ class Link:
             self._longest = self._longest_answer
             await self._hang_up()
             return await self._dial()
+        if self._was != "up":
+            again = "again " if self._was else ""
+            log.info("connected %sto %s, run %s", again, self._url.origin(), shown(welcome.run))
+            self._was = "up"
         self._injects = welcome.alpha > 0 and welcome.beta > 0
         self._tasks, self._over = welcome.tasks, False
         return welcome
@@ -418,6 +424,10 @@ class Link:
         if isinstance(record, Stop):
             raise RunOver(shown(record.reason))
         return record
+
+    async def _lose(self) -> None:
+        self._was = "lost" if self._was else ""
+        await self._hang_up()
 
     async def _hang_up(self) -> None:
         socket, self._socket = self._socket, None

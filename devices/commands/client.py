@@ -1,5 +1,7 @@
 """`edgeflock client`: join a run, and train on this machine's data."""
 
+import logging
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -22,6 +24,7 @@ from edgeflock.devices.commands.options import (
     settings_of,
     token_in,
 )
+from edgeflock.devices.commands.supervisor import LastLine, supervised
 from edgeflock.shared.errors import ConfigError
 
 
@@ -90,6 +93,7 @@ def train(
     import asyncio
 
     log_to_stderr(log_level, log_format)
+    logging.getLogger("edgeflock").addHandler(LastLine(os.environ))
     flags = client_flags(
         server=server,
         identity=None if identity is None else str(identity),
@@ -117,7 +121,8 @@ def train(
         with suppress(NotImplementedError):  # where there are no such signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, training.cancel, "terminated")
         try:
-            progress = await training
+            async with supervised():
+                progress = await training
         except asyncio.CancelledError as cancelled:
             if cancelled.args != ("terminated",):
                 raise
