@@ -138,16 +138,6 @@ def adaptive_avg_pool_backward(g: Value, x: Value) -> Value:
     return _along(g, [_shares(size, out) for size, out in zip(x.shape[2:], g.shape[2:], strict=True)])
 
 
-def replication_pad_backward(g: Value, x: Value, padding: Sequence[int]) -> Value:
-    """Each entry of the edge was copied: what reaches the copies adds up. torch names the last axis first."""
-    before = padding[-2::-2]
-    matrices = [
-        np.eye(size, dtype=np.float32)[np.clip(np.arange(out) - first, 0, size - 1)]
-        for size, out, first in zip(x.shape[2:], g.shape[2:], before, strict=True)
-    ]
-    return _along(g, matrices)
-
-
 def _along(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
     """x with each axis behind the channels' multiplied by a matrix of its own: [its size, the new size]."""
     sizes, last = [len(matrix) for matrix in matrices], len(matrices) - 1

@@ -233,8 +233,5 @@ TRANSLATIONS: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d_backward.default: pooling.adaptive_avg_pool_backward,
     aten._adaptive_avg_pool3d.default: pooling.adaptive_avg_pool,
     aten._adaptive_avg_pool3d_backward.default: pooling.adaptive_avg_pool_backward,
-    aten.replication_pad1d_backward.default: pooling.replication_pad_backward,
-    aten.replication_pad2d_backward.default: pooling.replication_pad_backward,
-    aten.replication_pad3d_backward.default: pooling.replication_pad_backward,
     torch.ops.edgeflock.scan.default: scanning.to_onnx,
 }

@@ -77,25 +77,12 @@ def _twice(layer: nn.Module, x: Tensor) -> Tensor:
     return output
 
 
-def kl(outputs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """From the softmax of the targets."""
-    return functional.kl_div(outputs.log_softmax(1), batch["y"].softmax(1), reduction="batchmean")
-
-
 def nll(outputs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     return functional.nll_loss(outputs.log_softmax(1), batch["y"])
 
 
-def gaussian(outputs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    return functional.gaussian_nll_loss(outputs, batch["y"], functional.softplus(outputs))
-
-
 def poisson(outputs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
     return functional.poisson_nll_loss(outputs, batch["y"])
-
-
-def cosine(outputs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    return 1 - functional.cosine_similarity(outputs, batch["y"]).mean()
 
 
 def ctc(outputs: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
@@ -196,18 +183,10 @@ KINDS: Mapping[str, Mapping[str, Layer]] = {
         "Softmax": Layer(lambda: nn.Softmax(1), ROW),
     },
     "sizes and edges": {
-        "Upsample (nearest)": Layer(lambda: nn.Upsample(scale_factor=2), PICTURE),
-        "Upsample (bilinear)": Layer(lambda: nn.Upsample(scale_factor=2, mode="bilinear"), PICTURE),
-        "PixelShuffle": Layer(lambda: nn.PixelShuffle(2), (4, 3, 3)),
-        "ReflectionPad2d": Layer(lambda: nn.ReflectionPad2d(1), PICTURE),
-        "ReplicationPad2d": Layer(lambda: nn.ReplicationPad2d(1), PICTURE),
-        "ZeroPad2d": Layer(lambda: nn.ZeroPad2d(1), PICTURE),
-        "Fold": Layer(lambda: nn.Fold((4, 4), 2, stride=2), (4, 4)),
-        "Unfold": Layer(lambda: nn.Unfold(2), PICTURE),
+        "Upsample nearest": Layer(lambda: nn.Upsample(scale_factor=2), PICTURE),
     },
     "parametrisations": {
         "weight norm": Layer(lambda: nn.utils.parametrizations.weight_norm(nn.Linear(6, 3)), ROW),
-        "spectral norm": Layer(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(6, 3)), ROW),
     },
     "losses": {
         "cross_entropy": _loss("cross_entropy(label_smoothing=0.1)", "classes"),
@@ -215,11 +194,8 @@ KINDS: Mapping[str, Mapping[str, Layer]] = {
         "mse": _loss("mse", "numbers"),
         "l1": _loss("l1", "numbers"),
         "huber": _loss("huber(delta=0.5)", "numbers"),
-        "KLDivLoss": _loss(HERE + "kl", "numbers"),
         "NLLLoss": _loss(HERE + "nll", "classes"),
-        "GaussianNLLLoss": _loss(HERE + "gaussian", "numbers"),
         "PoissonNLLLoss": _loss(HERE + "poisson", "numbers"),
-        "CosineSimilarity": _loss(HERE + "cosine", "numbers"),
         "CTCLoss": _loss(HERE + "ctc", "classes", "aten._ctc_loss.Tensor"),
     },
 }

@@ -194,10 +194,6 @@ def solid_averages() -> dict[str, tuple[Callable[[Tensor], Tensor], Callable[...
             lambda x: functional.adaptive_avg_pool3d(x, (2, 3, 9)),
             pooling.adaptive_avg_pool_backward,
         ),
-        "edges repeated": (
-            lambda x: functional.pad(x, (1, 2, 0, 3, 2, 0), "replicate"),
-            lambda g, x: pooling.replication_pad_backward(g, x, [1, 2, 0, 3, 2, 0]),
-        ),
     }
 
 
