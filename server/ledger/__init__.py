@@ -9,6 +9,7 @@ above all others here but backup.py. Imports engine and below.
 
 from edgeflock.server.ledger.backup import Copied, back_up, restore
 from edgeflock.server.ledger.claim import Claim, claimed
+from edgeflock.server.ledger.copying import Moved, copy
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered, write_whole
@@ -22,11 +23,13 @@ __all__ = [
     "Claim",
     "Copied",
     "Journal",
+    "Moved",
     "Repaired",
     "Suspect",
     "Verified",
     "back_up",
     "claimed",
+    "copy",
     "keep_offered",
     "largest_step",
     "write_whole",

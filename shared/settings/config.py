@@ -149,6 +149,27 @@ class RunSettings(Section):
         return [name.strip() for name in trackers.split(",") if name.strip()]
 
 
+class JournalSettings(Section):
+    """Where the run is kept, and who may write it."""
+
+    url: str = Field(
+        "", description="sqlite:PATH or postgresql://HOST/DATABASE; empty: journal.sqlite in run.directory"
+    )
+    lease: Annotated[float, Field(ge=1, le=3600)] = Field(
+        5.0, description="seconds without an answer of PostgreSQL after which another server may take over"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _of_a_kind(cls, url: str) -> str:
+        kind, _, rest = url.partition(":")
+        if url and (kind not in ("sqlite", "postgresql", "postgres") or not rest):
+            raise ValueError(
+                f"{kind}:... is no place for a journal; use sqlite:PATH or postgresql://HOST/DATABASE"
+            )
+        return url
+
+
 class ModelSettings(Section):
     """What is trained."""
 
@@ -528,6 +549,7 @@ class Config(Section):
     """Everything that can be set."""
 
     run: RunSettings = RunSettings()
+    journal: JournalSettings = JournalSettings()
     model: ModelSettings = ModelSettings()
     coordination: CoordinationSettings = CoordinationSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
