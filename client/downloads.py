@@ -70,7 +70,7 @@ class Downloads:
         return found
 
     async def _get_graph(self, http: aiohttp.ClientSession, kind: str) -> bytes:
-        url = self._server / "v1/graphs" / kind
+        url = self._server() / "v1/graphs" / kind
         etag, graph = self._graphs.get(kind, ("", b""))
         headers = {**self._headers, **({"If-None-Match": etag} if etag else {})}
         timeout = aiohttp.ClientTimeout(total=_GRAPH_SECONDS, sock_connect=20, sock_read=ANSWER_SECONDS)
@@ -88,7 +88,7 @@ class Downloads:
 
     async def _load(self, http: aiohttp.ClientSession, kept: Kept) -> bool:
         """As much as comes before the line drops. Raises what a line raises only if that is nothing."""
-        url, before = self._server / "v1/start" % {"device": self._device}, kept.size
+        url, before = self._server() / "v1/start" % {"device": self._device}, kept.size
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
         try:
             async with http.get(url, headers={**self._headers, **kept.asking}, timeout=timeout) as response:

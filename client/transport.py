@@ -18,11 +18,12 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 import aiohttp
+from yarl import URL
 
 from edgeflock.client.downloads import NOT_KNOWN, Downloads
 from edgeflock.client.first_model import Kept
 from edgeflock.client.identity import Identity
-from edgeflock.client.joining import renew, url_of
+from edgeflock.client.joining import renew, urls_of
 from edgeflock.client.retrying import ANSWER_SECONDS, Retries
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.shared.errors import (
@@ -100,25 +101,26 @@ class Link:
         insecure: bool = False,
         renewed: Callable[[Identity], None] = lambda identity: None,
     ) -> None:
-        """`server` is the server's http(s) URL. Raises ConfigError if it is none, or if it is plain HTTP
-        beyond this machine and not `insecure`. Without an identity only a run that is open lets this device
+        """`server` is the server's http(s) URL; of several, with commas between them, the one that answers:
+        the others stand by. Raises ConfigError if it is none, or if it is plain HTTP beyond this machine and
+        not `insecure`. Without an identity only a run that is open lets this device
         in; `renewed` is told of another one that the server wants it to have.
 
         A model that does not fit into `memory` bytes is refused, and Samples of more than `samples` bytes.
         """
-        url = url_of(server)
-        self._url = url / "v1/session"
+        self._servers = urls_of(server)
         pin = b"" if identity is None else identity.pin
-        self._tls = tls_for(
-            url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
-        )
+        for url in reversed(self._servers):
+            self._tls = tls_for(
+                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
+            )
         self._identity, self._renewed = identity, renewed
         self._challenge, self._is_to_renew = b"", False
         self._headers: dict[str, str] = {}
         self._show()
         self._hello = hello
-        self._retries = Retries(str(url), random, sleep, self._hang_up)
-        self._downloads = Downloads(url, self._headers, hello.device, self._retries)
+        self._retries = Retries(str(url), random, sleep, self._turn)
+        self._downloads = Downloads(self._server, self._headers, hello.device, self._retries)
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._run = ""
@@ -288,7 +290,7 @@ class Link:
         self._longest_answer = self._longest
         try:
             socket = await self._opened.ws_connect(
-                self._url,
+                self._server() / "v1/session",
                 headers=self._headers,
                 heartbeat=HEARTBEAT,
                 max_msg_size=self._longest + 1,
@@ -337,7 +339,7 @@ class Link:
         if self._identity is None or not self._is_to_renew:
             return
         try:
-            identity = await renew(self._opened, self._identity)
+            identity = await renew(self._opened, self._identity, self._server())
         except EdgeflockError as error:
             log.warning("no new credential: %s", shown(str(error)))
             return
@@ -399,6 +401,15 @@ class Link:
         if isinstance(record, Stop):
             raise RunOver(shown(record.reason))
         return record
+
+    def _server(self) -> URL:
+        """Whom it asks."""
+        return self._servers[0]
+
+    async def _turn(self) -> None:
+        """Something failed: the next server may do better."""
+        self._servers = [*self._servers[1:], self._servers[0]]
+        await self._hang_up()
 
     async def _hang_up(self) -> None:
         socket, self._socket = self._socket, None

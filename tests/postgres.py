@@ -28,9 +28,9 @@ fsync = on
 
 def programs() -> Path | None:
     """The folder of initdb and the like; None: they are not installed."""
-    found = [*sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)]
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))  # Debian has them on nobody's PATH
     known = shutil.which("initdb")
-    return Path(known).parent if known else found[0].parent if found else None
+    return found[-1].parent if found else Path(known).resolve().parent if known else None
 
 
 def needed() -> Path:
@@ -46,7 +46,7 @@ class Cluster:
     """One PostgreSQL, on a free port of 127.0.0.1."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
-        self.folder, self.programs, self.port = folder, programs, _free_port()
+        self.folder, self.programs, self.port = folder, programs, free_port()
         self._schemas = 0
 
     def url(self, schema: str = "public", port: int | None = None) -> str:
@@ -154,7 +154,8 @@ def _as_postgres() -> dict[str, Any]:
     return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody listens on now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -1,8 +1,10 @@
 """`edgeflock server`: host a model."""
 
 import gc
+import logging
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,9 +21,13 @@ from edgeflock.devices.commands.options import (
     needing,
     settings_of,
 )
+from edgeflock.shared.errors import EdgeflockError
 
 if TYPE_CHECKING:
     from edgeflock.devices.library.server import Server
+    from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger(__name__)
 
 
 def server(
@@ -29,6 +35,10 @@ def server(
     set_: Set = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Speak plain HTTP also beyond this machine [run.insecure].")
+    ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another server hosts the run; with journal.url only."),
     ] = False,
     json: Json = False,
     log_level: LogLevel = Level.info,
@@ -60,19 +70,38 @@ def server(
             f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}", file=sys.stderr
         )
 
-    async def until_stopped(hosting: "Server") -> None:
-        stop = asyncio.Event()
-        async with hosting as server:
-            # What is loaded by now lives as long as the server: the collector need not walk it again.
-            gc.freeze()
-            for name in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(name, stop.set)
-            ready(server)
-            await server.serve(stop)
+    async def until_stopped(settings: "Config") -> None:
+        stop, waiting = asyncio.Event(), Standby() if standby else None
+
+        def told() -> None:
+            stop.set()
+            if waiting is not None:
+                waiting.leave()
+
+        if waiting is not None:
+            _on_signals(told)
+        while not stop.is_set():
+            try:
+                hosting = Server.configured(settings, waiting)
+                async with hosting as server:
+                    # What is loaded by now lives as long as the server: the collector need not walk it again.
+                    gc.freeze()
+                    _on_signals(told)
+                    ready(server)
+                    await server.serve(stop)
+                return
+            except StoodDown:
+                return
+            except EdgeflockError as error:
+                if waiting is None or not isinstance(error.__cause__, JournalLost):
+                    raise
+                log.warning("%s; standing by", error)
 
     with needing("server", "the server needs"):
         from edgeflock.devices.library.server import Server
         from edgeflock.server.choices import CHOICES
+        from edgeflock.server.ledger import JournalLost
+        from edgeflock.server.standby import Standby, StoodDown
 
         asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
         settings = settings_of(config, asked, tables=CHOICES)
@@ -80,4 +109,12 @@ def server(
             import torch
 
             torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
-        asyncio.run(until_stopped(Server.configured(settings)))
+        asyncio.run(until_stopped(settings))
+
+
+def _on_signals(told: Callable[[], None]) -> None:
+    """Call `told` where a signal asks the process to end."""
+    import asyncio
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, told)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -59,8 +60,9 @@ def claimed(
             path = file_of(place)
             if path is not None and directory is not None and path.parent.resolve() != directory.resolve():
                 opened.enter_context(lock(path.parent, "the folder of journal.url"))
+            holder = f"{socket.gethostname()}:{config.run.port}"
             with _saying_what_to_run(place):
-                journal = open_journal(place, config.journal.lease, wait)
+                journal = open_journal(place, config.journal.lease, wait, holder)
             closing = opened.enter_context(ExitStack())
             closing.callback(journal.abandon)
             with _saying_what_to_run(place):

@@ -15,6 +15,7 @@ at a time: see sessions/writer.py. Rows carry checksums (chain.py).
 """
 
 import math
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,14 @@ class Journal(Contents):
             self._store.add_updates(self._updates)
             self._updates.clear()
         self._store.commit(self._heads)
+
+    def lost(self) -> str:
+        """Why this process may write no more, though nothing that it wrote has failed; empty: it may."""
+        return self._store.lost()
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call it then, from another thread."""
+        self._store.when_lost(call)
 
     def close(self) -> None:
         self.commit()

@@ -38,7 +38,7 @@ class Lease:
         self._path = shown(url)
         self._holder = holder or socket.gethostname()
         self._why = ""
-        self._tell: Callable[[], None] = lambda: None
+        self._tell: list[Callable[[], None]] = []
         self._over = threading.Event()
         self._beating: threading.Thread | None = None
         self._connection: Connection[Any] = connected(url, "edgeflock lease")
@@ -79,7 +79,7 @@ class Lease:
 
     def keep(self, lost: Callable[[], None]) -> None:
         """Call `lost`, from another thread, once it is over before `close`; at once if it is."""
-        self._tell = lost
+        self._tell.append(lost)
         if self._why:
             lost()
 
@@ -105,7 +105,8 @@ class Lease:
             except (OSError, psycopg().Error) as error:
                 if not self._over.is_set():
                     self._why = f"the lease of the run is lost: {str(error).strip()}"
-                    self._tell()
+                    for lost in self._tell:
+                        lost()
                 return
 
     def _beat(self) -> None:

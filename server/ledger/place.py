@@ -23,13 +23,20 @@ def file_of(place: str) -> Path | None:
     return Path(place.removeprefix(_SQLITE)) if place.startswith(_SQLITE) else None
 
 
-def open_journal(place: str, lease: float, wait: Callable[[str], None] | None = None) -> Journal:
+def is_shared(place: str) -> bool:
+    """Whether it is a database, which several machines reach."""
+    return bool(place) and file_of(place) is None
+
+
+def open_journal(
+    place: str, lease: float, wait: Callable[[str], None] | None = None, holder: str = ""
+) -> Journal:
     """The journal at a place, new if there is none. A database is this process's alone until it is closed:
-    `lease` and `wait` are as of `lease_of`; who writes a file is its caller's to see to.
+    `lease`, `wait` and `holder` are as of `lease_of`; who writes a file is its caller's to see to.
 
     Raises ConfigError, JournalDamaged, JournalTooNew, and OSError or sqlite3.Error if it cannot be written.
     """
     path = file_of(place)
     if path is not None:
         return Journal(path)
-    return Journal(PostgresStore(place, lease_of(place, lease, wait)))
+    return Journal(PostgresStore(place, lease_of(place, lease, wait, holder)))

@@ -10,7 +10,7 @@ standby).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import count
@@ -102,7 +102,7 @@ class PostgresStore(_Database):
                 self.found = look(self, self.path)
                 if self.found.damage:
                     raise JournalDamaged(f"{self.path}: {self.found.damage[0]}")
-            lease.keep(lambda: shut(self._connection))
+            self.when_lost(lambda: shut(self._connection))
         except BaseException:
             self.close()
             raise
@@ -191,6 +191,12 @@ class PostgresStore(_Database):
         if done != "COMMIT" or self._warned:
             # Also one that says that it no longer waits for its standby: it is not where it was promised.
             raise JournalLost(f"{self.path}: what was to be committed is not: {self._warned or done}")
+
+    def lost(self) -> str:
+        return self._lease.why()
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        self._lease.keep(call)
 
     def close(self) -> None:
         self._lease.close()

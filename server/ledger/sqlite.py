@@ -3,7 +3,7 @@
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,12 @@ class SqliteStore:
             self.db.execute("COMMIT")
             if self._mark is not None:
                 self._mark.note(heads)
+
+    def lost(self) -> str:
+        return ""  # the folder's lock ends with the process
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """It never is."""
 
     def close(self) -> None:
         self.db.close()

@@ -5,7 +5,7 @@ words that both have (`?` for a value), transactions, and who may write.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -47,6 +47,12 @@ class Store(Protocol):
 
     def commit(self, heads: Heads) -> None:
         """Return when the transaction is durable, if one is open; `heads` say how far the journal then is."""
+
+    def lost(self) -> str:
+        """Why this process may write no more, though nothing that it wrote has failed; empty: it may."""
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call it then, from another thread."""
 
     def close(self) -> None:
         """Give up what was not committed."""
