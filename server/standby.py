@@ -10,10 +10,12 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from aiohttp import web
 
-from edgeflock.server.ledger import JournalLost
+from edgeflock.server.hosting import line_of
+from edgeflock.server.ledger import JournalLost, Unreachable
 from edgeflock.server.operations.access import problem
 from edgeflock.shared.errors import EdgeflockError, Unavailable
 from edgeflock.shared.settings.config import Config
@@ -45,6 +47,14 @@ class Standby:
         self.why = why
         if self._told.wait(_ASK):
             raise StoodDown("stopped while it stood by")
+
+    def line(self, config: Config) -> ssl.SSLContext | None:
+        """What it listens with: of the key that the servers share. Raises ConfigError, StoodDown."""
+        while True:
+            try:
+                return line_of(config, Path(config.run.directory))[0]
+            except (Unreachable, JournalLost) as error:
+                self.wait(str(error))
 
     def leave(self) -> None:
         self._told.set()

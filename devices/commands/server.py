@@ -93,14 +93,17 @@ def server(
             except StoodDown:
                 return
             except EdgeflockError as error:
-                if waiting is None or not isinstance(error.__cause__, JournalLost):
+                lost = isinstance(error, JournalLost | Unreachable) or isinstance(
+                    error.__cause__, JournalLost
+                )
+                if waiting is None or not lost:
                     raise
                 log.warning("%s; standing by", error)
 
     with needing("server", "the server needs"):
         from edgeflock.devices.library.server import Server
         from edgeflock.server.choices import CHOICES
-        from edgeflock.server.ledger import JournalLost
+        from edgeflock.server.ledger import JournalLost, Unreachable
         from edgeflock.server.standby import Standby, StoodDown
 
         asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]

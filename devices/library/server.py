@@ -16,7 +16,7 @@ from edgeflock.devices.library.opening import in_a_thread
 from edgeflock.devices.library.result import Result
 from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.hosting import Given, HostedRun, line_of, open_run
+from edgeflock.server.hosting import Given, HostedRun, open_run
 from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.server.ledger import is_shared
 from edgeflock.server.operations.keys import EVALUATOR, HOST, LISTENERS, WRITER
@@ -126,7 +126,7 @@ class Server:
                 f"--standby: journal.url = {self.config.journal.url!r} is for one server alone; servers that "
                 "stand by for each other share a database, postgresql://..."
             )
-        tls, _ = line_of(self.config, Path(self.config.run.directory))
+        tls = await asyncio.to_thread(standby.line, self.config)
         async with standing_by(self.config, tls, standby):
             run = open_run(self.config, self._given, standby.wait)
             return await opening.enter_async_context(in_a_thread(run))

@@ -13,7 +13,7 @@ from edgeflock.server.ledger.claim import Claim, claimed
 from edgeflock.server.ledger.copying import Moved, copy
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.links import JournalLost, connected, named, shown, shut
+from edgeflock.server.ledger.links import JournalLost, Unreachable, connected, named, shown, shut
 from edgeflock.server.ledger.offered import OFFERED, keep_offered, write_whole
 from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import Account
@@ -30,6 +30,7 @@ __all__ = [
     "Moved",
     "Repaired",
     "Suspect",
+    "Unreachable",
     "Verified",
     "back_up",
     "claimed",

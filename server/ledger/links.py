@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgeflock.shared.errors import ConfigError, JournalDamaged
+from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.extras import install
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ PATIENCE = 5
 """Seconds to wait for a database to answer who connects."""
 
 
-class JournalLost(OSError):
+class JournalLost(EdgeflockError, OSError):
     """The database does not answer, or takes nothing more from this process: what was not acknowledged may be
     in it or not, and whoever hosts the run next knows.
     """

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.identity import ELSEWHERE, Certificate, Register, own_certificate, pin_of_file, share
-from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.errors import JournalDamaged, Unauthorized
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
-from tests.postgres import Cluster, cluster
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
+from tests.postgres import Cluster
 
 
 @pytest.fixture
@@ -74,9 +68,14 @@ def test_what_others_write_is_noticed_once(both: tuple[Register, Register]) -> N
 
 def test_what_fails_leaves_nothing(both: tuple[Register, Register]) -> None:
     one, two = both
-    with pytest.raises(ConfigError), one.writing():
-        one.db.execute("DELETE FROM meta WHERE key = 'realm'")
-        one.forget("no such")
+
+    def spoil() -> None:
+        with one.writing():
+            one.db.execute("DELETE FROM meta WHERE key = 'realm'")
+            one.db.execute("INSERT INTO nowhere VALUES (1)")
+
+    with pytest.raises(JournalDamaged):
+        spoil()
     two.refresh()
     assert two.realm == one.realm != b""
 

@@ -18,16 +18,10 @@ from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt
-from tests.postgres import Cluster, cluster
+from tests.postgres import Cluster
 from tests.server.pushes import LAYOUT, REGIME, THETA, Watched, commit, push, sparse_update
 
 LEASE = 60.0
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
 
 
 class Place:
