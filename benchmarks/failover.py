@@ -22,6 +22,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aiohttp
 import numpy as np
 
 from benchmarks.audit import Audit, initial_theta
@@ -29,7 +30,7 @@ from benchmarks.faults.device import Notes
 from benchmarks.faults.server import SETTINGS
 from benchmarks.updates import LAYOUT
 from edgeflock.server.ledger import copy
-from tests.postgres import Cluster, cluster, folder, free_port, needed
+from tests.postgres import Cluster, cluster, free_port, needed, standby
 
 FAULTS = ("kill", "pause", "database", "cut")
 _PATIENCE = 120.0
@@ -109,6 +110,15 @@ class Server:
         while await process.stdout.readline():
             self.led = time.monotonic()
 
+    async def answers(self) -> int:
+        """200: it leads; 503: it stands by; 0: it does not answer."""
+        try:
+            async with asyncio.timeout(5), aiohttp.ClientSession() as http:
+                async with http.get(f"http://127.0.0.1:{self.port}/readyz") as answer:
+                    return answer.status
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return 0
+
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
@@ -133,13 +143,13 @@ class Scene:
         self.second = self._another()
 
     def _another(self) -> Cluster:
-        return self.primary.standby(self._opened.enter_context(folder()) / "data")
+        return self._opened.enter_context(standby(self.primary))
 
     async def leader(self) -> Server:
-        """Whoever leads, once somebody does and devices get receipts of it."""
+        """Whoever leads, once devices get receipts of it and the other one stands by."""
         until = time.monotonic() + _PATIENCE
-        while not any(server.led for server in self.servers):
-            assert time.monotonic() < until, "nobody leads"
+        while sorted([await server.answers() for server in self.servers]) != [200, 503]:
+            assert time.monotonic() < until, "nobody leads, or nobody stands by"
             await asyncio.sleep(0.1)
         await self.receipt(time.monotonic())
         return max(self.servers, key=lambda server: server.led)
@@ -181,7 +191,7 @@ class Scene:
             await asyncio.sleep(max(0.0, began + 2 * self.lease - time.monotonic()))
             leader.send(signal.SIGCONT)
             leader.line.whole.set()
-        served = await self.receipt(led if fault in ("pause", "cut") else began + 0.01)
+        served = await self.receipt(led)
         if fault == "kill":
             await leader.start()
         elif fault == "database":

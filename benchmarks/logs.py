@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.updates import LAYOUT
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.place import open_journal
-from tests.postgres import cluster, folder
+from tests.postgres import cluster, standby
 
 GROUPS = (1, 16, 64, 256)
 
@@ -48,7 +48,7 @@ def journals(kinds: tuple[str, ...], place: Path) -> Iterator[dict[str, Journal]
             if kind != "sqlite":
                 primary = opened.enter_context(cluster())
                 if kind == "standby":
-                    primary.standby(opened.enter_context(folder()) / "data")
+                    opened.enter_context(standby(primary))
                 url = primary.fresh()
             journal = found[kind] = open_journal(url, 60.0)
             opened.callback(journal.abandon)

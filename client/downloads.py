@@ -6,7 +6,7 @@ announced first model can need.
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import aiohttp
@@ -41,7 +41,10 @@ _GRAPH_SECONDS = 1800.0
 class Downloads:
     """Those of one device from one server, each tried again until it is there."""
 
-    def __init__(self, server: URL, headers: Mapping[str, str], device: str, retries: Retries) -> None:
+    def __init__(
+        self, server: Callable[[], URL], headers: Mapping[str, str], device: str, retries: Retries
+    ) -> None:
+        """`server` says whom to ask now."""
         self._server, self._headers, self._device, self._retries = server, headers, device, retries
         self._graphs: dict[str, tuple[str, bytes]] = {}
         """kind -> (ETag, graph)."""

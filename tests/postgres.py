@@ -138,6 +138,17 @@ def cluster() -> Iterator[Cluster]:
 
 
 @contextmanager
+def standby(primary: Cluster) -> Iterator[Cluster]:
+    """One that follows `primary`, which commits nothing without it."""
+    with folder() as at:
+        other = primary.standby(at / "data")
+        try:
+            yield other
+        finally:
+            other.stop()
+
+
+@contextmanager
 def folder() -> Iterator[Path]:
     """An empty one that PostgreSQL can write, which never runs as root."""
     made = Path(tempfile.mkdtemp(prefix="edgeflock-postgres-"))

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from edgeflock.server.ledger import connected, kept, named, shown, shut
+from edgeflock.server.ledger import PATIENCE, connected, kept, named, shown, shut
 
 IDENTITIES = "identities.sqlite"
 """In the run's directory."""
@@ -82,6 +82,8 @@ class _Shared:
         self._path = shown(url)
         self._connection = connected(url, "edgeflock register")
         self._own = 0
+        with named(self._path):  # whoever stops in the middle keeps nobody waiting
+            self._connection.execute(f"SET idle_in_transaction_session_timeout = {1000 * PATIENCE}")
         for statement in (f"BEGIN; SELECT {_LOCK}", tables, "COMMIT"):
             with named(self._path):
                 self._connection.execute(_translated(statement).encode())

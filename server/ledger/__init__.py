@@ -13,7 +13,7 @@ from edgeflock.server.ledger.claim import Claim, claimed
 from edgeflock.server.ledger.copying import Moved, copy
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.links import JournalLost, Unreachable, connected, named, shown, shut
+from edgeflock.server.ledger.links import PATIENCE, JournalLost, Unreachable, connected, named, shown, shut
 from edgeflock.server.ledger.offered import OFFERED, keep_offered, write_whole
 from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import Account
@@ -22,6 +22,7 @@ from edgeflock.server.ledger.suspects import Suspect, largest_step
 
 __all__ = [
     "OFFERED",
+    "PATIENCE",
     "Account",
     "Claim",
     "Copied",

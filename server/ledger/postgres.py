@@ -144,21 +144,16 @@ class PostgresStore(_Database):
         return bool(self._connection.info.transaction_status != psycopg().pq.TransactionStatus.IDLE)
 
     def begin(self) -> None:
-        if not self._in_transaction:
-            with named(self.path, self._lease):
-                with self._connection.pipeline():
-                    self._connection.execute("BEGIN")
-                    mine = self._hold()
-                self._check(mine)
-
-    def _hold(self) -> "Cursor[Any]":
-        """The epoch cannot change until the transaction ends."""
-        return self._connection.execute("SELECT FROM lease WHERE epoch = %s FOR SHARE", (self._lease.epoch,))
-
-    def _check(self, mine: "Cursor[Any]") -> None:
-        if mine.rowcount != 1:
-            self._connection.execute("ROLLBACK")
-            raise JournalLost(f"{self.path}: {self._lease.taken()}")
+        if self._in_transaction:
+            return
+        # In one message; in a pipeline of psycopg's PostgreSQL 15 forgets the timeout of _set_up.
+        begun = f"BEGIN; SELECT FROM lease WHERE epoch = {self._lease.epoch} FOR SHARE"
+        with named(self.path, self._lease):
+            mine = self._connection.execute(begun.encode())
+            mine.nextset()
+            if mine.rowcount != 1:
+                self._connection.execute("ROLLBACK")
+                raise JournalLost(f"{self.path}: {self._lease.taken()}")
 
     def lay_out(self) -> None:
         self.begin()
@@ -172,15 +167,9 @@ class PostgresStore(_Database):
             self._connection.execute(_translated(statement), values, binary=True)
 
     def add_updates(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self.begin()
         with named(self.path, self._lease):
-            if self._in_transaction:
-                self._connection.execute(_all_updates(), _columnwise(rows))
-                return
-            with self._connection.pipeline():
-                self._connection.execute("BEGIN")
-                mine = self._hold()
-                self._connection.execute(_all_updates(), _columnwise(rows))
-            self._check(mine)
+            self._connection.execute(_all_updates(), _columnwise(rows))
 
     def commit(self, heads: Heads) -> None:
         if not self._in_transaction:

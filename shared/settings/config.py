@@ -490,7 +490,10 @@ class ClientConfigSettings(Section):
 class ClientSettings(Section):
     """One device."""
 
-    server: str = "http://127.0.0.1:8470"
+    server: str = Field(
+        "http://127.0.0.1:8470",
+        description="its URL; of servers that stand by for each other all, with commas",
+    )
     token: str = Field("", description="of a viewer or an admin, for status, top, plot and rollback")
     identity: str = Field(
         "", description="file that `edgeflock client join` keeps; empty: one for all of this user"

@@ -69,6 +69,24 @@ def test_whoever_is_silent_loses_it(postgres: Cluster, monkeypatch: pytest.Monke
     silent.close()
 
 
+def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the epoch, until PostgreSQL ends that session, too."""
+    url = postgres.fresh()
+    begun(url).close()
+    monkeypatch.setattr(Lease, "_beat_on", lambda lease: None)
+    store = PostgresStore(url, lease_of(url, 1.0))
+    journal = Journal(store)
+    journal.add_update(1, 1, 1, 1.0, 0.5, 10, b"never")
+    store.add_updates(journal._updates)
+    with closing(lease_of(url, LEASE, lambda why: threading.Event().wait(0.1) and None)) as following:
+        assert following.epoch > 2
+    with pytest.raises(JournalLost):
+        store.commit({})
+    store.close()
+
+
 def test_who_lost_it_is_told(postgres: Cluster) -> None:
     url, told = postgres.fresh(), threading.Event()
     lease = Lease(url, 1.0)
