@@ -25,6 +25,11 @@ def begun(url: str) -> Journal:
     return journal
 
 
+def a_moment(why: str) -> None:
+    """Before the lease is asked for again."""
+    threading.Event().wait(0.1)
+
+
 def end_sessions(postgres: Cluster, what: str) -> None:
     """As PostgreSQL does with those that have been silent for too long; returns once their locks are free."""
     which = f"FROM pg_stat_activity WHERE application_name = 'edgeflock {what}'"
@@ -61,7 +66,7 @@ def test_whoever_is_silent_loses_it(postgres: Cluster, monkeypatch: pytest.Monke
 
     def wait(why: str) -> None:
         whys.append(why)
-        threading.Event().wait(0.1)
+        a_moment(why)
 
     with closing(lease_of(url, LEASE, wait, "next:2")) as following:
         assert whys[0] == "paused:1 hosts the run"
@@ -80,7 +85,7 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
     journal = Journal(store)
     journal.add_update(1, 1, 1, 1.0, 0.5, 10, b"never")
     store.add_updates(journal._updates)
-    with closing(lease_of(url, LEASE, lambda why: threading.Event().wait(0.1) and None)) as following:
+    with closing(lease_of(url, LEASE, a_moment)) as following:
         assert following.epoch > 2
     with pytest.raises(JournalLost):
         store.commit({})
