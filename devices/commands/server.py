@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from edgeflock.devices.commands.options import (
     needing,
     settings_of,
 )
+from edgeflock.devices.commands.supervisor import is_supervised, supervised
 from edgeflock.shared.errors import EdgeflockError
 
 if TYPE_CHECKING:
@@ -59,7 +61,12 @@ def server(
             print(line, file=results, flush=True)
             return
         print(f"Run {server.run} at version {server.version} on {server.url}", file=sys.stderr)
-        if server.token:
+        if is_supervised(os.environ) and not settings.run.open:  # its log is others' to read
+            print(
+                f"To let devices join: edgeflock token create {settings.run.directory}",
+                file=sys.stderr,
+            )
+        elif server.token:
             print(
                 f"On each device, within a day: edgeflock client join {server.url} {server.token}",
                 file=sys.stderr,
@@ -67,38 +74,54 @@ def server(
         else:
             print(f"On each device: edgeflock client --server {server.url} --data URI", file=sys.stderr)
         print(
-            f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}", file=sys.stderr
+            f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}, or open "
+            f"{server.url} in a browser",
+            file=sys.stderr,
         )
 
+    async def led(server: "Server", stop: asyncio.Event) -> None:
+        # What is loaded by now lives as long as the server: the collector need not walk it again.
+        gc.freeze()
+        ready(server)
+        await server.serve(stop)
+
+    def doing(server: "Server") -> str:
+        return f"run {server.run} at version {server.version} on {server.url}"
+
     async def until_stopped(settings: "Config") -> None:
-        stop, waiting = asyncio.Event(), Standby() if standby else None
+        stop = asyncio.Event()
+        async with Server.configured(settings) as server:
+            _on_signals(stop.set)
+            async with supervised(lambda: doing(server)):
+                await led(server, stop)
+
+    async def by_turns(settings: "Config") -> None:
+        """Stand by, lead, and stand by again once another server leads."""
+        stop, waiting = asyncio.Event(), Standby()
+        leading: list[Server] = []
 
         def told() -> None:
             stop.set()
-            if waiting is not None:
-                waiting.leave()
+            waiting.leave()
 
-        if waiting is not None:
-            _on_signals(told)
-        while not stop.is_set():
-            try:
-                hosting = Server.configured(settings, waiting)
-                async with hosting as server:
-                    # What is loaded by now lives as long as the server: the collector need not walk it again.
-                    gc.freeze()
-                    _on_signals(told)
-                    ready(server)
-                    await server.serve(stop)
-                return
-            except StoodDown:
-                return
-            except EdgeflockError as error:
-                lost = isinstance(error, JournalLost | Unreachable) or isinstance(
-                    error.__cause__, JournalLost
-                )
-                if waiting is None or not lost:
-                    raise
-                log.warning("%s; standing by", error)
+        _on_signals(told)
+        async with supervised(lambda: doing(leading[0]) if leading else f"stands by: {waiting.why}"):
+            while not stop.is_set():
+                try:
+                    async with Server.configured(settings, waiting) as server:
+                        leading.append(server)
+                        try:
+                            await led(server, stop)
+                        finally:
+                            leading.clear()
+                except StoodDown:
+                    return
+                except EdgeflockError as error:
+                    if not any(
+                        isinstance(one, JournalLost | Unreachable) for one in (error, error.__cause__)
+                    ):
+                        raise
+                    log.warning("%s; standing by", error)
 
     with needing("server", "the server needs"):
         from edgeflock.devices.library.server import Server
@@ -112,7 +135,7 @@ def server(
             import torch
 
             torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
-        asyncio.run(until_stopped(settings))
+        asyncio.run(by_turns(settings) if standby else until_stopped(settings))
 
 
 def _on_signals(told: Callable[[], None]) -> None:
