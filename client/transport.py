@@ -304,7 +304,7 @@ class Link:
             return await self._dial()
         if self._was != "up":
             again = "again " if self._was else ""
-            log.info("connected %sto %s, run %s", again, self._url.origin(), shown(welcome.run))
+            log.info("connected %sto %s, run %s", again, self._server().origin(), shown(welcome.run))
             self._was = "up"
         self._injects = welcome.alpha > 0 and welcome.beta > 0
         self._tasks, self._over = welcome.tasks, False

@@ -62,6 +62,14 @@ async def test_a_device_joins_at_the_server_that_leads(tmp_path: Path) -> None:
             await join(f"{leader.url},http://127.0.0.1:{config.run.port}", token, "another")
 
 
+async def test_nobody_is_told_where_the_journal_lies(tmp_path: Path) -> None:
+    """It may have a password."""
+    place = f"journal.url=sqlite:{tmp_path / 'run' / 'journal.sqlite'}"
+    async with hosting(tmp_path / "run", place) as hosted, aiohttp.ClientSession() as http:
+        async with http.ws_connect(f"{hosted.url}/v1/feed") as feed:
+            assert b"journal.sqlite" not in (await feed.receive_bytes())
+
+
 def test_several_servers_are_all_behind_tls_or_none() -> None:
     with pytest.raises(ConfigError, match="must be all https:// or all http://"):
         urls_of("https://192.0.2.1:8470,http://192.0.2.2:8470")
