@@ -223,9 +223,8 @@ async def run(
     """What came of so many faults."""
     (place / "receipts").mkdir(parents=True)
     theta = initial_theta()
-    np.savez(
-        place / "model.npz", **{t.name: theta[t.start : t.stop].reshape(t.shape) for t in LAYOUT.tensors}
-    )
+    arrays = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in LAYOUT.tensors}
+    np.savez(place / "model.npz", **arrays)  # type: ignore[arg-type]
     took: dict[str, list[tuple[float, float]]] = {fault: [] for fault in faults}
     with ExitStack() as opened:
         scene = Scene(place, opened, lease, seed)
