@@ -43,7 +43,7 @@ from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.fields import Fields, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.model.trial import SAMPLES
@@ -246,7 +246,7 @@ class _FleetRun:
             file,
             self._engine,
             self._committed,
-            self._test.x.shape[1:],
+            None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
             keep_frames=earlier is not None,
             made=self._made,
         )

@@ -39,6 +39,23 @@ def test_a_seed_is_a_run_and_leaves_the_process_as_it_was() -> None:
     assert one.accuracy > 0.7
 
 
+def test_a_model_of_several_inputs(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    size, town = random.standard_normal((40, 2)).astype(np.float32), random.integers(0, 5, 40)
+    arrays = {
+        f"{name}_{split}{of}": values
+        for split in ("train", "test")
+        for name, of, values in (("x", ".size", size), ("x", ".town", town), ("y", "", size[:, :1]))
+    }
+    np.savez(tmp_path / "houses.npz", allow_pickle=False, **arrays)
+    model = ef.Model("tests.shared.model.test_own_models:House", loss="mse")
+    uri = f"npz:{tmp_path / 'houses.npz'}"
+    run = fleet(model, data=uri, evaluate=uri, updates=20, coordination={"learning_rate": 0.1}).run()
+    loss = run.evaluations[-1].loss
+    assert loss is not None
+    assert loss < 0.5 * float((size[:, :1] ** 2).mean())
+
+
 def test_a_program_is_told_and_may_end_it() -> None:
     told: list[Any] = []
     run = fleet().run(seed=1, stop=lambda one: one.version >= 20, on_update=told.append)
