@@ -62,7 +62,9 @@ def create_app(
     `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
     """
     app = web.Application(middlewares=[authenticate])
-    app.add_routes([*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes, *page.routes])
+    app.add_routes(
+        [*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes, *page.routes]
+    )
     app.router.add_get("/v1/session", _session)
     app[PIN] = hosted.pin
     if hosted.register is not None:
