@@ -525,15 +525,25 @@ class ClientSettings(Section):
     )
     share: bool = Field(False, description="let samples of this device go to others, through the server")
     health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")
+    gentle: bool = Field(True, description="run at the lowest priority: whatever else runs here goes first")
+    cpu: str = Field("", description="the most of a core that it takes, e.g. 25%; empty: what it gets")
+    bandwidth: str = Field(
+        "", description="the most that it sends and receives together, e.g. 50kB/s; empty: what it gets"
+    )
+    pause_on: list[str] = Field(
+        [],
+        description="beside hot:80 and undervoltage (NAME:off turns them off): battery[:PERCENT], metered, "
+        "owner, file:PATH",
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 
-    @field_validator("shards", mode="before")
+    @field_validator("shards", "pause_on", mode="before")
     @classmethod
-    def _from_one_line(cls, shards: object) -> object:
+    def _from_one_line(cls, entries: object) -> object:
         """The environment and --set have them behind each other, with commas."""
-        if not isinstance(shards, str):
-            return shards
-        return [entry.strip() for entry in shards.split(",") if entry.strip()]
+        if not isinstance(entries, str):
+            return entries
+        return [entry.strip() for entry in entries.split(",") if entry.strip()]
 
 
 class Config(Section):
