@@ -36,7 +36,8 @@ WATCH = """
     window.longest = 0;
     new PerformanceObserver((list) => list.getEntries().forEach((task) => {
       window.longest = Math.max(window.longest, task.duration); })).observe({ type: "longtask" });
-    const look = () => document.querySelector(".tile b") ? window.shown = performance.now() : requestAnimationFrame(look);
+    const look = () => document.querySelector(".tile b")
+      ? window.shown = performance.now() : requestAnimationFrame(look);
     requestAnimationFrame(look);
 """
 

@@ -1,7 +1,7 @@
 """The page in the browser: its files, and the login that stands in for a token there.
 
-A login is a cookie that scripts cannot read and that goes along with requests of the page only. access.py looks
-at it, and at where requests come from.
+A login is a cookie that scripts cannot read and that goes along with requests of the page only. access.py
+looks at it, and at where requests come from.
 """
 
 import json

@@ -78,7 +78,7 @@ ROUTES = {
     "POST /v1/login": "anybody",
     "POST /v1/logout": "anybody",
     "GET /": "anybody",
-    "GET /assets/{name}": "anybody",
+    "GET /assets/pi": "anybody",
     "GET /livez": "anybody",
     "GET /readyz": "anybody",
 }
