@@ -6,6 +6,7 @@ worth a name. Elsewhere psutil tells what it knows.
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +21,9 @@ _PLAUSIBLE = (-40.0, 150.0)
 _PROCESSORS = ("cpu", "gpu", "soc", "pkg")
 """In the names of thermal zones that matter. Others, of chargers or radios, count if there is none."""
 
-_UNDER_VOLTAGE = 1
-"""Bit of the Raspberry Pi firmware's get_throttled: the supply is too weak right now."""
+_UNDER_VOLTAGE, _SLOWED = 0x1, 0xE
+"""Bits of the Raspberry Pi firmware's get_throttled: the supply is too weak right now; the processor is slowed
+down right now (its frequency is capped, it is throttled, it has reached its soft limit of temperature)."""
 
 _CLASSES = (
     ("raspberry pi zero 2", "raspberry-pi-zero-2w"),
@@ -47,8 +49,14 @@ Throttled = Callable[[], str | None]
 class Health:
     """Each call tells how the device does now. Where its sensors are, is looked for once."""
 
-    def __init__(self, root: Path = ROOT, throttled: Throttled | None = None) -> None:
-        """`root` is where proc and sys are."""
+    def __init__(
+        self,
+        root: Path = ROOT,
+        throttled: Throttled | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`root` is where proc and sys are. `clock` is the one that the server compares with its own."""
+        self._clock = clock
         self._stat, self._memory = root / "proc/stat", root / "proc/meminfo"
         self._zones = thermal_zones(root)
         self._batteries = batteries(root)
@@ -66,7 +74,8 @@ class Health:
             "ram": memory_used(_read(self._memory)),
             "temperature": hottest(map(_read, self._zones)),
             "battery": charge(map(_read, self._batteries)),
-            "undervoltage": self._undervoltage(),
+            **self._supply(),
+            "clock": int(self._clock()),
         }
         return {name: value for name, value in told.items() if value is not None}
 
@@ -77,10 +86,13 @@ class Health:
         self._busy, self._total = busy, total
         return round(100 * worked / passed, 1) if passed > 0 else None
 
-    def _undervoltage(self) -> int | None:
+    def _supply(self) -> dict[str, int | None]:
+        """Whether the supply is too weak, and whether the processor is slowed down."""
+        flags = throttled(self._throttled()) if self._throttled is not None else None
+        weak = None if flags is None else flags & _UNDER_VOLTAGE
         if self._alarm is not None:
-            return _whole(_read(self._alarm))
-        return undervolted(self._throttled() if self._throttled is not None else None)
+            weak = _whole(_read(self._alarm))
+        return {"undervoltage": weak, "throttled": None if flags is None else int(flags & _SLOWED > 0)}
 
 
 def device_class(root: Path = ROOT) -> str | None:
@@ -161,10 +173,10 @@ def charge(percent: Iterable[str | None]) -> int | None:
     return min((number for text in percent if (number := _whole(text)) is not None), default=None)
 
 
-def undervolted(throttled: str | None) -> int | None:
-    """1 or 0 from e.g. throttled=0x50005."""
+def throttled(told: str | None) -> int | None:
+    """The firmware's bits, from e.g. throttled=0x50005."""
     try:
-        return int((throttled or "").strip().removeprefix("throttled="), 16) & _UNDER_VOLTAGE
+        return int((told or "").strip().removeprefix("throttled="), 16)
     except ValueError:
         return None
 
@@ -176,6 +188,7 @@ def from_psutil() -> Facts:
     told: Facts = {
         "cpu": psutil.cpu_percent(),
         "ram": (psutil.virtual_memory().total - psutil.virtual_memory().available) >> 20,
+        "clock": int(time.time()),
     }
     with suppress(AttributeError, NotImplementedError, OSError):  # as the platform has it
         battery = psutil.sensors_battery()

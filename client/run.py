@@ -182,7 +182,7 @@ async def run_client(
             health: Callable[[], Facts] = Health() if settings.health else dict
             worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
             telling = asyncio.create_task(worker.keep_telling(link.tell))
-            reason = "its part is done"
+            reason = "finished: its part is done"
             try:
                 progress = await worker.run()
             except BaseException as error:
@@ -207,10 +207,10 @@ async def run_client(
 def _why(error: BaseException) -> str:
     """What the server is told of a device that ends with `error`: nothing that its data might have said."""
     if isinstance(error, asyncio.CancelledError):
-        return "stopped by its owner"
+        return "retired: stopped by its owner"
     if isinstance(error, ConfigError):
-        return "its settings or its data do not fit the run; its own log says why"
-    return str(error) if isinstance(error, EdgeflockError) else f"it failed: {type(error).__name__}"
+        return "error: its settings or its data do not fit the run; its own log says why"
+    return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 
 def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:

@@ -13,12 +13,14 @@ from aiohttp import web
 
 from edgeflock.server.background import Background
 from edgeflock.server.doors import Doors, Terms
+from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import Entry
 from edgeflock.server.operations import actions, api, first_model, joining, metrics
 from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
+from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.keys import (
     AUDIT,
     AUTHORITY,
@@ -26,6 +28,7 @@ from edgeflock.server.operations.keys import (
     EVALUATOR,
     FEED,
     GRAPHS,
+    HEALTH,
     HOST,
     LISTENERS,
     OFFERED,
@@ -43,7 +46,7 @@ from edgeflock.server.sessions import Host, Session, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
-from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import ELASTIC, Config
 
 BACKGROUND = web.AppKey("background", Background)
 
@@ -122,13 +125,21 @@ def create_app(
             hosted.keep,
             hosted.metrics,
         )
-        feed = Feed(host, evaluator)
+        agreement = Agreement(host.layout.parameters.size)
+        if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
+            engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
+        health = Health(host, evaluator, writer, agreement, listeners.found)
+        feed = Feed(host, evaluator, health)
         watchers = Watchers(hub, feed, config.limits.watchers)
-        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {"who listens": listeners.run}
+        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "who listens": listeners.run,
+            "who looks after the run's health": health.run,
+        }
         if hosted.register is not None:
             beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
         background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
+        app[HEALTH] = health
         app[BACKGROUND], app[LISTENERS] = background, listeners
         app[WATCHERS] = watchers
         app[GRAPHS] = GraphStore(config.model, hosted.make)
