@@ -22,8 +22,8 @@ _PROCESSORS = ("cpu", "gpu", "soc", "pkg")
 """In the names of thermal zones that matter. Others, of chargers or radios, count if there is none."""
 
 _UNDER_VOLTAGE, _SLOWED = 0x1, 0xE
-"""Bits of the Raspberry Pi firmware's get_throttled: the supply is too weak right now; the processor is slowed
-down right now (its frequency is capped, it is throttled, it has reached its soft limit of temperature)."""
+"""Bits of the Raspberry Pi firmware's get_throttled: the supply is too weak right now; its processor is
+slowed down right now (a capped frequency, throttled, at its soft limit of temperature)."""
 
 _CLASSES = (
     ("raspberry pi zero 2", "raspberry-pi-zero-2w"),

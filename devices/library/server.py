@@ -62,9 +62,10 @@ class Server:
         there is, to its loss or (loss, accuracy). `metrics` are names as of model.metrics, or functions of
         (outputs, targets) of all held-out data, and torchmetrics' metrics, by names of your own: they are in
         Evaluation.metrics. `on_update` is told of every update that is in the model, `on_evaluated` of every
-        evaluation, `on_finding` of what begins to be wrong, in order, in the event loop, and after an evaluation of which `stop` is true the run is
-        over; what they raise ends it. The other settings are those of `edgeflock config`: of [run] by their
-        names, a section by its name as a dict, compression also as a preset's name. Raises ConfigError.
+        evaluation, `on_finding` of what begins to be wrong, in order, in the event loop, and after an
+        evaluation of which `stop` is true the run is over; what they raise ends it. The other settings are
+        those of `edgeflock config`: of [run] by their names, a section by its name as a dict, compression
+        also as a preset's name. Raises ConfigError.
         """
         listening = Listening(
             told_by(on_update, "Server(on_update"),

@@ -1,8 +1,8 @@
 """What is wrong with a run, and with whom: health.
 
-`Agreement` follows how each device's updates go with the others', some microseconds an update. `findings` is a
-pure function: a `Picture` of what the server knows, and what was found before, to what is found now. Servers
-take a picture every few seconds (operations/health.py), emulated fleets by virtual time.
+`Agreement` follows how each device's updates go with the others', some microseconds an update. `findings` is
+a pure function: a `Picture` of what the server knows, and what was found before, to what is found now.
+Servers take a picture every few seconds (operations/health.py), emulated fleets by virtual time.
 Imports the descent's Step only.
 """
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Step
 
 TRACKED = 1 << 18
-"""The last so many parameters have votes: 9 MiB at most. The layers nearest to the labels come last in nearly
+"""The last so many parameters have votes, 9 MiB at most. The layers nearest to the labels come last in nearly
 all models, and there those who disagree about labels disagree most."""
 
 _TOUCHED, _DENSE = 1 << 12, 1 << 14
-"""At most the last so many entries of an update are looked at, of a whole gradient: bounds the time of one."""
+"""At most the last so many entries of an update, or of a whole gradient, are looked at: bounds the time."""
 
 _GROUPS = 8
 """Up to so many devices are each compared with all others; of more, also those of the own group are left

@@ -15,9 +15,6 @@ _GONE = ("killed", "timed out", "error", "refused")
 _OFTEN, _SELDOM, _LEAST_REFUSED = 0.3, 0.1, 5
 """Part of its updates that are refused, and how many at least: a restart costs each device one or two."""
 
-_DROPPING = 0
-"""Samples that were lost lately."""
-
 _HOT, _COOL, _BOILING = 80.0, 75.0, 85.0
 """Degrees Celsius: a Raspberry Pi slows down at 80, and more at 85."""
 
@@ -67,10 +64,10 @@ def refused(picture: Picture, before: Before) -> Iterator[Sign]:
 def dropping(picture: Picture, before: Before) -> Iterator[Sign]:
     """Its stream is faster than it is."""
     for one in _here(picture):
-        if one.dropped > _DROPPING:
+        if one.dropped > 0:
             yield Sign(
                 "dropping", "warning", one.name,
-                f"its buffer had no room for {one.dropped:,} samples of the last minutes, {one.drops:,} in all",
+                f"its buffer had no room for {one.dropped:,} samples of late, {one.drops:,} in all",
                 "raise its client.batch_max or client.buffer_bytes, or keep the buffer on disk",
             )  # fmt: skip
 

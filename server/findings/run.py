@@ -10,8 +10,8 @@ _STALLED_SECONDS, _STALLED_PART, _STALLED_UPDATES = 900.0, 0.3, 1000
 first one and a thousand updates ago: runs have plateaus, the longer the longer they take."""
 
 _RISEN, _RISEN_OVER, _FALLEN = 1.1, 1.05, 0.9
-"""It overfits if the test loss is a tenth above its lowest, while the training loss is a tenth below what it was
-there: either alone is what noise and new data do."""
+"""It overfits if the test loss is a tenth above its lowest, while the training loss is a tenth below what it
+was there: either alone is what noise and new data do."""
 
 _RISING = 10
 """And for so many evaluations at least."""
@@ -30,7 +30,7 @@ def diverged(picture: Picture, before: Before) -> Iterator[Sign]:
     if (blamed := picture.diverged) is not None:
         yield Sign(
             "diverged", "critical", blamed.device, blamed.why,
-            "roll back (R in edgeflock top, or edgeflock rollback), then lower the learning rate or drop the device",
+            "roll back (R in edgeflock top, or edgeflock rollback), then lower the rate or drop the device",
         )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def stalled(picture: Picture, before: Before) -> Iterator[Sign]:
         yield Sign(
             "stalled", "notice", None,
             f"no evaluation was better than that of version {course.best.version:,}, {ago / 60:.0f} min ago",
-            "lower the learning rate, or end the run: run.patience does, optimizer.schedule = 'plateau' lowers it",
+            "lower the learning rate (optimizer.schedule = 'plateau' does), or end the run (run.patience)",
         )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def overfitting(picture: Picture, before: Before) -> Iterator[Sign]:
         yield Sign(
             "overfitting", "warning", None,
             f"the test loss is {lately:.4g}, {lately / lowest.loss:.2f} times that at version "
-            f"{lowest.version:,}, while the training loss fell from {lowest.training:.4g} to {course.training:.4g}",
+            f"{lowest.version:,}; the training loss fell from {lowest.training:.4g} to {course.training:.4g}",
             "use the best model so far (best.safetensors), or add data, weight decay or dropout",
         )  # fmt: skip
 
@@ -79,7 +79,7 @@ def journal(picture: Picture, before: Before) -> Iterator[Sign]:
     if picture.commit >= (_QUICK if ("journal", None) in before else _SLOW):
         yield Sign(
             "journal", "warning", None,
-            f"a group of updates is durable only after {picture.commit * 1000:,.0f} ms, and devices wait for it",
+            f"updates are durable only after {picture.commit * 1000:,.0f} ms, and devices wait for it",
             "put run.directory on a local disk, an SSD, and look what else writes to it",
         )  # fmt: skip
 

@@ -27,7 +27,7 @@ CALLBACKS: Table[Told[Any]] = Table(
     {"": _nobody},
     lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
 )
-"""By names of run.on_update, run.on_evaluated, run.on_finding and run.stop; nothing would wait for an async one."""
+"""By names of run.on_update, run.on_evaluated, run.on_finding and run.stop; nothing waits for async ones."""
 
 
 class Applied(NamedTuple):

@@ -192,7 +192,11 @@ class Writer:
                 staged = await self._in_thread(lambda: engine.stage(pushes, now, hold=self._leaving))
             self._set_alarm(engine.due)
             publishes = staged.settled or staged.answered_later
-            settled = await self._in_thread(lambda: self._timed(lambda: engine.publish(staged))) if publishes else []
+            settled = (
+                await self._in_thread(lambda: self._timed(lambda: engine.publish(staged)))
+                if publishes
+                else []
+            )
         for push, accepted in staged.made:
             self._made(push, accepted)
         if staged.together:

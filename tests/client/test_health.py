@@ -68,7 +68,13 @@ def health(root: Path, throttled: str | None = None) -> dict[str, object]:
 def test_a_raspberry_pi(tmp_path: Path) -> None:
     root = tree(tmp_path, IDLE, PI_4)
     assert device_class(root) == "raspberry-pi-4"
-    assert health(root) == {"cpu": 25.0, "ram": 657, "temperature": 61.8, "undervoltage": 1, "clock": int(NOW)}
+    assert health(root) == {
+        "cpu": 25.0,
+        "ram": 657,
+        "temperature": 61.8,
+        "undervoltage": 1,
+        "clock": int(NOW),
+    }
     (root / "sys/class/hwmon/hwmon1/in0_lcrit_alarm").write_text("0\n")
     assert Health(root)()["undervoltage"] == 0
 

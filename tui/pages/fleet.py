@@ -102,6 +102,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column("class", "class", 7, _words, "what kind of machine it says it is", "left"),
     _column("loss", "loss", 6, numbers.decimal, "of its last update"),
+    _column("smoothed_loss", "~loss", 6, numbers.decimal, "of its updates of late, averaged"),
+    _column("updates_per_s", "upd/s", 5, numbers.rate, "its updates a second, of late"),
     _column("staleness", "stale", 5, numbers.count, "versions between its last update's base and the model"),
     _column("updates", "updates", 7, numbers.count, "updates that count"),
     _column("rate", "rate", 5, numbers.rate, "samples a second that arrive at it"),
@@ -148,6 +150,7 @@ COLUMNS: tuple[Column, ...] = (
         "left",
     ),
     _column("paused_because", "paused because", 20, _words, "who paused it, and why", "left"),
+    _column("why_left", "left because", 20, _words, "why its last session ended", "left"),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
 

@@ -142,7 +142,10 @@ def edited(**entries: Any) -> bytes:
         (edited(devices=[other(state="asleep")]), "delta.devices.state must be one of .*'asleep'"),
         (edited(devices=[other(state=["idle"])]), "delta.devices.state must be one of"),
         (edited(events=[[1.0, "exploded", None, ""]]), "delta.events.kind must be one of .*'exploded'"),
-        (edited(overview=told(findings=[["tired", "warning", None, 1.0, "", ""]])), "findings.kind must be one of"),
+        (
+            edited(overview=told(findings=[["tired", "warning", None, 1.0, "", ""]])),
+            "findings.kind must be one of",
+        ),
         (edited(overview={}), "delta.overview has the keys"),
     ],
 )
