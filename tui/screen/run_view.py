@@ -37,7 +37,6 @@ class Host(Vertical):
     DEFAULT_CSS: ClassVar[str] = """
     Host { height: 1fr; }
     Host > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
-    Host > #strip { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "page('overview')", "Overview", id="overview", show=False),
