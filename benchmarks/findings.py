@@ -26,6 +26,7 @@ from edgeflock.shared.protocol.frames import Finding
 
 DEVICES, UPDATES, SECONDS = 7, 1600, 120
 
+
 class Named(Exception):
     """Somebody has the answer."""
 

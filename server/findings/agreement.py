@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Step
+from edgeflock.server.findings.kernels import compare_and_vote
 
 TRACKED = 1 << 18
 """The last so many parameters have votes, 9 MiB at most. The layers nearest to the labels come last in nearly
 all models, and there those who disagree about labels disagree most."""
 
-_TOUCHED, _DENSE = 1 << 12, 1 << 14
+_TOUCHED, _DENSE = 1 << 9, 1 << 13
 """At most the last so many entries of an update, or of a whole gradient, are looked at: bounds the time."""
 
 _GROUPS = 8
@@ -39,7 +40,7 @@ _FAINT = 1e-3
 _FOLLOW = 0.02
 """How fast the averages follow: one batch says little, fifty say which way."""
 
-_PAUSE, _A_SECOND = 0.05, 200
+_PAUSE, _A_SECOND = 0.05, 100
 """A device's update counts if its last one that did is so many seconds older, and of all devices at most so
 many a second: what is asked of a busy server does not grow with its load."""
 
@@ -66,7 +67,8 @@ class Agreement:
         """Of a model with so many trained parameters."""
         size = min(parameters, TRACKED)
         self._first = parameters - size
-        self._size = size
+        self._last = np.arange(parameters - min(_DENSE, size), parameters)
+        """What is looked at of a whole gradient."""
         self._votes = np.zeros((_GROUPS, size), np.float32)
         self._all = np.zeros(size, np.float32)
         self._scale = 1.0
@@ -87,19 +89,18 @@ class Agreement:
         if not 0 < norm < math.inf:
             return
         where, delta = self._near_the_end(step)
-        group = self._votes[device % _GROUPS]
-        mine = group[where]
-        others = self._all[where] - mine
-        length = math.sqrt(float(np.dot(others, others)))
-        agreement: float | None = None
-        if length > _FAINT * self._scale:
-            own = math.sqrt(float(np.dot(delta, delta)))
-            if own > 0:
-                agreement = float(np.dot(delta, others)) / (own * length)
         self._scale /= _DECAY
-        vote = delta * np.float32(self._scale / norm)
-        group[where] = mine + vote
-        self._all[where] += vote
+        along, length, own = compare_and_vote(
+            where,
+            delta,
+            self._first,
+            self._all,
+            self._votes[device % _GROUPS],
+            np.float32(self._scale / norm),
+        )
+        agreement: float | None = None
+        if own > 0 and length > (_FAINT * self._scale) ** 2:
+            agreement = along / math.sqrt(own * length)
         if self._scale > _LARGEST_SCALE:
             self._votes /= np.float32(self._scale)
             self._all /= np.float32(self._scale)
@@ -108,16 +109,12 @@ class Agreement:
             self._seen.get(device), agreement, loss if math.isfinite(loss) else None, math.log(norm)
         )
 
-    def _near_the_end(self, step: Step) -> tuple[NDArray[np.int64] | slice, NDArray[np.float32]]:
-        """(where among what is tracked, the update there)."""
+    def _near_the_end(self, step: Step) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The last entries of the update: (where, how much)."""
         if isinstance(step.where, slice):
-            count = min(_DENSE, self._size)
-            return slice(self._size - count, self._size), step.delta[step.delta.size - count :]
-        where, delta = step.where[-_TOUCHED:], step.delta[-_TOUCHED:]
-        if self._first:
-            begin = int(np.searchsorted(where, self._first))
-            where, delta = where[begin:] - self._first, delta[begin:]
-        return where, delta
+            count = self._last.size
+            return self._last, step.delta[step.delta.size - count :]
+        return step.where[-_TOUCHED:], step.delta[-_TOUCHED:]
 
 
 def _followed(before: Seen | None, agreement: float | None, loss: float | None, norm: float) -> Seen:

@@ -59,7 +59,9 @@ async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> 
             await hosted.health.look()
             found = [one.text for one in hosted.health.findings]
             # 5 may be of long ago, and who begins at 0 again is a new process.
-            assert found == (["its buffer had no room for 7 samples of late, 12 in all"] if drops == 12 else [])
+            assert found == (
+                ["its buffer had no room for 7 samples of late, 12 in all"] if drops == 12 else []
+            )
 
 
 async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:

@@ -161,4 +161,3 @@ def test_no_improvement_for_long() -> None:
     assert kinds(replace(late, state="finished")) == []
     assert kinds(replace(late, version=1000)) == [], "it has hardly moved"
     assert kinds(replace(late, time=NOW + 15 * 60)) == []
-
