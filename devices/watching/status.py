@@ -18,7 +18,7 @@ from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.tui.pages import summary
-from edgeflock.tui.sources import FeedClient, State
+from edgeflock.tui.sources import FeedClient
 
 _UNBOUNDED = 10_000
 """Columns: no table is as wide."""
@@ -53,21 +53,26 @@ async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str)
         raise EdgeflockError(f"no answer from {server}: {error or type(error).__name__}") from error
 
 
+async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str, Any]:
+    """The state of the run at the URL `server`, as `edgeflock status --json` has it, with what the feed adds:
+    events, rates, curves. A device's token is told little.
+
+    Raises EdgeflockError if there is no answer, Unauthorized if the token is not known.
+    """
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
+        known: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
+    state = await first_state(FeedClient(server, token)) if feed and "devices" in known else None
+    return known if state is None else {**known, "feed": summary(state)}
+
+
 def show_status(server: str, token: str, *, as_json: bool) -> None:
-    """Print the state of the run at `server`. As JSON also what the feed adds: events, rates, curves."""
-
-    async def get() -> tuple[Any, State | None]:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
-            status = json.loads(await fetch(http, server, "/v1/status", token))
-        looks = as_json and "devices" in status
-        return status, await first_state(FeedClient(server, token)) if looks else None
-
-    status, state = asyncio.run(get())
+    """Print the state of the run at `server`."""
+    known = asyncio.run(status(server, token, feed=as_json))
     if as_json:
-        print(json.dumps(status | ({"feed": summary(state)} if state is not None else {})))
+        print(json.dumps(known))
     else:
         # A line a device for whatever reads them from a pipe.
-        print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), status)
+        print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), known)
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:

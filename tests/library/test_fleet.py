@@ -1,5 +1,6 @@
 """An emulated fleet in this program, and the curves of runs."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 import edgeflock as ef
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ConfigError
 from tests.library.nets import LINEAR, Linear, sides
 
 X, Y = sides(100)
@@ -133,3 +135,21 @@ def test_metrics_of_a_fleet() -> None:
         assert one.metrics == {"accuracy": pytest.approx(one.accuracy), "topk(k=2)": 1.0}
     with pytest.raises(ef.ConfigError, match="'r2' does not fit"):
         fleet(metrics=["r2"])
+
+
+def test_a_sweep_keeps_a_run_a_seed(tmp_path: Path) -> None:
+    data = tmp_path / "sides.npz"
+    np.savez(data, x_train=X, y_train=Y, x_test=X, y_test=Y)
+    of_files = fleet("tests.library.nets:Linear", data=f"npz:{data}", evaluate=f"npz:{data}")
+    (kept,) = of_files.sweep(tmp_path / "runs", [3], workers=1)
+    assert kept.end["digest"] == of_files.run(seed=3).outcome.digest
+    written = (tmp_path / "runs" / "seed-3.jsonl").stat().st_mtime_ns
+    (again,) = of_files.sweep(tmp_path / "runs", [3])
+    assert again == kept
+    assert (tmp_path / "runs" / "seed-3.jsonl").stat().st_mtime_ns == written
+
+
+def test_other_processes_do_not_find_what_is_at_hand(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"objects of this program.* or run\(seed\) each"):
+        fleet().sweep(tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
