@@ -2,9 +2,10 @@
 
     python -m benchmarks.findings [--seeds 10] [--first 0] [--out FILE]
 
-Emulated fleets of seven Raspberry Pi 4 train the digits as a quickstart does, for up to two minutes of virtual
-time or 1,600 updates, or until the wrong one is named. In each of some ways one device is wrong, or none, and
-which devices are named is counted over the seeds; seeds also say who is wrong. docs/findings.md has the results.
+Emulated fleets of seven Raspberry Pi 4 train the digits as a quickstart does, for up to two minutes of
+virtual time or 1,600 updates, or until the wrong one is named. In each of some ways one device is wrong, or
+none, and which devices are named is counted over the seeds; seeds also say who is wrong. docs/findings.md has
+the results.
 """
 
 import argparse

@@ -34,9 +34,8 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, check_limits
-from edgeflock.server.findings import Agreement, Picture, Portrait, changes, findings
+from edgeflock.server.findings import EVERY, Agreement, Picture, Portrait, changes, findings
 from edgeflock.server.ledger import Journal, open_engine
-from edgeflock.server.operations.health import EVERY
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.scoring import Own, Scores
 from edgeflock.server.weights import first_model

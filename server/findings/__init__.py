@@ -8,7 +8,7 @@ Imports the descent's Step only.
 
 from edgeflock.server.findings.agreement import Agreement, Seen
 from edgeflock.server.findings.course import Course
-from edgeflock.server.findings.picture import Blamed, Picture, Portrait
+from edgeflock.server.findings.picture import EVERY, Blamed, Picture, Portrait
 from edgeflock.server.findings.rules import changes, findings
 
-__all__ = ["Agreement", "Blamed", "Course", "Picture", "Portrait", "Seen", "changes", "findings"]
+__all__ = ["EVERY", "Agreement", "Blamed", "Course", "Picture", "Portrait", "Seen", "changes", "findings"]

@@ -91,7 +91,7 @@ def stale(picture: Picture, before: Before) -> Iterator[Sign]:
         if lag >= max(times * usual, _LEAST_LAG):
             yield Sign(
                 "stale", "notice", one.name,
-                f"its updates are {lag:,.0f} versions late, those of the others {usual:,.0f}: they count little",
+                f"its updates are {lag:,.0f} versions late, the usual is {usual:,.0f}: they count less",
                 "it is slow, or its line is: give it smaller batches or fewer local steps",
             )  # fmt: skip
 

@@ -6,6 +6,9 @@ from edgeflock.server.findings.agreement import Seen
 from edgeflock.server.findings.course import Course
 from edgeflock.shared.protocol.frames import RunState
 
+EVERY = 2.0
+"""Seconds from one picture to the next."""
+
 
 @dataclass(frozen=True, slots=True)
 class Portrait:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeflock.server.findings import (
+    EVERY,
     Agreement,
     Blamed,
     Course,
@@ -27,10 +28,8 @@ from edgeflock.server.sessions import Host, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 from edgeflock.shared.protocol.messages import Facts
 
-EVERY = 2.0
-"""Seconds between two looks, of up to"""
 _FEW = 500
-"""devices. Of more they are as much rarer, so that looking takes the same part of the server's time."""
+"""Devices. Of more, looks are as much rarer, so that they take the same part of the server's time."""
 
 _AT_ONCE = 250
 """Portraits that are made before the devices get a turn."""

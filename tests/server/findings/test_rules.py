@@ -1,6 +1,7 @@
 """What is found in a picture, how long it stays, and what is not found."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def kinds(picture: Picture, before: tuple[Finding, ...] = ()) -> list[tuple[str,
     return [(one.kind, one.device) for one in findings(picture, before)]
 
 
-def of(device: Portrait, **more: object) -> Picture:
+def of(device: Portrait, **more: Any) -> Picture:
     return replace(Picture(NOW, devices=(device,)), **more)
 
 
@@ -55,7 +56,7 @@ def test_nobody_is_missed_once_the_run_is_over() -> None:
     assert kinds(of(lost, state="finished")) == []
 
 
-RUN = {
+RUN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "disk": ({"free": 1 << 29}, {"free": 1 << 30}),
     "journal": ({"commit": 0.25}, {"commit": 0.2}),
     "diverged": ({"diverged": Blamed("no number", None)}, {}),
