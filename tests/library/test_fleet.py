@@ -11,6 +11,7 @@ import edgeflock as ef
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.frames import Finding
 from tests.library.nets import LINEAR, Linear, sides
 
 X, Y = sides(100)
@@ -153,3 +154,14 @@ def test_other_processes_do_not_find_what_is_at_hand(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"objects of this program.* or run\(seed\) each"):
         fleet().sweep(tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_program_is_told_of_the_device_that_is_out_of_line() -> None:
+    y = Y.copy()
+    numbers = Dataset(np.arange(len(y), dtype=np.float32)[:, np.newaxis], y)
+    where = datasets.deal(numbers, 5)[2].x[:, 0].astype(int)
+    y[where] = 1 - y[where]
+    found: list[Finding] = []
+    slow = {"pi": {"step_ms": 100}}
+    fleet(data=(X, y), evaluate=(X, Y), devices=5, updates=400, classes=slow).run(on_finding=found.append)
+    assert {(one.kind, one.device) for one in found} == {("disagrees", "pi-2")}
