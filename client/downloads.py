@@ -52,6 +52,7 @@ class Downloads:
         The server makes it when it is first asked, which may take minutes. Raises ConfigError if it has none,
         ServerAtFault if it is longer than LONGEST_GRAPH, Unauthorized if the credential is not known.
         """
+        log.info("waiting for the run's %s as a graph, which the server may have to make first", kind)
         return await self._retries.until_answered(partial(self._get_graph, http, kind))
 
     async def load(self, http: aiohttp.ClientSession, kept: Kept) -> bool:

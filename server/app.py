@@ -16,12 +16,14 @@ from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import Entry
-from edgeflock.server.operations import actions, api, first_model, joining, metrics
+from edgeflock.server.operations import actions, api, first_model, joining, metrics, page
 from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
 from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.keys import (
+    ASSETS,
+    ATTEMPTS,
     AUDIT,
     AUTHORITY,
     DOORS,
@@ -31,9 +33,12 @@ from edgeflock.server.operations.keys import (
     HEALTH,
     HOST,
     LISTENERS,
+    LOGINS,
     OFFERED,
+    ORIGINS,
     PIN,
     REGISTER,
+    TRAIL,
     WATCHERS,
     WRITER,
 )
@@ -44,6 +49,7 @@ from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions import Host, Session, Writer
 from edgeflock.server.training_graph.served import GraphStore
+from edgeflock.server.web import Attempts, Logins, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import ELASTIC, Config
@@ -59,7 +65,9 @@ def create_app(
     `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
     """
     app = web.Application(middlewares=[authenticate])
-    app.add_routes([*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes])
+    app.add_routes(
+        [*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes, *page.routes]
+    )
     app.router.add_get("/v1/session", _session)
     app[PIN] = hosted.pin
     if hosted.register is not None:
@@ -69,6 +77,8 @@ def create_app(
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
     app[DOORS] = Doors(Terms.of(config.limits))
+    app[ASSETS], app[LOGINS], app[ATTEMPTS] = assets(), Logins(), Attempts()
+    app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
 
     if hosted.offered is not None:
         app[OFFERED] = hosted.offered
@@ -141,7 +151,7 @@ def create_app(
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
         app[HEALTH] = health
         app[BACKGROUND], app[LISTENERS] = background, listeners
-        app[WATCHERS] = watchers
+        app[WATCHERS], app[TRAIL] = watchers, hub.trail
         app[GRAPHS] = GraphStore(config.model, hosted.make)
         background.start(failed)
         yield

@@ -1,17 +1,28 @@
 """How the tests run here: on all cores, and in no hurry, because no test says anything about time."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before numpy is loaded, also by the workers: as many processes as cores, and one thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# On a busy machine a client that gives way comes to nothing.
+os.environ["EDGEFLOCK_CLIENT__GENTLE"] = "false"
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("edgeflock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("edgeflock")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What clients keep there is none of the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
 """`edgeflock server`: host a model."""
 
 import gc
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from edgeflock.devices.commands.options import (
     needing,
     settings_of,
 )
+from edgeflock.devices.commands.supervisor import is_supervised, supervised
 
 if TYPE_CHECKING:
     from edgeflock.devices.library.server import Server
@@ -49,7 +51,12 @@ def server(
             print(line, file=results, flush=True)
             return
         print(f"Run {server.run} at version {server.version} on {server.url}", file=sys.stderr)
-        if server.token:
+        if is_supervised(os.environ) and not settings.run.open:  # its log is others' to read
+            print(
+                f"To let devices join: edgeflock token create {settings.run.directory}",
+                file=sys.stderr,
+            )
+        elif server.token:
             print(
                 f"On each device, within a day: edgeflock client join {server.url} {server.token}",
                 file=sys.stderr,
@@ -57,7 +64,9 @@ def server(
         else:
             print(f"On each device: edgeflock client --server {server.url} --data URI", file=sys.stderr)
         print(
-            f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}", file=sys.stderr
+            f"To watch and act: edgeflock top {server.url} --token-file {server.admin_token}, or open "
+            f"{server.url} in a browser",
+            file=sys.stderr,
         )
 
     async def until_stopped(hosting: "Server") -> None:
@@ -68,7 +77,8 @@ def server(
             for name in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(name, stop.set)
             ready(server)
-            await server.serve(stop)
+            async with supervised(lambda: f"run {server.run} at version {server.version} on {server.url}"):
+                await server.serve(stop)
 
     with needing("server", "the server needs"):
         from edgeflock.devices.library.server import Server

@@ -23,6 +23,9 @@ from edgeflock.tui.sources import FeedClient
 _UNBOUNDED = 10_000
 """Columns: no table is as wide."""
 
+_LONGEST = 60
+"""Characters of a state."""
+
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
 
 Column = Callable[[dict[str, Any]], str | Text]
@@ -205,11 +208,17 @@ def _away(device: dict[str, Any]) -> str:
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
 
+
+def _state(device: dict[str, Any]) -> str | Text:
+    """And why it is paused, which devices and operators say in their own words."""
+    if because := device["paused_because"]:
+        return Text("".join(c if c.isprintable() else "?" for c in f"paused {because}"[:_LONGEST]))
+    return "connected" if device["connected"] else _away(device)
+
+
 _COLUMNS: dict[str, Column] = {
     "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
-    "state": lambda device: (
-        "paused" if device["paused_because"] else "connected" if device["connected"] else _away(device)
-    ),
+    "state": _state,
     "updates": lambda device: f"{device['updates']:,}",
     "refused": lambda device: f"{device['refused']:,}",
     "staleness": lambda device: "-" if device["staleness"] is None else str(device["staleness"]),

@@ -229,13 +229,13 @@ def because(device: Device) -> str | None:
         return device.connection.order.because
     until = device.conduct.quarantined_until
     if until <= time.time():
-        return None
+        return None if device.rests is None else f"by its owner: {device.rests}"
     return f"in quarantine until {time.strftime('%H:%M:%S', time.localtime(until))}"
 
 
 def state(device: Device, now: float) -> DeviceState:
     """paused also while it is away: it will not train when it comes back."""
-    if device.connection.order is not None or device.conduct.quarantined_until > time.time():
+    if because(device) is not None:
         return "paused"
     if not device.connection.here:
         return "away"

@@ -122,7 +122,7 @@ class Health:
         waiting, temperature = done.telemetry.get("waiting"), done.telemetry.get("temperature")
         return Portrait(
             name=device.name,
-            here=connection.present,
+            here=device.present,
             silent=clock - connection.last_heard if connection.last_heard else 0.0,
             idle=device.is_idle(clock),
             starved=isinstance(waiting, int | float) and waiting > 0,

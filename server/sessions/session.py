@@ -158,7 +158,7 @@ class Session:
                 why = self._why or "stopped: the server gave up"
                 device.connection.leave(why)
                 self._host.relay.leave(device.id)
-                self._writer.see(device.id, device.connection.present)
+                self._writer.see(device.id, device.present)
                 account = Account.of(device.statistics.telemetry)
                 self._host.hub.note("left", device, why + (f"; {account}" if account is not None else ""))
             self._ended.set()
@@ -462,8 +462,14 @@ class Session:
             self._end_for(_said(record.reason))
         else:  # it says that it is there, and gives nothing: it is as idle as before
             device.connection.be_seen()
-            device.statistics.telemetry = record.facts
+            before, device.statistics.telemetry = device.rests, record.facts
             self._host.hub.changed(device)
+            if (before is None) != (device.rests is None):
+                self._writer.see(device.id, device.present)  # others wait for it no longer, or again
+                if device.rests is None:
+                    self._host.hub.note("resumed", device, "by its owner")
+                else:
+                    self._host.hub.note("paused", device, f"by its owner: {device.rests}")
 
     def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
         self._host.relay.share(device.id, samples, frame)

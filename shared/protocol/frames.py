@@ -174,6 +174,22 @@ class Point(NamedTuple):
     """Received from it until then."""
 
 
+class Mark(NamedTuple):
+    """The run's counts at a time (GET /v1/history). Rates are differences of two marks."""
+
+    time: float
+    """Unix."""
+    version: int
+    ingress: int
+    """Bytes that the server received by then, and"""
+    egress: int
+    """sent."""
+    loss: float | None
+    """Of training, averaged over the updates before."""
+    connected: int
+    """Devices."""
+
+
 class Standing(NamedTuple):
     """How a round of tasks stands."""
 

@@ -94,6 +94,9 @@ class RunSettings(Section):
     )
     insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
     open: bool = Field(False, description="let devices and viewers in without a token, on this machine")
+    origins: list[str] = Field(
+        [], description="of pages that may act and watch, beside the server's own: https://flock.example.org"
+    )
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
     accuracy: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="stop once an evaluation has it; 0: never"
@@ -143,13 +146,22 @@ class RunSettings(Section):
         "", description="package.module:function of an evaluation to whether it is enough"
     )
 
-    @field_validator("trackers", mode="before")
+    @field_validator("trackers", "origins", mode="before")
     @classmethod
-    def _from_one_line(cls, trackers: object) -> object:
+    def _from_one_line(cls, names: object) -> object:
         """The environment and --set have them behind each other, with commas."""
-        if not isinstance(trackers, str):
-            return trackers
-        return [name.strip() for name in trackers.split(",") if name.strip()]
+        if not isinstance(names, str):
+            return names
+        return [name.strip() for name in names.split(",") if name.strip()]
+
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, origins: list[str]) -> list[str]:
+        """As a browser writes them: in lower case, without what follows the host."""
+        for origin in origins:
+            if not re.fullmatch(r"https?://([^\s/?#@:*\[\]]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?", origin):
+                raise ValueError(f"{origin!r} must be a scheme and a host, as https://flock.example.org")
+        return [origin.lower() for origin in origins]
 
 
 class ModelSettings(Section):
@@ -516,15 +528,25 @@ class ClientSettings(Section):
     )
     share: bool = Field(False, description="let samples of this device go to others, through the server")
     health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")
+    gentle: bool = Field(True, description="run at the lowest priority: whatever else runs here goes first")
+    cpu: str = Field("", description="the most of a core that it takes, e.g. 25%; empty: what it gets")
+    bandwidth: str = Field(
+        "", description="the most that it sends and receives together, e.g. 50kB/s; empty: what it gets"
+    )
+    pause_on: list[str] = Field(
+        [],
+        description="beside hot:80 and undervoltage (NAME:off turns them off): battery[:PERCENT], metered, "
+        "owner, file:PATH",
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 
-    @field_validator("shards", mode="before")
+    @field_validator("shards", "pause_on", mode="before")
     @classmethod
-    def _from_one_line(cls, shards: object) -> object:
+    def _from_one_line(cls, entries: object) -> object:
         """The environment and --set have them behind each other, with commas."""
-        if not isinstance(shards, str):
-            return shards
-        return [entry.strip() for entry in shards.split(",") if entry.strip()]
+        if not isinstance(entries, str):
+            return entries
+        return [entry.strip() for entry in entries.split(",") if entry.strip()]
 
 
 class Config(Section):

@@ -225,6 +225,8 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         messages.Goodbye("retired: stopped by its owner"),
     ),
     "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
+    "telemetry-paused": ([TELEMETRY, {"paused": "hot 83C"}], messages.Telemetry({"paused": "hot 83C"})),
+    "telemetry-goes-on": ([TELEMETRY, {}], messages.Telemetry({})),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500],

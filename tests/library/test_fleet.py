@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import edgeflock as ef
+from edgeflock.server.findings import Picture
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
@@ -156,12 +157,15 @@ def test_other_processes_do_not_find_what_is_at_hand(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_program_is_told_of_the_device_that_is_out_of_line() -> None:
-    y = Y.copy()
-    numbers = Dataset(np.arange(len(y), dtype=np.float32)[:, np.newaxis], y)
-    where = datasets.deal(numbers, 5)[2].x[:, 0].astype(int)
-    y[where] = 1 - y[where]
+def test_a_program_is_told_once_of_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(picture: Picture, before: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return tuple(
+            Finding("disagrees", "warning", one.name, picture.time, "", "")
+            for one in picture.devices
+            if one.seen is not None and one.seen.updates >= 10 and one.name == "pi-1"
+        )
+
+    monkeypatch.setattr("edgeflock.devices.emulation.fleet.findings", wrong)
     found: list[Finding] = []
-    slow = {"pi": {"step_ms": 100}}
-    fleet(data=(X, y), evaluate=(X, Y), devices=5, updates=400, classes=slow).run(on_finding=found.append)
-    assert {(one.kind, one.device) for one in found} == {("disagrees", "pi-2")}
+    fleet(classes={"pi": {"step_ms": 200}}, updates=120).run(on_finding=found.append)
+    assert [(one.kind, one.device) for one in found] == [("disagrees", "pi-1")]

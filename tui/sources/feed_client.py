@@ -12,7 +12,7 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unau
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import permanent
-from edgeflock.shared.protocol.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
 
 LARGEST_FRAME = 1 << 26
 """Bytes; a row takes about 150."""
@@ -77,6 +77,10 @@ class FeedClient:
     async def device(self, name: str) -> tuple[DeviceRow, tuple[Point, ...]]:
         """A device and its recent updates. Raises EdgeflockError."""
         return feed.device_history(await self._ask("GET", f"/v1/devices/{quote(name, safe='')}"))
+
+    async def history(self) -> tuple[Mark, ...]:
+        """How the run went while nobody watched. Raises EdgeflockError."""
+        return feed.history(await self._ask("GET", "/v1/history"))
 
     async def pause(self, name: str, because: str) -> str:
         await self._act(f"/v1/devices/{quote(name, safe='')}/pause", {"because": because})
