@@ -11,8 +11,8 @@ from edgeflock.server.operations.feed import Feed
 from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.listeners import Listeners
 from edgeflock.server.operations.watchers import Watchers
-from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.roster import Trail
+from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Asset, Attempts, Logins, Origins
 

@@ -160,7 +160,9 @@ def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
             since += 1
         before = past[since]
         seconds = max(mark.time - before.time, 1e-3)
-        rates = ((now - then) / seconds for now, then in zip(mark[1:4], before[1:4], strict=True))
+        rates = (
+            (now - then) / seconds for now, then in zip(mark[1:4], before[1:4], strict=True)
+        )
         yield Moment(mark.time, mark.version, mark.ingress, mark.egress, *rates, mark.loss, None)
 
 
