@@ -3,7 +3,7 @@
     python -m benchmarks.findings [--seeds 10] [--first 0] [--out FILE]
 
 Emulated fleets of seven Raspberry Pi 4 train the digits as a quickstart does, for up to two minutes of
-virtual time or 1,600 updates, or until the wrong one is named. In each of some ways one device is wrong, or
+virtual time or 2,500 updates, or until the wrong one is named. In each of some ways one device is wrong, or
 none, and which devices are named is counted over the seeds; seeds also say who is wrong. docs/findings.md has
 the results.
 """
@@ -25,7 +25,7 @@ from edgeflock.server.operations.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.protocol.frames import Finding
 
-DEVICES, UPDATES, SECONDS = 7, 1600, 120
+DEVICES, UPDATES, SECONDS = 7, 2500, 120
 
 
 class Named(Exception):

@@ -40,7 +40,7 @@ _FAINT = 1e-3
 _FOLLOW = 0.02
 """How fast the averages follow: one batch says little, fifty say which way."""
 
-_PAUSE, _A_SECOND = 0.05, 100
+_PAUSE, _A_SECOND = 0.05, 200
 """A device's update counts if its last one that did is so many seconds older, and of all devices at most so
 many a second: what is asked of a busy server does not grow with its load."""
 
