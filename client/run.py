@@ -25,7 +25,7 @@ from edgeflock.client.data.open import batches_of, directory, is_stored, own_see
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.identity import Identity, default_place, keep, kept
-from edgeflock.client.joining import url_of
+from edgeflock.client.joining import urls_of
 from edgeflock.client.machine import default_name
 from edgeflock.client.neighbour import Pausing, Resting, rate_of, rules_of, share_of
 from edgeflock.client.spool import Spool
@@ -254,7 +254,7 @@ def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
         return None, place
     identity = kept(place)
     named = "server" in settings.model_fields_set
-    if named and url_of(settings.server) != url_of(identity.server):
+    if named and urls_of(settings.server) != urls_of(identity.server):
         if not settings.identity:
             return None, place
         raise ConfigError(

@@ -16,6 +16,7 @@ from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import Entry
+from edgeflock.server.ledger import JournalLost, shown
 from edgeflock.server.operations import actions, api, first_model, joining, metrics, page
 from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
@@ -48,6 +49,7 @@ from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions import Host, Session, Writer
+from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Attempts, Logins, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
@@ -144,6 +146,7 @@ def create_app(
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "who listens": listeners.run,
             "who looks after the run's health": health.run,
+            "the hold on the run": partial(holding, hosted.lost),
         }
         if hosted.register is not None:
             beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
@@ -229,14 +232,17 @@ class Serving:
         """Raises EdgeflockError if it cannot go on, or what a function raised that the program gave."""
         if (failure := self.app[LISTENERS].failure) is not None:
             raise failure
-        directory = self.app[HOST].config.run.directory
+        config = self.app[HOST].config
         if (error := self.app[WRITER].error) is not None:
+            kept = shown(config.journal.url) or config.run.directory
             raise EdgeflockError(
-                f"stopped, because updates can no longer be journaled in {directory}: {error}; "
+                f"stopped, because updates can no longer be journaled in {kept}: {error}; "
                 "what was acknowledged is safe, start again once the cause is mended"
             ) from error
         if (failed := self.app[BACKGROUND].failure) is not None:
             who, why = failed
+            if isinstance(why, JournalLost):
+                raise EdgeflockError(f"stopped: {why}; what was acknowledged is safe") from why
             raise EdgeflockError(
                 f"stopped, because {who} failed: {why!r}; what was acknowledged is safe, start again"
             ) from why

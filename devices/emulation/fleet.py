@@ -241,7 +241,8 @@ class _FleetRun:
         self._evaluation_s = 0.0
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
-        self._engine = open_engine(journal, flat.layout, file)
+        held = journal.path.parent if earlier is not None and isinstance(journal.path, Path) else None
+        self._engine = open_engine(journal, flat.layout, file, held)
         self._server = EmulatedServer(
             file,
             self._engine,

@@ -18,8 +18,10 @@ from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import Given, HostedRun, open_run
 from edgeflock.server.identity import ADMIN_TOKEN
+from edgeflock.server.ledger import is_shared
 from edgeflock.server.operations.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.operations.listeners import Applied, Listening
+from edgeflock.server.standby import Standby, standing_by
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
 from edgeflock.shared.settings import config as settings_of
@@ -73,12 +75,14 @@ class Server:
             told_by(stop, "Server(stop"),
             told_by(on_finding, "Server(on_finding"),
         )
+        self._standby: Standby | None = None
         self._set(*_described(model_of(model), directory, port, evaluate, metrics, listening, settings))
 
     @classmethod
-    def configured(cls, config: Config) -> Self:
-        """A server of settings as a file has them."""
+    def configured(cls, config: Config, standby: Standby | None = None) -> Self:
+        """A server of settings as a file has them; one of several for a run waits as `standby` says."""
         server = cls.__new__(cls)
+        server._standby = standby
         server._set(Model(config.model.module, loss=config.model.loss), config, Given())
         return server
 
@@ -104,8 +108,7 @@ class Server:
         if self._hosted is not None:
             raise ConfigError("this Server has been used; make another one to serve its run again")
         async with AsyncExitStack() as opening:
-            run = open_run(self.config, self._given)
-            self._hosted = await opening.enter_async_context(in_a_thread(run))
+            self._hosted = await self._open(opening)
             self._serving = await opening.enter_async_context(serving(self.config, self._hosted, self._end))
             assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.listens(self.url, self._hosted.pin)
@@ -115,6 +118,21 @@ class Server:
             assert self._body is not None, "this is a coroutine"
             self._cancelling = self._body.cancelling()
         return self
+
+    async def _open(self, opening: AsyncExitStack) -> HostedRun:
+        """The run, once it is this server's."""
+        standby = self._standby
+        if standby is None:
+            return await opening.enter_async_context(in_a_thread(open_run(self.config, self._given)))
+        if not is_shared(self.config.journal.url):
+            raise ConfigError(
+                f"--standby: journal.url = {self.config.journal.url!r} is for one server alone; servers that "
+                "stand by for each other share a database, postgresql://..."
+            )
+        tls = await asyncio.to_thread(standby.line, self.config)
+        async with standing_by(self.config, tls, standby):
+            run = open_run(self.config, self._given, standby.wait)
+            return await opening.enter_async_context(in_a_thread(run))
 
     def _end(self) -> None:
         """The server cannot go on: nothing in the context may wait for it."""

@@ -150,7 +150,9 @@ def dense_bytes(host: Host, updates: int) -> int:
 
 def settings(host: Host) -> dict[str, Any]:
     """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
-    sections = host.config.model_dump(exclude={"client": True, "run": {"certificate", "key"}})
+    sections = host.config.model_dump(
+        exclude={"client": True, "run": {"certificate", "key"}, "journal": {"url"}}
+    )
     if host.config.coordination.mode != ELASTIC:
         sections["coordination"]["learning_rate"] = host.published.learning_rate
     return sections

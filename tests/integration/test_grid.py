@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
+from yarl import URL
 
 from edgeflock.client.identity import Identity
 from edgeflock.client.joining import renew
@@ -120,7 +121,7 @@ async def people(hosted: Hosted) -> AsyncIterator[People]:
     register.revoke("gone")
     register.rotate("rotated")
     async with aiohttp.ClientSession() as http:
-        fresh = await renew(http, rotated)
+        fresh = await renew(http, rotated, URL(rotated.server))
     async with link(hosted.port, "rotated", fresh) as device:
         await device.join()
     forgotten = register.create("admin")
