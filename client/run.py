@@ -202,7 +202,7 @@ async def run_client(
                 asyncio.create_task(worker.keep_telling(link.tell)),
                 asyncio.create_task(pausing.watch(partial(worker.tell_now, link.tell))),
             ]
-            reason = "its part is done"
+            reason = "finished: its part is done"
             try:
                 progress = await worker.run()
             except BaseException as error:
@@ -237,10 +237,10 @@ def _spool(settings: "ClientSettings", given: Given) -> Spool | None:
 def _why(error: BaseException) -> str:
     """What the server is told of a device that ends with `error`: nothing that its data might have said."""
     if isinstance(error, asyncio.CancelledError):
-        return "stopped by its owner"
+        return "retired: stopped by its owner"
     if isinstance(error, ConfigError):
-        return "its settings or its data do not fit the run; its own log says why"
-    return str(error) if isinstance(error, EdgeflockError) else f"it failed: {type(error).__name__}"
+        return "error: its settings or its data do not fit the run; its own log says why"
+    return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 
 def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from edgeflock.server.background import Background
 from edgeflock.server.doors import Doors, Terms
+from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import Entry
 from edgeflock.server.ledger import JournalLost, shown
@@ -20,6 +21,7 @@ from edgeflock.server.operations import actions, api, first_model, joining, metr
 from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
+from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.keys import (
     ASSETS,
     ATTEMPTS,
@@ -29,6 +31,7 @@ from edgeflock.server.operations.keys import (
     EVALUATOR,
     FEED,
     GRAPHS,
+    HEALTH,
     HOST,
     LISTENERS,
     LOGINS,
@@ -51,7 +54,7 @@ from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Attempts, Logins, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
-from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import ELASTIC, Config
 
 BACKGROUND = web.AppKey("background", Background)
 
@@ -134,16 +137,22 @@ def create_app(
             hosted.keep,
             hosted.metrics,
         )
-        feed = Feed(host, evaluator)
+        agreement = Agreement(host.layout.parameters.size)
+        if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
+            engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
+        health = Health(host, evaluator, writer, agreement, listeners.found)
+        feed = Feed(host, evaluator, health)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "who listens": listeners.run,
+            "who looks after the run's health": health.run,
             "the hold on the run": partial(holding, hosted.lost),
         }
         if hosted.register is not None:
             beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
         background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
+        app[HEALTH] = health
         app[BACKGROUND], app[LISTENERS] = background, listeners
         app[WATCHERS], app[TRAIL] = watchers, hub.trail
         app[GRAPHS] = GraphStore(config.model, hosted.make)

@@ -23,7 +23,7 @@ from edgeflock.server.operations.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.standby import Standby, standing_by
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
-from edgeflock.shared.protocol.frames import Evaluation, Event
+from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
 from edgeflock.shared.settings import config as settings_of
 from edgeflock.shared.settings.config import Config
 
@@ -54,6 +54,7 @@ class Server:
         metrics: "Metrics" = (),
         on_update: Callable[[Applied], object] | None = None,
         on_evaluated: Callable[[Evaluation], object] | None = None,
+        on_finding: Callable[[Finding], object] | None = None,
         stop: Callable[[Evaluation], object] | None = None,
         **settings: object,
     ) -> None:
@@ -63,14 +64,16 @@ class Server:
         there is, to its loss or (loss, accuracy). `metrics` are names as of model.metrics, or functions of
         (outputs, targets) of all held-out data, and torchmetrics' metrics, by names of your own: they are in
         Evaluation.metrics. `on_update` is told of every update that is in the model, `on_evaluated` of every
-        evaluation, in order, in the event loop, and after an evaluation of which `stop` is true the run is
-        over; what they raise ends it. The other settings are those of `edgeflock config`: of [run] by their
-        names, a section by its name as a dict, compression also as a preset's name. Raises ConfigError.
+        evaluation, `on_finding` of what begins to be wrong, in order, in the event loop, and after an
+        evaluation of which `stop` is true the run is over; what they raise ends it. The other settings are
+        those of `edgeflock config`: of [run] by their names, a section by its name as a dict, compression
+        also as a preset's name. Raises ConfigError.
         """
         listening = Listening(
             told_by(on_update, "Server(on_update"),
             told_by(on_evaluated, "Server(on_evaluated"),
             told_by(stop, "Server(stop"),
+            told_by(on_finding, "Server(on_finding"),
         )
         self._standby: Standby | None = None
         self._set(*_described(model_of(model), directory, port, evaluate, metrics, listening, settings))

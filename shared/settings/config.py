@@ -139,6 +139,9 @@ class RunSettings(Section):
     on_evaluated: Annotated[str, one_of_the_ends("run.on_evaluated")] = Field(
         "", description="package.module:function that is told of each evaluation"
     )
+    on_finding: Annotated[str, one_of_the_ends("run.on_finding")] = Field(
+        "", description="package.module:function that is told of each finding when it begins"
+    )
     stop: Annotated[str, one_of_the_ends("run.stop")] = Field(
         "", description="package.module:function of an evaluation to whether it is enough"
     )

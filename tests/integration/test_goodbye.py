@@ -33,7 +33,7 @@ async def test_a_device_that_leaves_says_why(tmp_path: Path, caplog: pytest.LogC
                 await device.join()
                 await device.leave("the battery\nis empty" + "!" * 1000)
             left = await told(hosted, "left")
-    assert left.startswith("its session has ended: the battery")
+    assert left.startswith("retired: the battery")
     assert len(left) <= 350
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("joined pi: at version 0") for line in lines)
@@ -65,10 +65,10 @@ async def test_what_ends_a_client_is_told_without_its_data(tmp_path: Path, ends:
     assert "secret" not in left
     assert "123456" not in left
     why = {
-        "cancelled": "stopped by its owner",
-        "unfit": "its settings or its data do not fit the run; its own log says why",
+        "cancelled": "retired: stopped by its owner",
+        "unfit": "error: its settings or its data do not fit the run; its own log says why",
     }
-    assert left == f"its session has ended: {why[ends]}"
+    assert left == why[ends]
 
 
 async def test_two_devices_of_one_name_are_told_what_to_do(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 import edgeflock as ef
+from edgeflock.server.findings import Picture
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.frames import Finding
 from tests.library.nets import LINEAR, Linear, sides
 
 X, Y = sides(100)
@@ -170,3 +172,17 @@ def test_other_processes_do_not_find_what_is_at_hand(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"objects of this program.* or run\(seed\) each"):
         fleet().sweep(tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_program_is_told_once_of_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(picture: Picture, before: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return tuple(
+            Finding("disagrees", "warning", one.name, picture.time, "", "")
+            for one in picture.devices
+            if one.seen is not None and one.seen.updates >= 10 and one.name == "pi-1"
+        )
+
+    monkeypatch.setattr("edgeflock.devices.emulation.fleet.findings", wrong)
+    found: list[Finding] = []
+    fleet(classes={"pi": {"step_ms": 200}}, updates=120).run(on_finding=found.append)
+    assert [(one.kind, one.device) for one in found] == [("disagrees", "pi-1")]
