@@ -36,7 +36,8 @@ WATCH = """
     window.longest = 0;
     new PerformanceObserver((list) => list.getEntries().forEach((task) => {
       window.longest = Math.max(window.longest, task.duration); })).observe({ type: "longtask" });
-    const look = () => document.querySelector(".tile b") ? window.shown = performance.now() : requestAnimationFrame(look);
+    const look = () => document.querySelector(".tile b")
+      ? window.shown = performance.now() : requestAnimationFrame(look);
     requestAnimationFrame(look);
 """
 
@@ -78,14 +79,18 @@ async def watched(tab: Tab, page: str, seconds: float) -> dict[str, Any]:
     """What a page takes, that is looked at for a while."""
     await tab.run(f"location.hash = '#{PAGES[page]}'")
     if page == "table by updates":
-        await tab.run("[...document.querySelectorAll('.head button')].find((b) => b.innerText === 'Updates').click()")
+        await tab.run(
+            "[...document.querySelectorAll('.head button')].find((b) => b.innerText === 'Updates').click()"
+        )
     await asyncio.sleep(2)
     await tab.run("window.longest = 0")
     before = await _metrics(tab)
     await asyncio.sleep(seconds)
     after = await _metrics(tab)
     return {
-        "core_share": round((after["TaskDuration"] - before["TaskDuration"]) / (after["Timestamp"] - before["Timestamp"]), 3),
+        "core_share": round(
+            (after["TaskDuration"] - before["TaskDuration"]) / (after["Timestamp"] - before["Timestamp"]), 3
+        ),
         "longest_task_ms": round(await tab.run("window.longest"), 1),
         "heap_mib": round(after["JSHeapUsedSize"] / 2**20, 1),
         "elements": int(after["Nodes"]),

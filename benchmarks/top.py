@@ -45,6 +45,9 @@ def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
         shards=None,
         repeated=None,
         paused_because=None,
+        smoothed_loss=rng.random(),
+        updates_per_s=2.0,
+        why_left=None,
     )
 
 

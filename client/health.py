@@ -6,6 +6,7 @@ worth a name. Elsewhere psutil tells what it knows.
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +21,9 @@ _PLAUSIBLE = (-40.0, 150.0)
 _PROCESSORS = ("cpu", "gpu", "soc", "pkg")
 """In the names of thermal zones that matter. Others, of chargers or radios, count if there is none."""
 
-_UNDER_VOLTAGE = 1
-"""Bit of the Raspberry Pi firmware's get_throttled: the supply is too weak right now."""
+_UNDER_VOLTAGE, _SLOWED = 0x1, 0xE
+"""Bits of the Raspberry Pi firmware's get_throttled: the supply is too weak right now; its processor is
+slowed down right now (a capped frequency, throttled, at its soft limit of temperature)."""
 
 _CLASSES = (
     ("raspberry pi zero 2", "raspberry-pi-zero-2w"),
@@ -56,12 +58,19 @@ Throttled = Callable[[], str | None]
 class Health:
     """Each call tells how the device does now. Where its sensors are, is looked for once."""
 
-    def __init__(self, root: Path = ROOT, throttled: Throttled | None = None) -> None:
-        """`root` is where proc and sys are."""
+    def __init__(
+        self,
+        root: Path = ROOT,
+        throttled: Throttled | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`root` is where proc and sys are. `clock` is the one that the server compares with its own."""
+        self._clock = clock
         self._stat, self._memory = root / "proc/stat", root / "proc/meminfo"
         self._zones = thermal_zones(root)
         self._batteries = batteries(root)
         self._supply = supply_of(root, throttled)
+        self._slowed = slowed_of(throttled)
         self._busy, self._total = cpu_times(text_of(self._stat))
 
     def __call__(self) -> Facts:
@@ -73,6 +82,8 @@ class Health:
             "temperature": hottest(map(text_of, self._zones)),
             "battery": charge(map(text_of, self._batteries)),
             "undervoltage": self._supply(),
+            "throttled": self._slowed(),
+            "clock": int(self._clock()),
         }
         return {name: value for name, value in told.items() if value is not None}
 
@@ -167,13 +178,19 @@ def supply_of(root: Path, throttled: Throttled | None = None) -> Callable[[], in
     for hwmon in _named(root, "class/hwmon/hwmon*", "rpi_volt"):
         return lambda: _whole(text_of(hwmon / "in0_lcrit_alarm"))
     ask = throttled or _vcgencmd()
-    return lambda: undervolted(ask() if ask is not None else None)
+    return lambda: _flagged(ask, _UNDER_VOLTAGE)
 
 
-def undervolted(throttled: str | None) -> int | None:
-    """1 or 0 from e.g. throttled=0x50005."""
+def slowed_of(throttled: Throttled | None = None) -> Callable[[], int | None]:
+    """What says whether the processor runs slower than it could, as `supply_of`."""
+    ask = throttled or _vcgencmd()
+    return lambda: _flagged(ask, _SLOWED)
+
+
+def _flagged(ask: Throttled | None, bits: int) -> int | None:
+    """1 if any of the `bits` is set in what the firmware says, e.g. throttled=0x50005."""
     try:
-        return int((throttled or "").strip().removeprefix("throttled="), 16) & _UNDER_VOLTAGE
+        return int(int(((ask() if ask else None) or "").strip().removeprefix("throttled="), 16) & bits > 0)
     except ValueError:
         return None
 
@@ -185,6 +202,7 @@ def from_psutil() -> Facts:
     told: Facts = {
         "cpu": psutil.cpu_percent(),
         "ram": (psutil.virtual_memory().total - psutil.virtual_memory().available) >> 20,
+        "clock": int(time.time()),
     }
     with suppress(AttributeError, NotImplementedError, OSError):  # as the platform has it
         battery = psutil.sensors_battery()

@@ -25,7 +25,7 @@ from edgeflock.client.data.open import batches_of, directory, is_stored, own_see
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.identity import Identity, default_place, keep, kept
-from edgeflock.client.joining import url_of
+from edgeflock.client.joining import urls_of
 from edgeflock.client.machine import default_name
 from edgeflock.client.neighbour import Pausing, Resting, rate_of, rules_of, share_of
 from edgeflock.client.spool import Spool
@@ -202,7 +202,7 @@ async def run_client(
                 asyncio.create_task(worker.keep_telling(link.tell)),
                 asyncio.create_task(pausing.watch(partial(worker.tell_now, link.tell))),
             ]
-            reason = "its part is done"
+            reason = "finished: its part is done"
             try:
                 progress = await worker.run()
             except BaseException as error:
@@ -237,10 +237,10 @@ def _spool(settings: "ClientSettings", given: Given) -> Spool | None:
 def _why(error: BaseException) -> str:
     """What the server is told of a device that ends with `error`: nothing that its data might have said."""
     if isinstance(error, asyncio.CancelledError):
-        return "stopped by its owner"
+        return "retired: stopped by its owner"
     if isinstance(error, ConfigError):
-        return "its settings or its data do not fit the run; its own log says why"
-    return str(error) if isinstance(error, EdgeflockError) else f"it failed: {type(error).__name__}"
+        return "error: its settings or its data do not fit the run; its own log says why"
+    return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 
 def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
@@ -254,7 +254,7 @@ def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
         return None, place
     identity = kept(place)
     named = "server" in settings.model_fields_set
-    if named and url_of(settings.server) != url_of(identity.server):
+    if named and urls_of(settings.server) != urls_of(identity.server):
         if not settings.identity:
             return None, place
         raise ConfigError(

@@ -19,11 +19,12 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 import aiohttp
+from yarl import URL
 
 from edgeflock.client.downloads import NOT_KNOWN, Downloads
 from edgeflock.client.first_model import Kept
 from edgeflock.client.identity import Identity
-from edgeflock.client.joining import renew, url_of
+from edgeflock.client.joining import renew, urls_of
 from edgeflock.client.lines import Lines
 from edgeflock.client.retrying import ANSWER_SECONDS, Retries
 from edgeflock.client.training.terms import layout_of, longest_message
@@ -103,26 +104,27 @@ class Link:
         insecure: bool = False,
         renewed: Callable[[Identity], None] = lambda identity: None,
     ) -> None:
-        """`server` is the server's http(s) URL. Raises ConfigError if it is none, or if it is plain HTTP
-        beyond this machine and not `insecure`. Without an identity only a run that is open lets this device
+        """`server` is the server's http(s) URL; of several, with commas between them, the one that answers:
+        the others stand by. Raises ConfigError if it is none, or if it is plain HTTP beyond this machine and
+        not `insecure`. Without an identity only a run that is open lets this device
         in; `renewed` is told of another one that the server wants it to have.
 
         A model that does not fit into `memory` bytes is refused, and Samples of more than `samples` bytes.
         Both ways together no more than `bandwidth` bytes a second pass.
         """
-        url = url_of(server)
-        self._url = url / "v1/session"
+        self._servers = urls_of(server)
         pin = b"" if identity is None else identity.pin
-        self._tls = tls_for(
-            url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
-        )
+        for url in reversed(self._servers):
+            self._tls = tls_for(
+                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
+            )
         self._identity, self._renewed = identity, renewed
         self._challenge, self._is_to_renew = b"", False
         self._headers: dict[str, str] = {}
         self._show()
         self._hello = hello
         self._retries = Retries(str(url), random, sleep, self._lose)
-        self._downloads = Downloads(url, self._headers, hello.device, self._retries)
+        self._downloads = Downloads(self._server, self._headers, hello.device, self._retries)
         self._http: aiohttp.ClientSession | None = None
         self._lines: Lines | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
@@ -302,7 +304,7 @@ class Link:
             return await self._dial()
         if self._was != "up":
             again = "again " if self._was else ""
-            log.info("connected %sto %s, run %s", again, self._url.origin(), shown(welcome.run))
+            log.info("connected %sto %s, run %s", again, self._server().origin(), shown(welcome.run))
             self._was = "up"
         self._injects = welcome.alpha > 0 and welcome.beta > 0
         self._tasks, self._over = welcome.tasks, False
@@ -312,7 +314,7 @@ class Link:
         self._longest_answer = self._longest
         try:
             socket = await self._opened.ws_connect(
-                self._url,
+                self._server() / "v1/session",
                 headers=self._headers,
                 heartbeat=HEARTBEAT,
                 max_msg_size=self._longest + 1,
@@ -361,7 +363,7 @@ class Link:
         if self._identity is None or not self._is_to_renew:
             return
         try:
-            identity = await renew(self._opened, self._identity)
+            identity = await renew(self._opened, self._identity, self._server())
         except EdgeflockError as error:
             log.warning("no new credential: %s", shown(str(error)))
             return
@@ -425,8 +427,14 @@ class Link:
             raise RunOver(shown(record.reason))
         return record
 
+    def _server(self) -> URL:
+        """Whom it asks."""
+        return self._servers[0]
+
     async def _lose(self) -> None:
+        """Something failed: the next server may do better."""
         self._was = "lost" if self._was else ""
+        self._servers = [*self._servers[1:], self._servers[0]]
         await self._hang_up()
 
     async def _hang_up(self) -> None:

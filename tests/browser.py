@@ -49,9 +49,7 @@ class Tab:
 
     async def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        made = await self.call(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
-        )
+        made = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in made, made["exceptionDetails"]
         return made["result"].get("value")
 

@@ -92,6 +92,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     )
     if status["diverged"] is not None:
         console.print(Text(status["diverged"][:1].upper() + status["diverged"][1:], "bold red"))
+    for finding in status["findings"]:
+        of = "" if finding["device"] is None else f" {finding['device']}"
+        text = Text(
+            f"{finding['kind']}{of}: {finding['text']}; {finding['remedy']}", _STYLES[finding["severity"]]
+        )
+        console.print(text, soft_wrap=True)
     console.print(
         f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
         f"{_selected(compression)}, values {compression['values']}"
@@ -194,11 +200,20 @@ def _told(key: str, form: str) -> Column:
     return column
 
 
+def _away(device: dict[str, Any]) -> str:
+    """That it is away, and in a word why: killed, timed out, retired, ..."""
+    why = device["why_left"]
+    return f"away ({why.partition(':')[0]})" if why else "away"
+
+
+_STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
+
+
 def _state(device: dict[str, Any]) -> str | Text:
     """And why it is paused, which devices and operators say in their own words."""
     if because := device["paused_because"]:
         return Text("".join(c if c.isprintable() else "?" for c in f"paused {because}"[:_LONGEST]))
-    return "connected" if device["connected"] else "away"
+    return "connected" if device["connected"] else _away(device)
 
 
 _COLUMNS: dict[str, Column] = {

@@ -68,4 +68,3 @@ def opened(path: Path) -> Recording:
     from edgeflock.devices.watching.journal_frames import journal_frames
 
     return Recording.of(journal_frames(path), str(path))
-

@@ -6,7 +6,8 @@ from inspect import getdoc
 from aiohttp import web
 
 from docs.site.settings import escaped
-from edgeflock.server.operations import actions, api, first_model, joining, metrics, page as browser
+from edgeflock.server.operations import actions, api, first_model, joining, metrics
+from edgeflock.server.operations import page as browser
 
 _INTRODUCTION = """\
 # HTTP
@@ -24,7 +25,14 @@ describes. Tokens go into `Authorization: Bearer TOKEN`; who may do what:
 def page() -> str:
     """Markdown: a row a route, with the first lines of what its handler says of itself."""
     rows = []
-    for table in (api.routes, actions.routes, metrics.routes, first_model.routes, joining.routes, browser.routes):
+    for table in (
+        api.routes,
+        actions.routes,
+        metrics.routes,
+        first_model.routes,
+        joining.routes,
+        browser.routes,
+    ):
         for route in table:
             assert isinstance(route, web.RouteDef), "tables hold routes with a method and a path"
             said = " ".join((getdoc(route.handler) or "").split())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
-from edgeflock.server.descent import Gathered, Parameters
+from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.judging import Criteria, Judge
@@ -48,6 +48,10 @@ _QUICK = 100_000
 SEQUENCE_WINDOW = 1 << 16
 """How far a device's next number may be above the last accepted one. Numbers are spent by refused updates,
 too, of which nobody has as many in a row; but at the largest number a name could never push again."""
+
+
+def _nobody(push: Push, step: Step) -> None:
+    pass
 
 
 class Engine:
@@ -94,6 +98,8 @@ class Engine:
         self._gate = Gatekeeper(gate, self._ended)
         self._abandoned = False
         self._judge = judge or Judge(Criteria())
+        self.observe: Callable[[Push, Step], None] = _nobody
+        """Sees every update that was admitted, and what it comes to. Nothing depends on it."""
         self._over: str | None = self._judge.ended(0.0, 0)
         """Why the run is over before it has its updates."""
         self._publish()
@@ -226,6 +232,7 @@ class Engine:
                 "coordination.learning_rate"
             )
         verdict = self._coordinator.offer(push, step, now)
+        self.observe(push, step)
         if verdict is not None:
             self._apply(verdict, settled)
 

@@ -15,7 +15,7 @@ from edgeflock.shared.identity import is_loopback
 JOIN, SESSION, LOGIN, LOGOUT = "/v1/join", "/v1/session", "/v1/login", "/v1/logout"
 
 OPEN = frozenset((("GET", "/livez"), ("GET", "/readyz"), ("GET", "/"), ("POST", LOGIN), ("POST", LOGOUT)))
-"""For everybody: what starts and stops servers asks the first two, a browser that has no login yet the others."""
+"""For everybody: what starts and stops servers asks the first two, a browser without a login the others."""
 
 ASSETS = "/assets/"
 """What the page is made of, for everybody too."""
@@ -193,7 +193,7 @@ def _for_everybody(request: web.Request) -> bool:
 
 
 def _from_elsewhere(request: web.Request) -> web.Response | None:
-    """Whether a page of another site opens a WebSocket, or acts. Browsers say so, and no other client does."""
+    """Whether a page of another site opens a WebSocket, or acts. Browsers say so, nobody else does."""
     if request.method in _READING and request.headers.get("Upgrade", "").lower() != "websocket":
         return None if request.headers.get("Authorization") else _under_a_strange_name(request)
     origin = request.headers.get("Origin")
@@ -206,8 +206,8 @@ def _from_elsewhere(request: web.Request) -> web.Response | None:
     return problem(
         403,
         "forbidden",
-        f"a page of another site may neither act here nor open a WebSocket: its Origin is {origin!r:.200}, and "
-        f"this is {f'{request.scheme}://{request.host}'!r:.200}; run.origins names others that may",
+        f"a page of another site may neither act here nor open a WebSocket: its Origin is {origin!r:.200}, "
+        f"and this is {f'{request.scheme}://{request.host}'!r:.200}; run.origins names others that may",
     )
 
 

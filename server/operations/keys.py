@@ -8,10 +8,11 @@ from edgeflock.server.doors import Doors
 from edgeflock.server.identity import Audit, Authority, Register
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed
+from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.listeners import Listeners
 from edgeflock.server.operations.watchers import Watchers
-from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.roster import Trail
+from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Asset, Attempts, Logins, Origins
 
@@ -28,6 +29,7 @@ LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)
 OFFERED = web.AppKey("offered", Path)
 """There only if devices load the first model."""
+HEALTH = web.AppKey("health", Health)
 ORIGINS = web.AppKey("origins", Origins)
 HOST = web.AppKey("host", Host)
 PIN = web.AppKey("pin", bytes)

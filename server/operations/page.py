@@ -1,7 +1,7 @@
 """The page in the browser: its files, and the login that stands in for a token there.
 
-A login is a cookie that scripts cannot read and that goes along with requests of the page only. access.py looks
-at it, and at where requests come from.
+A login is a cookie that scripts cannot read and that goes along with requests of the page only. access.py
+looks at it, and at where requests come from.
 """
 
 import json
@@ -13,7 +13,7 @@ from edgeflock.server.doors import source_of
 from edgeflock.server.identity import NOBODY
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, cookie_of, login_of, note, problem, who
-from edgeflock.server.operations.keys import ASSETS, ATTEMPTS, DOORS, HOST, LOGINS, TRAIL
+from edgeflock.server.operations.keys import ASSETS, ATTEMPTS, DOORS, LOGINS, TRAIL
 from edgeflock.server.web import HEADERS, SECONDS
 from edgeflock.shared.errors import Unauthorized
 

@@ -31,6 +31,7 @@ _LEVELS: dict[EventKind, int] = {
     "refused": logging.INFO,
     "finished": logging.INFO,
     "diverged": logging.ERROR,
+    "over": logging.INFO,
 }
 """Of an event in the log; warnings, and what operators do, are warnings."""
 

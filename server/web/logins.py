@@ -1,6 +1,6 @@
 """Browsers that have shown a token, and those that have shown too many that are none. In memory only.
 
-A cookie holds the number of a login, which says nothing of the token and opens nothing once the login is over.
+A cookie holds the number of a login, which says nothing of the token and opens nothing once that is over.
 """
 
 import secrets

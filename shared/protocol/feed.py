@@ -18,6 +18,7 @@ from edgeflock.shared.protocol.frames import (
     DeviceRow,
     Evaluation,
     Event,
+    Finding,
     Frame,
     Mark,
     Overview,
@@ -143,6 +144,7 @@ _CHECKS: dict[Any, Check] = {
     tuple[DeviceRow, ...]: _rows,
     tuple[Evaluation, ...]: _evaluations,
     tuple[Event, ...]: rows_for(Event),
+    tuple[Finding, ...]: rows_for(Finding),
 }
 _CHECKS |= {kind: _map_for(kind) for kind in (RunFacts, Overview)}
 

@@ -139,6 +139,9 @@ class RunSettings(Section):
     on_evaluated: Annotated[str, one_of_the_ends("run.on_evaluated")] = Field(
         "", description="package.module:function that is told of each evaluation"
     )
+    on_finding: Annotated[str, one_of_the_ends("run.on_finding")] = Field(
+        "", description="package.module:function that is told of each finding when it begins"
+    )
     stop: Annotated[str, one_of_the_ends("run.stop")] = Field(
         "", description="package.module:function of an evaluation to whether it is enough"
     )
@@ -159,6 +162,27 @@ class RunSettings(Section):
             if not re.fullmatch(r"https?://([^\s/?#@:*\[\]]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?", origin):
                 raise ValueError(f"{origin!r} must be a scheme and a host, as https://flock.example.org")
         return [origin.lower() for origin in origins]
+
+
+class JournalSettings(Section):
+    """Where the run is kept, and who may write it."""
+
+    url: str = Field(
+        "", description="sqlite:PATH or postgresql://HOST/DATABASE; empty: journal.sqlite in run.directory"
+    )
+    lease: Annotated[float, Field(ge=1, le=3600)] = Field(
+        5.0, description="seconds without an answer of PostgreSQL after which another server may take over"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _of_a_kind(cls, url: str) -> str:
+        kind, _, rest = url.partition(":")
+        if url and (kind not in ("sqlite", "postgresql", "postgres") or not rest):
+            raise ValueError(
+                f"{kind}:... is no place for a journal; use sqlite:PATH or postgresql://HOST/DATABASE"
+            )
+        return url
 
 
 class ModelSettings(Section):
@@ -481,7 +505,10 @@ class ClientConfigSettings(Section):
 class ClientSettings(Section):
     """One device."""
 
-    server: str = "http://127.0.0.1:8470"
+    server: str = Field(
+        "http://127.0.0.1:8470",
+        description="its URL; of servers that stand by for each other all, with commas",
+    )
     token: str = Field("", description="of a viewer or an admin, for status, top, plot and rollback")
     identity: str = Field(
         "", description="file that `edgeflock client join` keeps; empty: one for all of this user"
@@ -550,6 +577,7 @@ class Config(Section):
     """Everything that can be set."""
 
     run: RunSettings = RunSettings()
+    journal: JournalSettings = JournalSettings()
     model: ModelSettings = ModelSettings()
     coordination: CoordinationSettings = CoordinationSettings()
     optimizer: OptimizerSettings = OptimizerSettings()

@@ -2,8 +2,8 @@
 
 import base64
 import json
-from contextlib import asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,8 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
                 await tab.run("location.hash = '#fleet'")
                 await shown(tab, HOSTILE)
                 await tab.run(
-                    "const field = document.querySelector('input[type=search]'); field.value = 'name:pi updates>=1';"
+                    "const field = document.querySelector('input[type=search]');"
+                    "field.value = 'name:pi updates>=1';"
                     "field.dispatchEvent(new Event('input'))"
                 )
                 await shown(tab, "1 of 2 devices")
@@ -146,8 +147,10 @@ async def test_frames_are_read_as_they_were_written(tmp_path: Path) -> None:
         list(range(20)), [[]] * 70_000, {"a": {"b": [1]}}, {str(n): n for n in range(20)}, {"__proto__": 1},
     ]  # fmt: skip
     broken = [
-        b"", b"\xc1", b"\xc4\x01a", b"\xd4\x00a", b"\xd9\x05abc", b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff",
-        b"\x91" * 40 + b"\x01", b"\x01\x02", b"\x81\x01\x02", b"\x82\xa1a\x01\xa1a\x02", b"\xa2\xff\xfe", b"\xcb\x00",
+        b"", b"\xc1", b"\xc4\x01a", b"\xd4\x00a", b"\xd9\x05abc", b"\xdd\xff\xff\xff\xff",
+        b"\xdf\x7f\xff\xff\xff",
+        b"\x91" * 40 + b"\x01", b"\x01\x02",
+        b"\x81\x01\x02", b"\x82\xa1a\x01\xa1a\x02", b"\xa2\xff\xfe", b"\xcb\x00",
     ]  # fmt: skip
     async with hosting(tmp_path / "run") as hosted, browsing(tmp_path / "browser") as tab:
         await tab.go(hosted.url)

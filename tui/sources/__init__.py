@@ -13,4 +13,14 @@ from edgeflock.tui.sources.replay import Replay
 from edgeflock.tui.sources.source import Source
 from edgeflock.tui.sources.state import State, reduce, remembering
 
-__all__ = ["FeedClient", "Live", "Recorder", "Recording", "Replay", "Source", "State", "reduce", "remembering"]
+__all__ = [
+    "FeedClient",
+    "Live",
+    "Recorder",
+    "Recording",
+    "Replay",
+    "Source",
+    "State",
+    "reduce",
+    "remembering",
+]

@@ -142,7 +142,7 @@ def replaced_trend(state: State, trend: tuple[Moment, ...]) -> State:
 
 
 def remembering(state: State, past: Sequence[Mark]) -> State:
-    """`state` with curves also of the times in which nobody watched from here, as the server remembers them."""
+    """`state` with curves also of the times in which nobody watched from here, as the server knows."""
     known = sorted(moment.time for moment in state.trend)
     new = [moment for moment in _moments(past) if _away(moment.time, known) > _APART]
     if not new:
@@ -160,10 +160,17 @@ def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
             since += 1
         before = past[since]
         seconds = max(mark.time - before.time, 1e-3)
-        rates = (
-            (now - then) / seconds for now, then in zip(mark[1:4], before[1:4], strict=True)
+        yield Moment(
+            mark.time,
+            mark.version,
+            mark.ingress,
+            mark.egress,
+            (mark.version - before.version) / seconds,
+            (mark.ingress - before.ingress) / seconds,
+            (mark.egress - before.egress) / seconds,
+            mark.loss,
+            None,
         )
-        yield Moment(mark.time, mark.version, mark.ingress, mark.egress, *rates, mark.loss, None)
 
 
 def _away(time: float, known: Sequence[float]) -> float:

@@ -143,11 +143,11 @@ function item(title, value, rest = "", more = null, sense = "") {
     );
 }
 
-function finding({ severity, device, text }) {
+function finding({ kind, severity, device, text, remedy }) {
     return el(
         "p",
-        { class: `finding ${severity}` },
-        el("b", {}, severity),
+        { class: `finding ${severity}`, title: remedy },
+        el("b", {}, kind),
         device ? el("a", { href: `#device/${encodeURIComponent(device)}` }, device) : null,
         el("span", {}, text),
     );

@@ -41,7 +41,9 @@ export function reduce(frame) {
         state.events = state.events.concat(frame.events).slice(-MOST_EVENTS);
     }
     state.overview = frame.overview;
-    state.findings = frame.findings ?? frame.overview.findings ?? [];
+    state.findings = frame.overview.findings.map(([kind, severity, device, since, text, remedy]) => ({
+        kind, severity, device, since, text, remedy,
+    }));
     state.time = frame.time;
     const { version, ingress, egress, loss, connected } = frame.overview;
     state.marks = thinned([...state.marks, [frame.time, version, ingress, egress, loss, connected]]);

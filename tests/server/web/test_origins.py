@@ -56,7 +56,9 @@ def test_pages_of_others(origin: str, scheme: str, host: str) -> None:
 
 
 def test_names_that_only_this_machine_can_have() -> None:
-    assert [host for host in ("vm", "10.0.0.1", "localhost:1", "flock.example.org") if ORIGINS.knows(host)] == [
+    assert [
+        host for host in ("vm", "10.0.0.1", "localhost:1", "flock.example.org") if ORIGINS.knows(host)
+    ] == [
         "vm",
         "10.0.0.1",
         "localhost:1",
