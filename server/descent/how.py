@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
+from edgeflock.server.descent.aggregates import MEAN
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 
@@ -19,6 +20,8 @@ class How:
     beta2: float = 0.999
     epsilon: float = 1e-8
     weight_decay: float = 0.0
+    aggregate: str = MEAN
+    """A name in aggregates.AGGREGATES: how the updates of a round come together."""
     clip: float = 0.0
     """The largest norm of an update's gradient, weighed; 0: any."""
     schedule: str = "constant"
@@ -35,7 +38,7 @@ class How:
         coordination, settings = config.coordination, dict(config.optimizer)
         together = coordination.buffer if coordination.mode == "buffer" else 1
         known = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
-        return cls(together=together, **known)
+        return cls(together=together, aggregate=coordination.aggregate, **known)
 
     @property
     def is_plain(self) -> bool:
