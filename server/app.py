@@ -12,13 +12,16 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.background import Background
+from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Doors, Terms
+from edgeflock.server.engine import Accepted
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import Entry
 from edgeflock.server.operations import actions, api, first_model, joining, metrics
 from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
+from edgeflock.server.operations.guarding import Guarding
 from edgeflock.server.operations.keys import (
     AUDIT,
     AUTHORITY,
@@ -91,7 +94,16 @@ def create_app(
             end,
             hosted.history,
         )
-        writer = Writer(engine, hub.round_ended, listeners.updated)
+        def note(number: int, text: str) -> None:
+            device = next((one for one in registry.devices.values() if one.id == number), None)
+            hub.note("warning", device, text)
+
+        def made(push: Push, accepted: Accepted) -> None:
+            listeners.updated(push, accepted)
+            guarding.made(push, accepted)
+
+        writer = Writer(engine, hub.round_ended, made)
+        guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
         samples = hosted.input, hosted.described
@@ -124,7 +136,10 @@ def create_app(
         )
         feed = Feed(host, evaluator)
         watchers = Watchers(hub, feed, config.limits.watchers)
-        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {"who listens": listeners.run}
+        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "who listens": listeners.run,
+            "the guard": guarding.run,
+        }
         if hosted.register is not None:
             beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
         background = Background(writer, evaluator, hub, beside)

@@ -8,9 +8,9 @@ device has agreed with a gradient that the server trusts (trusted.py). What was 
 that a replay needs none of this. Imports descent; neither asyncio nor aiohttp nor torch.
 """
 
-from edgeflock.server.defence.guard import Decision, Guard
+from edgeflock.server.defence.guard import Decision, Guard, Record
 from edgeflock.server.defence.norms import LATEST
 from edgeflock.server.defence.rules import DEFENCES, Kind, Seen
 from edgeflock.server.defence.trusted import Trusted
 
-__all__ = ["DEFENCES", "LATEST", "Decision", "Guard", "Kind", "Seen", "Trusted"]
+__all__ = ["DEFENCES", "LATEST", "Decision", "Guard", "Kind", "Record", "Seen", "Trusted"]

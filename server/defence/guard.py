@@ -57,6 +57,10 @@ class Guard:
         """Whether it wants a trusted gradient now and then."""
         return self._kind.trusts
 
+    def wants(self, version: int, refresh: int) -> bool:
+        """Whether it wants a new one at a version: each `refresh` updates."""
+        return self.trusts and (self._trusted is None or version - self._trusted.version >= refresh)
+
     def trust(self, trusted: Trusted) -> None:
         """Go by this gradient from now on."""
         self._trusted = trusted
@@ -68,7 +72,7 @@ class Guard:
         agreement, standing = None, None if known is None else known.standing
         if self._trusted is not None:
             agreement = self._trusted.agreement(step.where, step.delta)
-            standing = agreement if standing is None else (1 - _PART) * standing + _PART * agreement
+            standing = (1 - _PART) * (standing or 0.0) + _PART * agreement
         seen = Seen(step.where, step.delta, size, self._norms.usual, agreement, standing)
         found = self._kind.share(seen)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0

@@ -13,6 +13,9 @@ from edgeflock.shared.plugins import Table
 MOST = 2.0
 """An update may be so many times as large as usual."""
 
+LEAST = -0.06
+"""A device that agrees less is not let through: of honest ones, whose few entries are noisy, some do not agree."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -27,7 +30,7 @@ class Seen:
     agreement: float | None = None
     """Of the update with the trusted gradient, -1 to 1; None: there is none."""
     standing: float | None = None
-    """The same over its device's updates, this one too."""
+    """The same over its device's updates, this one too; of a new one nothing is expected, 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def score(seen: Seen) -> float:
     In the spirit of Zeno++ (C. Xie, S. Koyejo, I. Gupta, ICML 2020, section 4), whose score of one update is
     averaged here over its device's: an honest one of few entries may well disagree, all of a device's do not.
     """
-    if seen.standing is not None and seen.standing < 0:
+    if seen.standing is not None and seen.standing < LEAST:
         return 0.0
     return clip(seen)
 

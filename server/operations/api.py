@@ -3,6 +3,7 @@
 import hashlib
 import math
 import time
+from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
+from edgeflock.server.defence import Guard, Record
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
@@ -156,7 +158,7 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
 def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
-    devices = [_device(device, host.paces, now) for device in host.registry.devices.values()]
+    devices = [_device(device, host.paces, host.engine.guard, now) for device in host.registry.devices.values()]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
@@ -197,7 +199,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     }
 
 
-def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
+def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> dict[str, Any]:
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     return {
@@ -210,6 +212,7 @@ def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
         "uncompressed": done.uncompressed,
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
+        "defence": None if guard is None else asdict(guard.records.get(device.id, Record())),
         "shards": identity.shards,
         "duplicates": done.duplicates,
         "paced": round(paces.held_back(identity.name), 1),

@@ -341,8 +341,8 @@ class DefenceSettings(Section):
         description="clip: none is larger than twice the usual one; score: none of devices that disagree with "
         "the server's own gradient either, for which a tenth of model.data is set apart",
     )
-    refresh: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        5.0, description="of score: seconds between two gradients of the server's own"
+    refresh: Annotated[int, Field(ge=1)] = Field(
+        100, description="of score: updates from one gradient of the server's own to the next"
     )
 
 
