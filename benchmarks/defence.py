@@ -149,9 +149,7 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
         return Bad(backend, ATTACKS[row.attack], number, row.seed) if number in bad else backend
 
     began = time.process_time()
-    result = run_fleet(
-        prepared, row.seed, Path(), Listening(made, seen.append), backend_of=backend_of
-    )
+    result = run_fleet(prepared, row.seed, Path(), Listening(made, seen.append), backend_of=backend_of)
     accuracies = [one.accuracy or 0.0 for one in seen]
     # A run that left the finite numbers ends there, and is as good as guessing.
     accuracy = 0.1 if result.ended == "diverged" else fmean(accuracies[-5:])
@@ -234,9 +232,7 @@ def table(found: list[dict[str, Any]], sets: list[str]) -> str:
 def _of(found: list[dict[str, Any]], case: dict[str, object]) -> dict[int, float]:
     """Seed -> accuracy of a case."""
     return {
-        one["seed"]: one["accuracy"]
-        for one in found
-        if all(one[key] == value for key, value in case.items())
+        one["seed"]: one["accuracy"] for one in found if all(one[key] == value for key, value in case.items())
     }
 
 

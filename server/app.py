@@ -94,6 +94,7 @@ def create_app(
             end,
             hosted.history,
         )
+
         def note(number: int, text: str) -> None:
             device = next((one for one in registry.devices.values() if one.id == number), None)
             hub.note("warning", device, text)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _EVERY = 4
 """Of so many held-out samples one is set apart at most,"""
 
-_SAMPLES = 500
+_SAMPLES = 200
 """and about so many where there are more."""
 
 _CLASSES = 16

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Where
 from edgeflock.shared.plugins import Table
 
-MOST = 2.0
+MOST = 3.0
 """An update may be so many times as large as usual."""
 
-LEAST = -0.06
-"""A device that agrees less is not let through: of honest ones, whose few entries are noisy, some do not agree."""
+LEAST = -0.005
+"""A device that stands lower is not let through. Honest ones stand above 0 once they are known, and not far below
+it before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class Trusted:
         away from others: what tells an honest one is that it pulls more than it pushes. 0 where either is 0.
         """
         there = self.gradients[where]
-        lengths = np.sqrt(np.einsum("kc,kc->c", there, there, dtype=np.float64))
+        lengths = np.sqrt(np.square(there).sum(axis=0, dtype=np.float64))
         scale = lengths * float(np.sqrt(np.dot(delta, delta)))
         with np.errstate(divide="ignore", invalid="ignore"):
             cosines = np.where(scale > 0, (delta @ there) / scale, 0.0)

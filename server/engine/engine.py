@@ -255,7 +255,14 @@ class Engine:
         for version, (push, touched) in enumerate(verdict.updates, before + 1):
             update, share = push.update, self._took(push)
             self._log.add_update(
-                version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame, share
+                version,
+                push.device,
+                update.sequence,
+                push.time,
+                update.loss,
+                update.samples,
+                push.frame,
+                share,
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
             self._gate.made(push.device, version)

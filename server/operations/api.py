@@ -158,7 +158,9 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
 def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
-    devices = [_device(device, host.paces, host.engine.guard, now) for device in host.registry.devices.values()]
+    devices = [
+        _device(device, host.paces, host.engine.guard, now) for device in host.registry.devices.values()
+    ]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")

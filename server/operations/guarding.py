@@ -52,7 +52,9 @@ class Guarding:
             return
         self._dropping ^= {device}
         if dropped:
-            self._note(device, "its updates count nothing: they disagree with the server's own (defence.mode)")
+            self._note(
+                device, "its updates count nothing: they disagree with the server's own (defence.mode)"
+            )
         else:
             self._note(device, "its updates count again")
 

@@ -251,7 +251,8 @@ class CoordinationSettings(Section):
         30.0, description="of rounds: seconds after its first update when one ends in any case"
     )
     aggregate: Annotated[str, one_of_the_ends("coordination.aggregate")] = Field(
-        "mean", description="of rounds, of their updates: mean; or median, trimmed, krum, which some bad ones may be in"
+        "mean",
+        description="of rounds, of their updates: mean; or median, trimmed, krum, which some bad ones may be in",
     )
     gate: Annotated[str, one_of_the_ends("coordination.gate")] = Field(
         "", description="ssp: no device more than bound updates ahead; asp: no copy more behind; empty: none"
@@ -338,11 +339,11 @@ class DefenceSettings(Section):
 
     mode: Annotated[str, one_of_the_ends("defence.mode")] = Field(
         "none",
-        description="clip: none is larger than twice the usual one; score: none of devices that disagree with "
-        "the server's own gradient either, for which a tenth of model.data is set apart",
+        description="clip: none is larger than three times the usual one; score: none of devices that disagree with "
+        "the server's own gradient either, for which a part of model.data is set apart",
     )
     refresh: Annotated[int, Field(ge=1)] = Field(
-        100, description="of score: updates from one gradient of the server's own to the next"
+        20, description="of score: updates from one gradient of the server's own to the next"
     )
 
 

@@ -28,20 +28,28 @@ def step(delta: np.ndarray = DELTA) -> Step:
 
 @pytest.mark.parametrize(
     ("norm", "usual", "share"),
-    [(5.0, 5.0, 1.0), (10.0, 5.0, 1.0), (20.0, 5.0, 0.5), (5.0, 0.0, 1.0), (0.0, 0.0, 1.0), (1e300, 1.0, 2e-300)],
+    [
+        (5.0, 5.0, 1.0),
+        (15.0, 5.0, 1.0),
+        (30.0, 5.0, 0.5),
+        (5.0, 0.0, 1.0),
+        (0.0, 0.0, 1.0),
+        (3e300, 1.0, 1e-300),
+    ],
 )
 def test_clip_is_the_most_over_the_norm(norm: float, usual: float, share: float) -> None:
-    assert MOST == 2
+    assert MOST == 3
     assert clip(seen(norm, usual)) == share
 
 
 @pytest.mark.parametrize(
-    ("standing", "share"), [(None, 0.5), (0.3, 0.5), (LEAST, 0.5), (math.nextafter(LEAST, -1), 0.0), (-1.0, 0.0)]
+    ("standing", "share"),
+    [(None, 0.5), (0.3, 0.5), (LEAST, 0.5), (math.nextafter(LEAST, -1), 0.0), (-1.0, 0.0)],
 )
 def test_score_drops_whose_updates_disagree_and_clips_the_others(
     standing: float | None, share: float
 ) -> None:
-    assert score(seen(20.0, 5.0, standing)) == share
+    assert score(seen(30.0, 5.0, standing)) == share
 
 
 def test_the_usual_norm_is_the_median_of_the_latest() -> None:
@@ -63,7 +71,7 @@ def test_of_a_few_updates_the_smallest_is_usual() -> None:
 
 
 def test_those_who_send_more_do_not_drive_the_median_up() -> None:
-    """Three of ten send updates that are a hundred times as large: what is usual stays below twice the honest
+    """Three of ten send updates that are a hundred times as large: what is usual stays below thrice the honest
     norm, whose share is all."""
     guard = Guard("clip", [1.0] * 50)
     for number in range(3000):
@@ -71,7 +79,7 @@ def test_those_who_send_more_do_not_drive_the_median_up() -> None:
         delta = DELTA / 5 * np.float32(100 if device < 3 else 1)
         decision = guard.decide(device, step(delta), 1.0)
         assert (decision.share == 1) == (device >= 3)
-        assert decision.norm <= 2.0001
+        assert decision.norm <= 3.0001
         guard.took(device, decision)
     assert guard.counts == {"clipped": 900}
     assert guard.records[0].clipped == 300
@@ -81,7 +89,7 @@ def test_those_who_send_more_do_not_drive_the_median_up() -> None:
 def test_the_samples_that_a_device_tells_of_are_in_the_norm() -> None:
     guard = Guard("clip", [5.0] * 20)
     assert guard.decide(1, step(), 1.0).share == 1
-    assert guard.decide(1, step(), 200.0).share == pytest.approx(0.01)
+    assert guard.decide(1, step(), 300.0).share == pytest.approx(0.01)
 
 
 def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
@@ -89,24 +97,24 @@ def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
     decision = guard.decide(1, step(huge), 65_536.0)
     part = step(huge).part(decision.share)
     assert np.isfinite(part.delta).all()
-    assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 2.001 * 5
+    assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 3.001 * 5
 
 
 def test_a_standing_is_the_average_of_agreements_and_a_pardon_ends_it() -> None:
     guard = Guard("score", [5.0] * 20)
     assert guard.decide(1, step(), 1.0).standing is None, "nothing to go by yet"
     guard.trust(Trusted(0, np.array([[0], [3], [0], [-4]], np.float32)))
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.1)
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.1), "to decide changes nothing"
+    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.03)
+    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.03), "to decide changes nothing"
     against = step(-DELTA)
     decision = guard.decide(1, against, 1.0)
     guard.took(1, decision)
-    assert (decision.share, decision.standing) == (0.0, pytest.approx(-0.1))
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.9 * -0.1 + 0.1)
-    assert guard.decide(2, against, 1.0).standing == pytest.approx(-0.1), "each has its own"
+    assert (decision.share, decision.standing) == (0.0, pytest.approx(-0.03))
+    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.97 * -0.03 + 0.03)
+    assert guard.decide(2, against, 1.0).standing == pytest.approx(-0.03), "each has its own"
     assert guard.pardon(1)
     assert not guard.pardon(1)
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.1)
+    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.03)
     assert guard.counts == {"dropped": 1}
 
 
@@ -129,7 +137,9 @@ def test_agreement_is_of_the_groups_that_agree_most_and_least() -> None:
     assert trusted.agreement(np.zeros(0, np.int64), np.zeros(0, np.float32)) == 0
 
 
-@pytest.mark.parametrize(("said", "share"), [(math.nan, 0.0), (math.inf, 0.0), (-3.0, 0.0), (7.0, 1.0), (0.25, 0.25)])
+@pytest.mark.parametrize(
+    ("said", "share"), [(math.nan, 0.0), (math.inf, 0.0), (-3.0, 0.0), (7.0, 1.0), (0.25, 0.25)]
+)
 def test_what_a_defence_says_is_a_part(said: float, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DEFENCES, "mine", Kind(lambda seen: said))
     assert Guard("mine").decide(1, step(), 1.0).share == share
