@@ -4,9 +4,9 @@
 
 Of each fleet a tenth or three tenths of the devices are bad: they send the gradient with its sign flipped, a
 hundred times as large, of labels that are one off, or a random one of the same length. All devices are real
-Workers and the server's engine is at work; only where a bad one's gradients come from differs. Each with each
-defence, and honest fleets too: of samples dealt at random, and of one label a device. The default coordination
-is asynchronous with AdaComp's weights, sparse signs up, lossy down.
+Workers and the server's engine is at work; only where a bad one's gradients come from differs. Each with
+each defence, and honest fleets too: of samples dealt at random, and of one label a device. The default
+coordination is asynchronous with AdaComp's weights, sparse signs up, lossy down.
 
 The defence was chosen on `digits`; its figures are those of the others. All are evaluated on the samples that
 `score` leaves to evaluate on. A row is a JSON file in --output, and what is there is not run again: stop it

@@ -1,6 +1,7 @@
 """The front door: the command line, and whatever hosts both ends.
 
     commands             a file a command
+    doctor               `edgeflock doctor` and `edgeflock report`
     papers               what `edgeflock reproduce` runs: a folder a paper
     quickstart           a server and clients as processes of this machine
     projects             `edgeflock init` and `edgeflock check`

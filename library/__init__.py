@@ -5,6 +5,8 @@
     Fleet    an emulated fleet        plot     curves of runs, as a figure
     Result   a model that was trained      Loss    what outputs cost, and what is right
 
+    status, roll_back    of a server that runs elsewhere      back_up, restore    a run in one file
+
     AdaComp, ASGD, Rounds, Buffered, Elastic    ways to coordinate: Server(coordination=AdaComp(window=64))
     Adam, Momentum                              ways to step: Server(optimizer=Adam(clip=5.0))
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from edgeflock.devices.library.result import Result
     from edgeflock.devices.library.server import Server
     from edgeflock.devices.library.ways import ASGD, AdaComp, Adam, Buffered, Elastic, Momentum, Rounds
+    from edgeflock.devices.watching.rollback import roll_back
+    from edgeflock.devices.watching.status import status
+    from edgeflock.server.ledger import back_up, restore
     from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, Refused
     from edgeflock.shared.model.losses import Loss
 
@@ -48,8 +53,12 @@ __all__ = [
     "Rounds",
     "Server",
     "__version__",
+    "back_up",
     "deal",
     "plot",
+    "restore",
+    "roll_back",
+    "status",
 ]
 
 _ROOM = "edgeflock.devices.library"
@@ -72,8 +81,12 @@ _NAMES = {
     "Result": (f"{_ROOM}.result", ""),
     "Rounds": (f"{_ROOM}.ways", ""),
     "Server": (f"{_ROOM}.server", "server"),
+    "back_up": ("edgeflock.server.ledger", "server"),
     "deal": (f"{_ROOM}.data", ""),
     "plot": (f"{_ROOM}.figure", "demo"),
+    "restore": ("edgeflock.server.ledger", "server"),
+    "roll_back": ("edgeflock.devices.watching.rollback", ""),
+    "status": ("edgeflock.devices.watching.status", ""),
 }
 """name -> (the module that has it, the extra that brings what that needs)."""
 

@@ -21,6 +21,7 @@ CHOICES: Tables = {
     "optimizer.kind": OPTIMIZERS,
     "optimizer.schedule": SCHEDULES,
     "run.on_evaluated": CALLBACKS,
+    "run.on_finding": CALLBACKS,
     "run.on_update": CALLBACKS,
     "run.stop": CALLBACKS,
     "run.trackers": KINDS,

@@ -16,15 +16,27 @@ from edgeflock.server.defence import DEFENCES
 from edgeflock.server.engine import Engine, check_limits
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
+    ELSEWHERE,
     Audit,
     Authority,
     Certificate,
     Register,
+    keys_of,
     own_certificate,
     pin_of_file,
     server_tls,
+    share,
 )
-from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step, write_whole
+from edgeflock.server.ledger import (
+    OFFERED,
+    Account,
+    Claim,
+    claimed,
+    is_shared,
+    keep_offered,
+    largest_step,
+    write_whole,
+)
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate, Keep, Metrics
@@ -109,6 +121,8 @@ class HostedRun:
     """What the last `evaluate` came to besides."""
     look: Look | None = None
     """The gradient that the guard trusts, if it wants one."""
+    lost: Callable[[], str] = str
+    """Why the run is no longer this server's; empty while it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +145,11 @@ class _Model:
 
 
 @contextmanager
-def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
-    """Begin the run that `config` describes, or take it up where its directory left it.
+def open_run(
+    config: Config, given: Given = Given(), wait: Callable[[str], None] | None = None
+) -> Iterator[HostedRun]:
+    """Begin the run that `config` describes, or take it up where it was left. While another server hosts it,
+    `wait` is called again and again with why; it raises to give up. Without `wait` that is an error.
 
     The run is this process's while the context lasts; then it may be opened again, also after a failure.
     Raises ConfigError if the model, the data or the directory cannot serve.
@@ -144,7 +161,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
-    with claimed(directory, "run.directory", model.layout, theta, config, model.start) as claim:
+    with claimed(directory, "run.directory", model.layout, theta, config, model.start, wait) as claim:
         first = claim.journal.snapshot(first=True).theta
         if config.model.weights and first.tobytes() != theta.tobytes():
             raise ConfigError(
@@ -156,9 +173,12 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
             log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         suspecting = partial(largest_step, claim.journal, model.layout)
-        tls, pin = _line(config, directory)
+        tls, pin = line_of(config, directory)
         authority = authority_of(config, directory, tls)
+        if is_shared(config.journal.url):
+            write_whole(directory / ELSEWHERE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
+            claim.journal.when_lost(register.db.shut)
             register.listens(register.url, pin)
             _operators(register, directory)
             yield HostedRun(
@@ -183,6 +203,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 model.app,
                 model.metrics,
                 model.look,
+                claim.journal.lost,
             )
 
 
@@ -382,10 +403,14 @@ def _input(
     return shape
 
 
-def _line(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
+def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
     """(TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
     run = config.run
     plain = run.insecure or is_loopback(run.host)
+    if is_shared(config.journal.url):
+        directory.mkdir(0o700, parents=True, exist_ok=True)
+        for own in keys_of(directory):
+            share(config.journal.url, own)
     if run.open and not plain:
         raise ConfigError(
             f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "

@@ -40,8 +40,8 @@ def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
     apart = np.arange(len(held_out)) % max(_EVERY, len(held_out) // _SAMPLES) == 0
     if apart.sum() < _LEAST:
         raise ConfigError(
-            f"defence.mode needs {_EVERY * _LEAST} held-out samples at least, of which it sets {_LEAST} apart, "
-            f"and model.data has {len(held_out)}; name more, or set defence.mode = 'clip'"
+            f"defence.mode needs {_EVERY * _LEAST} held-out samples at least, of which it sets {_LEAST} "
+            f"apart, and model.data has {len(held_out)}; name more, or set defence.mode = 'clip'"
         )
     trusted, rest = (
         Dataset(rows(held_out.x, np.flatnonzero(chosen)), held_out.y[chosen], described=held_out.described)

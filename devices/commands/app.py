@@ -10,6 +10,7 @@ from edgeflock.devices.commands.check import check
 from edgeflock.devices.commands.client import client
 from edgeflock.devices.commands.config import config
 from edgeflock.devices.commands.device import device
+from edgeflock.devices.commands.doctor import doctor, report
 from edgeflock.devices.commands.export import export
 from edgeflock.devices.commands.fleet import fleet
 from edgeflock.devices.commands.init import init
@@ -76,7 +77,7 @@ def options(
 app.command()(server)
 app.add_typer(client, name="client")
 for command in (
-    *(init, check, status, rollback, backup, restore, top, plot),
+    *(init, check, status, doctor, report, rollback, backup, restore, top, plot),
     *(quickstart, fleet, reproduce, export, config),
 ):
     app.command()(command)  # in the order in which --help lists them

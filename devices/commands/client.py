@@ -1,5 +1,7 @@
 """`edgeflock client`: join a run, and train on this machine's data."""
 
+import logging
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -22,6 +24,7 @@ from edgeflock.devices.commands.options import (
     settings_of,
     token_in,
 )
+from edgeflock.devices.commands.supervisor import LastLine, supervised
 from edgeflock.shared.errors import ConfigError
 
 
@@ -68,17 +71,29 @@ def train(
     graph_digest: Annotated[
         str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
     ] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="25%", help="The most of a core [client.cpu].")] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="50kB/s", help="The most, up and down together [client.bandwidth].")
+    ] = None,
+    pause_on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="battery:40,...",
+            help="Beside hot:80 and undervoltage: battery, metered, owner, file:PATH [client.pause_on].",
+        ),
+    ] = None,
     set_: Set = None,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
 ) -> None:
-    """Train for a server on this machine's data, until its run is over.
+    """Train for a server on this machine's data, until its run is over, at the lowest priority.
 
     `edgeflock client join URL TOKEN`, with what the server printed, lets this machine take part first.
     """
     import asyncio
 
     log_to_stderr(log_level, log_format)
+    logging.getLogger("edgeflock").addHandler(LastLine(os.environ))
     flags = client_flags(
         server=server,
         identity=None if identity is None else str(identity),
@@ -89,8 +104,15 @@ def train(
         flower_app=None if flower_app is None else str(flower_app),
         node_config=node_config,
         graph_digest=graph_digest,
+        cpu=cpu,
+        bandwidth=bandwidth,
+        pause_on=pause_on,
     )
     settings = settings_of(config, [*(set_ or []), *flags])
+    if settings.client.gentle:  # before any thread of it begins
+        from edgeflock.client.neighbour.priority import give_way
+
+        give_way()
     from edgeflock.devices.library.client import Client
 
     async def until_stopped() -> None:
@@ -99,7 +121,8 @@ def train(
         with suppress(NotImplementedError):  # where there are no such signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, training.cancel, "terminated")
         try:
-            progress = await training
+            async with supervised():
+                progress = await training
         except asyncio.CancelledError as cancelled:
             if cancelled.args != ("terminated",):
                 raise

@@ -26,14 +26,12 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
 
     with needing("server,demo", "fleets need"):
         from edgeflock.devices.emulation.config import parse
-        from edgeflock.devices.emulation.fleet import prepare
+        from edgeflock.devices.library.fleet import Fleet
         from edgeflock.devices.results.report import draw_accuracy, report, told
-        from edgeflock.devices.results.sweep import Job, sweep
 
     file = parse(text_of(path), str(path), overrides)
-    prepare(file)  # what cannot work shows before anything runs
     directory = out or Path("edgeflock-fleet") / path.stem
-    outcomes = sweep([Job(path.stem, file, seed, directory) for seed in file.fleet.seeds])
+    outcomes = Fleet.configured(file).sweep(directory)
     markdown = report(path.stem, file, outcomes)
     draw_accuracy(path.stem, file, outcomes, directory)
     (directory / "report.md").write_text(markdown)

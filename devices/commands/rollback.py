@@ -21,9 +21,11 @@ def rollback(
     too. Devices are sent the model whole and go on.
     """
     server, secret = connection_of(url, token, token_file, set_)
+    import asyncio
+
     from edgeflock.devices.watching.rollback import roll_back
 
-    done = roll_back(server, secret, version)
+    done = asyncio.run(roll_back(server, secret, version))
     if json:
         import json as encoder
 

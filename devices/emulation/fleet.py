@@ -35,6 +35,7 @@ from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
 from edgeflock.server.defence import DEFENCES
 from edgeflock.server.engine import Accepted, check_limits
+from edgeflock.server.findings import EVERY, Agreement, Picture, Portrait, changes, findings
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.scoring import Own, Scores
@@ -45,11 +46,11 @@ from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.fields import Fields, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.model.trial import SAMPLES
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, Finding
 from edgeflock.shared.settings.config import ELASTIC
 
 News = TypeVar("News")
@@ -176,7 +177,8 @@ def run_fleet(
 
     With error feedback, a threshold, injection, elastic averaging or tasks a step depends on more of the
     earlier ones than the journal holds: such a run begins again if it is interrupted. It ends after an
-    evaluation of which `stop` is true. `backend_of` may give devices gradients of their own. Raises ConfigError, and what those raise that are `listening`.
+    evaluation of which `stop` is true. `backend_of` may give devices gradients of their own. Raises
+    ConfigError, and what those raise that are `listening`.
     """
     began = time.process_time()
     file = prepared.file
@@ -252,15 +254,24 @@ class _FleetRun:
             self._trust, self._test = set_apart(prepared.test)
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
-        self._engine = open_engine(journal, flat.layout, file)
+        held = journal.path.parent if earlier is not None and isinstance(journal.path, Path) else None
+        self._engine = open_engine(journal, flat.layout, file, held)
         self._server = EmulatedServer(
             file,
             self._engine,
             self._committed,
-            self._test.x.shape[1:],
+            None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
             keep_frames=earlier is not None,
             made=self._made,
         )
+        self._agreement = Agreement(flat.layout.parameters.size)
+        self._findings: tuple[Finding, ...] = ()
+        self._looked = 0.0
+        """When, in virtual seconds."""
+        if listening.on_finding is not None and file.coordination.mode != ELASTIC:
+            self._engine.observe = lambda push, step: self._agreement.observe(
+                push.device, push.update.loss, step
+            )
         self._names: dict[int, str] = {}
         """A device's number in the journal -> its name."""
         self._tallies: dict[str, ClassTotals] = {}
@@ -395,6 +406,21 @@ class _FleetRun:
         if self._listening.on_update is not None:
             applied = Applied.of(push, accepted, self._names[push.device])
             self._tell(self._listening.on_update, applied)
+        now = asyncio.get_running_loop().time()
+        if self._listening.on_finding is not None and now >= self._looked + EVERY:
+            self._looked = now
+            self._look(self._listening.on_finding, now)
+
+    def _look(self, told: Callable[[Finding], object], now: float) -> None:
+        """Whether any device's updates are out of line: nothing else can be wrong with emulated ones."""
+        portraits = [
+            Portrait(name, here=True, seen=self._agreement.of(device)) for device, name in self._names.items()
+        ]
+        version = self._engine.published.version
+        found = findings(Picture(now, version, devices=tuple(portraits)), self._findings)
+        new, self._findings = changes(self._findings, found).began, found
+        for finding in new:
+            self._tell(told, finding)
 
     def _tell(self, function: Callable[[News], object], news: News) -> object:
         """What `function` says. If it raises anything, so will `result`, whoever calls this."""

@@ -6,6 +6,7 @@
     figure       plot: the curves of runs
     result       Result: a model that was trained; Evaluated: a run by its evaluations
     model        Model: what is trained
+    graphs       Graphs: a model in ONNX
     data         data at hand as a data set, and dealt out
     ways         AdaComp, Buffered, Adam and the like: ways to coordinate and to step
     functions, named, opening    what these share: functions to call, objects for names, a context in a thread

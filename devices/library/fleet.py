@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import torch
 
@@ -20,11 +20,13 @@ from edgeflock.devices.library.functions import Metrics, scored_by, told_by
 from edgeflock.devices.library.model import Model, model_of
 from edgeflock.devices.library.named import named
 from edgeflock.devices.library.result import Evaluated
+from edgeflock.devices.results.outcomes import Outcome
+from edgeflock.devices.results.sweep import Job, sweep
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,9 +86,23 @@ class Fleet:
             "fleet": {"devices": devices, "data": uris[0], **own},
             "devices": {profile: {"profile": profile}} if classes is None else classes,
         }
-        self.file = config.parse("", "edgeflock.Fleet", given=given)
+        file = config.parse("", "edgeflock.Fleet", given=given)
+        self._set(file, Given(train, test, model.make, own_metrics))
+
+    @classmethod
+    def configured(cls, file: FleetFile) -> Self:
+        """A fleet of a file's settings. Raises ConfigError if they cannot work."""
+        fleet = cls.__new__(cls)
+        fleet._set(file, Given())
+        return fleet
+
+    def _set(self, file: FleetFile, given: Given) -> None:
+        self.file = file
+        arrays = given.train is not None or given.test is not None
+        self._at_hand = arrays or given.make is not None or bool(given.metrics)
+        """Whether another process could not find all that it is of."""
         with _as_it_was():
-            self._prepared = prepare(self.file, Given(train, test, model.make, own_metrics))
+            self._prepared = prepare(file, given)
 
     def run(
         self,
@@ -95,9 +111,11 @@ class Fleet:
         stop: Callable[[Evaluation], object] | None = None,
         on_update: Callable[[Applied], object] | None = None,
         on_evaluated: Callable[[Evaluation], object] | None = None,
+        on_finding: Callable[[Finding], object] | None = None,
     ) -> Emulated:
         """One run; the same seed gives the same one, bit for bit. It ends after an evaluation of which `stop`
-        is true. `on_update` and `on_evaluated` are told as by a Server; what they raise ends the run.
+        is true. `on_update`, `on_evaluated` and `on_finding` are told as by a Server, the last of
+        devices whose updates are out of line; what they raise ends the run.
 
         It returns when it is over, also in a notebook, whose event loop waits for it.
         """
@@ -110,7 +128,11 @@ class Fleet:
             if told is not None:
                 told(evaluation)
 
-        listening = Listening(told_by(on_update, "Fleet.run(on_update"), evaluated)
+        listening = Listening(
+            told_by(on_update, "Fleet.run(on_update"),
+            evaluated,
+            on_finding=told_by(on_finding, "Fleet.run(on_finding"),
+        )
 
         def play() -> Emulated:
             with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():
@@ -123,6 +145,24 @@ class Fleet:
             return play()
         with ThreadPoolExecutor(1, thread_name_prefix="edgeflock-fleet") as thread:  # a loop runs in this one
             return thread.submit(play).result()
+
+    def sweep(
+        self, directory: str | Path, seeds: Sequence[int] = (), *, workers: int | None = None
+    ) -> list[Outcome]:
+        """A run for each of `seeds`, or of the file's, `workers` at a time (default: one a core), each in a
+        process of its own and kept in `directory`: one that has ended is read, not run again.
+
+        Raises ConfigError if the model or its data are this program's own, which other processes do not
+        find, or if the directory holds runs of other settings.
+        """
+        if self._at_hand:
+            raise ConfigError(
+                "Fleet.sweep: its model, data or metrics are objects of this program, and each run has a "
+                'process of its own; name them, "package.module:Name" and a data URI, or run(seed) each'
+            )
+        folder = Path(directory)
+        jobs = [Job(folder.name, self.file, seed, folder) for seed in seeds or self.file.fleet.seeds]
+        return sweep(jobs, workers)
 
 
 @contextmanager

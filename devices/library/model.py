@@ -15,6 +15,9 @@ from edgeflock.shared.model.losses import LOSSES, Loss
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from edgeflock.devices.library.data import Data
+    from edgeflock.devices.library.graphs import Graphs
+
 
 class Model:
     """A torch module with its loss.
@@ -65,6 +68,16 @@ class Model:
     def settings(self) -> dict[str, object]:
         """Those of [model]."""
         return {"module": self.name, "loss": self.loss, "weights": self.weights, "input": self.input}
+
+    def graphs(self, data: "Data | str") -> "Graphs":
+        """Its training step and evaluation in ONNX, checked against torch; `data` is (x, y) or a data URI.
+
+        Servers do it by themselves, for devices without torch. Raises ConfigError, or NotExportable, which
+        names what is in the way.
+        """
+        from edgeflock.devices.library.graphs import graphs_of
+
+        return graphs_of(self.name, self.loss, self.make, data)
 
 
 def model_of(model: "Model | str | Callable[[], nn.Module] | nn.Module") -> Model:

@@ -20,8 +20,8 @@ _ALONE = {"coordination": "rule", "optimizer": "kind", "defence": "mode"}
 
 def named(sections: Mapping[str, object]) -> dict[str, object]:
     """`sections` as TOML would have them: each object is an entry of its table from now on, in this process,
-    and stands there by its name. `coordination` may be a weighting rule alone, `optimizer` what steps, `defence` what decides.
-    Raises ConfigError.
+    and stands there by its name. `coordination` may be a weighting rule alone, `optimizer` what steps,
+    `defence` what decides. Raises ConfigError.
     """
     return {name: _named(name, section) for name, section in sections.items()}
 

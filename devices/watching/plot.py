@@ -15,7 +15,7 @@ from edgeflock.devices.watching.top import opened
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import feed
 from edgeflock.tui.pages import Against, Curve, curves
-from edgeflock.tui.sources import FeedClient, State, reduce
+from edgeflock.tui.sources import FeedClient, State, reduce, remembering
 from edgeflock.tui.text import numbers
 
 _LABELS: dict[Against, str] = {
@@ -55,7 +55,10 @@ async def watched(client: FeedClient, seconds: float) -> State:
     try:
         async with asyncio.timeout(seconds if seconds > 0 else None):
             async for octets in client.frames():
+                begins = state is None
                 state = reduce(state, feed.decode(octets))
+                if begins:
+                    state = remembering(state, await client.history())
                 if seconds <= 0:
                     break
     except TimeoutError:

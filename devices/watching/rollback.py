@@ -1,6 +1,5 @@
 """A model rolled back, from where an operator sits."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -10,15 +9,12 @@ from edgeflock.devices.watching.status import NOT_KNOWN, tls_of
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 
 
-def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
-    """{"of", "version"}: the version that the model is of now, and its own.
+async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
+    """{"of", "version"}: the version that the model is of now, and its own. It takes the admin token.
 
     Raises EdgeflockError if the server does not do it.
     """
-    return asyncio.run(_post(server, token, {"version": version}))
-
-
-async def _post(server: str, token: str, body: dict[str, Any]) -> dict[str, Any]:
+    body = {"version": version}
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     timeout = aiohttp.ClientTimeout(total=600)  # updates since a snapshot are replayed
     try:

@@ -18,10 +18,13 @@ from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.tui.pages import summary
-from edgeflock.tui.sources import FeedClient, State
+from edgeflock.tui.sources import FeedClient
 
 _UNBOUNDED = 10_000
 """Columns: no table is as wide."""
+
+_LONGEST = 60
+"""Characters of a state."""
 
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
 
@@ -53,21 +56,26 @@ async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str)
         raise EdgeflockError(f"no answer from {server}: {error or type(error).__name__}") from error
 
 
+async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str, Any]:
+    """The state of the run at the URL `server`, as `edgeflock status --json` has it, with what the feed adds:
+    events, rates, curves. A device's token is told little.
+
+    Raises EdgeflockError if there is no answer, Unauthorized if the token is not known.
+    """
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
+        known: dict[str, Any] = json.loads(await fetch(http, server, "/v1/status", token))
+    state = await first_state(FeedClient(server, token)) if feed and "devices" in known else None
+    return known if state is None else {**known, "feed": summary(state)}
+
+
 def show_status(server: str, token: str, *, as_json: bool) -> None:
-    """Print the state of the run at `server`. As JSON also what the feed adds: events, rates, curves."""
-
-    async def get() -> tuple[Any, State | None]:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
-            status = json.loads(await fetch(http, server, "/v1/status", token))
-        looks = as_json and "devices" in status
-        return status, await first_state(FeedClient(server, token)) if looks else None
-
-    status, state = asyncio.run(get())
+    """Print the state of the run at `server`."""
+    known = asyncio.run(status(server, token, feed=as_json))
     if as_json:
-        print(json.dumps(status | ({"feed": summary(state)} if state is not None else {})))
+        print(json.dumps(known))
     else:
         # A line a device for whatever reads them from a pipe.
-        print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), status)
+        print_status(Console(width=None if sys.stdout.isatty() else _UNBOUNDED), known)
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
@@ -84,6 +92,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     )
     if status["diverged"] is not None:
         console.print(Text(status["diverged"][:1].upper() + status["diverged"][1:], "bold red"))
+    for finding in status["findings"]:
+        of = "" if finding["device"] is None else f" {finding['device']}"
+        text = Text(
+            f"{finding['kind']}{of}: {finding['text']}; {finding['remedy']}", _STYLES[finding["severity"]]
+        )
+        console.print(text, soft_wrap=True)
     console.print(
         f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
         f"{_selected(compression)}, values {compression['values']}"
@@ -186,11 +200,25 @@ def _told(key: str, form: str) -> Column:
     return column
 
 
+def _away(device: dict[str, Any]) -> str:
+    """That it is away, and in a word why: killed, timed out, retired, ..."""
+    why = device["why_left"]
+    return f"away ({why.partition(':')[0]})" if why else "away"
+
+
+_STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
+
+
+def _state(device: dict[str, Any]) -> str | Text:
+    """And why it is paused, which devices and operators say in their own words."""
+    if because := device["paused_because"]:
+        return Text("".join(c if c.isprintable() else "?" for c in f"paused {because}"[:_LONGEST]))
+    return "connected" if device["connected"] else _away(device)
+
+
 _COLUMNS: dict[str, Column] = {
     "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
-    "state": lambda device: (
-        "paused" if device["paused_because"] else "connected" if device["connected"] else "away"
-    ),
+    "state": _state,
     "updates": lambda device: f"{device['updates']:,}",
     "refused": lambda device: f"{device['refused']:,}",
     "staleness": lambda device: "-" if device["staleness"] is None else str(device["staleness"]),

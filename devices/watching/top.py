@@ -1,8 +1,5 @@
 """`edgeflock top`: which runs to show, and on what."""
 
-import os
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,15 +68,3 @@ def opened(path: Path) -> Recording:
     from edgeflock.devices.watching.journal_frames import journal_frames
 
     return Recording.of(journal_frames(path), str(path))
-
-
-def serve_web(arguments: Sequence[str], token: str, host: str, port: int) -> None:
-    """Show it in browsers. `arguments` are those of `edgeflock top` that each of them runs.
-
-    There is no login: whoever reaches the port sees what the token shows, and does what it may do.
-    """
-    from textual_serve.server import Server
-
-    os.environ["EDGEFLOCK_CLIENT__TOKEN"] = token  # where `ps` does not show it
-    command = shlex.join([sys.executable, "-m", "edgeflock.devices", "top", *arguments])
-    Server(command, host=host, port=port, title="edgeflock top").serve()

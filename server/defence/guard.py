@@ -36,7 +36,7 @@ class Record:
     clipped: int = 0
     dropped: int = 0
     standing: float | None = None
-    """Its agreement with the trusted gradient, averaged over its updates, the latest most; None: not known."""
+    """Its agreement with the trusted gradient, averaged, its latest updates most; None: not known."""
 
 
 class Guard:

@@ -12,8 +12,8 @@ _FEW = 16
 
 
 class Norms:
-    """Of the latest updates, as they counted: one that was cut short is no larger than its cap, so that nobody
-    drives the median up from beyond it.
+    """Of the latest updates, as they counted: one that was cut short is no larger than its cap, so that
+    nobody drives the median up from beyond it.
     """
 
     def __init__(self, norms: Iterable[float] = ()) -> None:

@@ -14,8 +14,8 @@ MOST = 3.0
 """An update may be so many times as large as usual."""
 
 LEAST = -0.005
-"""A device that stands lower is not let through. Honest ones stand above 0 once they are known, and not far below
-it before."""
+"""A device that stands lower is not let through. Honest ones stand above 0 once they are known, and not
+far below it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Seen:
     where: Where
     delta: NDArray[np.float32]
     norm: float
-    """|delta| by the samples that it is weighed with: what it changes is at most this, times the learning rate."""
+    """|delta| by the samples that it is weighed with: times the learning rate, the most that it changes."""
     usual: float
     """The median norm of those that counted lately; 0: there are none."""
     agreement: float | None = None

@@ -2,8 +2,9 @@
 
 `Parameters` is theta under a `Regime`; a `Step` is one update for it, `Gathered` those of a round. A new
 weighting rule is a function in weighting.py and its name in `RULES`, an optimizer one in optimizer.py and
-its name in `KINDS`, an aggregate of rounds one in aggregates.py and its name in `AGGREGATES`. Reads like the papers; every operation
-is one IEEE float32 operation in a fixed order (kernels.py compiles them). Imports edgeflock.shared only.
+its name in `KINDS`, an aggregate of rounds one in aggregates.py and its name in `AGGREGATES`. Reads like
+the papers; every operation is one IEEE float32 operation in a fixed order (kernels.py compiles them).
+Imports edgeflock.shared only.
 """
 
 from edgeflock.server.descent.aggregates import AGGREGATES, MEAN

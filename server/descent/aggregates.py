@@ -7,10 +7,10 @@
     krum      the one update that is closest to its n - f - 2 nearest, of f = (n - 3) / 2 bad ones
               (P. Blanchard et al., "Byzantine tolerant gradient descent", NIPS 2017, section 3)
 
-Updates are sparse. What is absent from one says nothing of a parameter to median and trimmed: they are of those
-that sent it, m of n, and m / n of that counts, as much as of a mean in which the others are zero. To krum,
-which compares whole updates, what is absent is zero. But for `mean` all devices count alike, whatever samples
-they tell of.
+Updates are sparse. What is absent from one says nothing of a parameter to median and trimmed: they are of
+those that sent it, m of n, and m / n of that counts, as much as of a mean in which the others are zero. To
+krum, which compares whole updates, what is absent is zero. But for `mean` all devices count alike, whatever
+samples they tell of.
 
 float32 in a fixed order, so that a replay gives the same bits.
 """
@@ -37,7 +37,7 @@ MEAN = "mean"
 
 
 def median(steps: Sequence[Step], size: int) -> Vector:
-    """(m_k / n) median_i g_ik, over the m_k updates that hold k; of an even number the mean of the middle two."""
+    """(m_k / n) median_i g_ik, over the m_k updates that hold k; of an even number the mean of two."""
     return _between(steps, size, lambda count: (count - 1) // 2)
 
 

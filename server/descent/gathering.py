@@ -1,5 +1,5 @@
-"""What the steps of a round come to: their mean, without any of them being kept (ScaDLES, equations 4a to 4c),
-or what an aggregate makes of them all (aggregates.py).
+"""What the steps of a round come to: their mean, without any of them being kept (ScaDLES, equations 4a to
+4c), or what an aggregate makes of them all (aggregates.py).
 """
 
 import numpy as np

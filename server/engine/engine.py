@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
 from edgeflock.server.defence import Decision, Guard, Trusted
-from edgeflock.server.descent import Gathered, Parameters
+from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.judging import Criteria, Judge
@@ -51,6 +51,10 @@ SEQUENCE_WINDOW = 1 << 16
 too, of which nobody has as many in a row; but at the largest number a name could never push again."""
 
 
+def _nobody(push: Push, step: Step) -> None:
+    pass
+
+
 class Engine:
     """Admits, journals and applies updates; publishes the model."""
 
@@ -70,8 +74,8 @@ class Engine:
     ) -> None:
         """`parameters` are as the log has them. `publication` says what devices are sent of theta: exactly
         what it is, if None. `start` makes version 0. `past` has the parameters of an earlier version, or
-        raises ConfigError. `gate` says who is answered later. `judge` knows the evaluations there are. `guard` says what part of an
-        update counts: all of it, if None.
+        raises ConfigError. `gate` says who is answered later. `judge` knows the evaluations there are.
+        `guard` says what part of an update counts: all of it, if None.
         """
         self.layout = layout
         self.start = start
@@ -100,6 +104,8 @@ class Engine:
         self._gate = Gatekeeper(gate, self._ended)
         self._abandoned = False
         self._judge = judge or Judge(Criteria())
+        self.observe: Callable[[Push, Step], None] = _nobody
+        """Sees every update that was admitted, and what it comes to. Nothing depends on it."""
         self._over: str | None = self._judge.ended(0.0, 0)
         """Why the run is over before it has its updates."""
         self._publish()
@@ -224,7 +230,7 @@ class Engine:
             expansion_bytes=self._bounds.expansion_bytes,
         )
         step = replace(step, time=push.time)
-        decision = None
+        sent, decision = step, None
         if self.guard is not None:
             decision = self.guard.decide(push.device, step, parameters.told_weight(step))
             step = step.part(decision.share)
@@ -238,6 +244,7 @@ class Engine:
         verdict = self._coordinator.offer(push, step, now)
         if decision is not None:
             self._decided[push] = decision
+        self.observe(push, sent)
         if verdict is not None:
             self._apply(verdict, settled)
 

@@ -49,7 +49,10 @@ def back_up(directory: Path, file: Path) -> Copied:
     the journal is not whole.
     """
     if not (directory / _JOURNAL).is_file():
-        raise ConfigError(f"{directory} holds no run: there is no {_JOURNAL} in it")
+        raise ConfigError(
+            f"{directory} holds no run: there is no {_JOURNAL} in it; one in a database (journal.url) is "
+            "backed up with pg_dump"
+        )
     if file.exists():
         raise ConfigError(f"{file}: there is such a file already; name another")
     try:

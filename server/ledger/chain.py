@@ -31,6 +31,21 @@ COVERED = {
 """The tables that only grow -> the columns that their chain covers. All chains begin with that of meta. The
 traffic of a device is in none: it changes, and decides nothing."""
 
+_KEYS = {"devices": "id", "updates": "version", "snapshots": "version"}
+
+
+def key_of(table: str) -> str:
+    """The column of the numbers of its rows, from 1 on. SQLite has a `rowid` in every table unasked."""
+    return _KEYS.get(table, "rowid")
+
+
+def kept(value: object) -> object:
+    """A value as every database keeps it: SQLite knows no NaN, no sign of a zero, and true as 1."""
+    if isinstance(value, float):
+        return None if value != value else value + 0.0
+    return int(value) if isinstance(value, bool) else value
+
+
 Facts = tuple[int, int, int, float, float | None, int, float, int]
 """Of an update: version, device, sequence, time, loss (None: no number), samples, share, `of_frame`."""
 
@@ -53,8 +68,8 @@ def of_update(before: int, facts: Facts) -> int:
 
 
 def of_row(before: int, row: Iterable[object]) -> int:
-    """The chain of a table after a row, as SQLite gives it back. An empty text at its end is left out: the
-    last column of regimes came later, and is empty where it says nothing.
+    """The chain of a table after a row, as the database gives it back. An empty text at its end is left out:
+    the last column of regimes came later, and is empty where it says nothing.
     """
     try:
         values = list(row)

@@ -7,6 +7,7 @@ passed over: JournalDamaged names the version.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
 from edgeflock.server.defence import LATEST, Guard
@@ -24,8 +25,9 @@ from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import ELASTIC, Config
 
 
-def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
-    """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
+def open_engine(journal: Journal, layout: Layout, config: Config, directory: Path | None = None) -> Engine:
+    """The engine of the run in `journal`, as it was left, with the settings that hold from here on. What
+    devices hold may lie in `directory`, where memory is short of room.
 
     Raises JournalDamaged.
     """
@@ -34,7 +36,6 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
     run = journal.run()
     start = run.start if run else None
     first = journal.snapshot(first=True).theta
-    directory = journal.path.parent if journal.path.exists() else None
     publication = publication_of(config, layout, parameters.version, first if start else None, directory)
     bounds = Bounds.of(config).from_first(first[: layout.parameters.size])
     past = partial(model_at, journal, layout)

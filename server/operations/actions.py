@@ -117,7 +117,7 @@ async def roll_back(request: web.Request) -> web.Response:
 
 def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
     """Something has happened to a device: others wait for it no longer, or again."""
-    request.app[WRITER].see(device.id, device.connection.present)
+    request.app[WRITER].see(device.id, device.present)
     _note(request, kind, device, f"by an admin: {because}" if because else "by an admin")
 
 

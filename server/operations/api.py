@@ -3,6 +3,7 @@
 import hashlib
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from io import BytesIO
 from typing import Any
@@ -17,12 +18,12 @@ from edgeflock.server.operations.access import caller_of, pay, problem, secret_o
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.federated import federated
 from edgeflock.server.operations.feed import because, dense_bytes, document, settings
-from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
+from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.server.roster import Device, Paces
 from edgeflock.server.sessions import Host
 from edgeflock.shared.errors import NotExportable, Unauthorized
-from edgeflock.shared.protocol.frames import Role
+from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
 
 FASTEST, USUAL, SLOWEST = 0.2, 1.0, 60.0
@@ -37,7 +38,7 @@ async def get_status(request: web.Request) -> web.Response:
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
     if caller_of(request).role == "device":
         return web.json_response(run_status(host, evaluator))
-    return web.json_response(status(host, evaluator, time.monotonic()))
+    return web.json_response(status(host, evaluator, request.app[HEALTH].findings, time.monotonic()))
 
 
 @routes.get("/livez")
@@ -155,7 +156,7 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
     }
 
 
-def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
+def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
     devices = [
@@ -169,6 +170,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     return {
         **run_status(host, evaluator),
         "diverged": evaluator.diverged,
+        "findings": [finding._asdict() for finding in findings],
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
@@ -228,6 +230,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
         "egress": egress,
         "last_seen": connection.last_seen or None,
         "paused_because": because(device),
+        "why_left": connection.why_left,
         "idle_seconds": round(now - connection.last_heard, 1) if connection.last_seen else None,
     }
 

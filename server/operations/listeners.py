@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.shared.plugins import Table
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, Finding
 from edgeflock.shared.settings.config import RunSettings
 
 News = TypeVar("News")
@@ -27,7 +27,7 @@ CALLBACKS: Table[Told[Any]] = Table(
     {"": _nobody},
     lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
 )
-"""By names of run.on_update, run.on_evaluated and run.stop; nothing would wait for an async one."""
+"""By names of run.on_update, run.on_evaluated, run.on_finding and run.stop; nothing waits for async ones."""
 
 
 class Applied(NamedTuple):
@@ -60,6 +60,7 @@ class Listening:
     on_evaluated: Told[Evaluation] | None = None
     stop: Told[Evaluation] | None = None
     """Whether an evaluation is enough: then the run is over."""
+    on_finding: Told[Finding] | None = None
 
     def beside(self, run: RunSettings) -> "Listening":
         """These, and what settings name."""
@@ -67,6 +68,7 @@ class Listening:
             _both(self.on_update, run.on_update),
             _both(self.on_evaluated, run.on_evaluated),
             _both(self.stop, run.stop),
+            _both(self.on_finding, run.on_finding),
         )
 
 
@@ -116,6 +118,11 @@ class Listeners:
         if self._listening.on_evaluated is not None:
             self._add(partial(self._listening.on_evaluated, evaluation))
         self._weigh(evaluation)
+
+    def found(self, finding: Finding) -> None:
+        """Something begins to be wrong."""
+        if self._listening.on_finding is not None:
+            self._add(partial(self._listening.on_finding, finding))
 
     async def run(self) -> None:
         """Tell what comes, until cancelled. Raises what a function does."""

@@ -1,5 +1,6 @@
 """A device that cannot reach its server: what it tries again, and what it tells somebody instead."""
 
+import logging
 from pathlib import Path
 from random import Random
 
@@ -10,6 +11,8 @@ from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.answering import answering
 from tests.certificates import certificate, serving_with
+from tests.hosting import RUN, hosting
+from tests.proxy import proxying
 
 
 class TriedAgain(Exception):
@@ -88,3 +91,25 @@ async def test_a_name_that_is_not_found_is_tried_again() -> None:
     """A router that restarts takes its name service along."""
     with pytest.raises(TriedAgain):
         await join("http://no-such-host.invalid")
+
+
+async def test_a_device_says_that_it_is_connected_and_that_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last line of its log is how its line is; a session that begins anew on purpose is no news."""
+
+    async def at_once(seconds: float) -> None:
+        return None
+
+    caplog.set_level(logging.INFO, "edgeflock.client")
+    async with hosting(tmp_path / "run") as hosted, proxying(hosted.port) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}"
+        async with Link(url, None, Hello(PROTOCOL, "pi", b"", {}), Random(0), at_once) as link:
+            await link.join()
+            await link.introduce({"cores": 4})
+            await link.pull(None)
+            assert caplog.messages == [f"connected to {url}, run {RUN}"]
+            proxy.cut_all()
+            await link.pull(None)
+    assert caplog.messages[-1].startswith(f"connected again to {url}, run ")
+    assert any("trying again in" in text for text in caplog.messages)

@@ -200,8 +200,8 @@ async def test_a_model_that_was_broken_within_the_bound(
                 assert re.match(rf"the model of version \d+ has diverged .* {after}$", answer.detail)
                 assert await device.closed() == (4424, "run-diverged")
             with pytest.raises(EdgeflockError, match=f"the run has versions 0 to {version}"):
-                await asyncio.to_thread(roll_back, f"http://127.0.0.1:{port}", ADMIN, 10_000)
-            done = await asyncio.to_thread(roll_back, f"http://127.0.0.1:{port}", ADMIN, STEPS)
+                await roll_back(f"http://127.0.0.1:{port}", ADMIN, 10_000)
+            done = await roll_back(f"http://127.0.0.1:{port}", ADMIN, STEPS)
             assert done == {"of": STEPS, "version": version + 1}
             assert hosted.engine.theta()[1].tobytes() == theta
             assert accuracy(hosted) == before

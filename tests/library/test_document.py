@@ -17,7 +17,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall((ROOT / "docs/library.md").read_text("utf-8"))
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook: nobody can import what it defines
     for block in blocks:
         exec(compile(block, "docs/library.md", "exec"), names)

@@ -42,8 +42,12 @@ def test_the_names_are_pinned_and_there() -> None:
         "Rounds",
         "Server",
         "__version__",
+        "back_up",
         "deal",
         "plot",
+        "restore",
+        "roll_back",
+        "status",
     ]
     assert dir(ef) == sorted(ef.__all__)
     assert ef.__version__ == version("edgeflock")

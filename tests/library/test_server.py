@@ -115,6 +115,21 @@ async def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
         assert [event.kind async for event in over.events()] == []
 
 
+async def test_an_operator_s_ways_are_the_library_s(tmp_path: Path) -> None:
+    """Beside what a Server hands out: the same for a server that runs elsewhere."""
+    async with here(tmp_path / "run", updates=5) as server:
+        await device(server).run()
+        admin = server.admin_token.read_text().strip()
+        known = await ef.status(server.url, admin)
+        assert (known["version"], known["feed"]["run"], known["state"]) == (5, server.run, "finished")
+        with pytest.raises(ef.EdgeflockError, match="does not know this token"):
+            await ef.status(server.url, "wrong")
+        assert await ef.roll_back(server.url, admin, 3) == {"of": 3, "version": 6}
+        saved = await asyncio.to_thread(ef.back_up, tmp_path / "run", tmp_path / "run.backup")
+    back = ef.restore(tmp_path / "run.backup", tmp_path / "again", same_run=True)
+    assert (saved.version, back.version, back.run) == (6, 6, saved.run)
+
+
 def test_in_a_thread_of_another_program(tmp_path: Path, nothing_stays: None) -> None:
     """And two side by side in it, without a signal handler, which only a main thread may set."""
 

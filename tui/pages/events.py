@@ -21,6 +21,8 @@ INKS: dict[str, Ink] = {
     "refused": "warn",
     "warning": "warn",
     "diverged": "bad",
+    "finding": "warn",
+    "over": "good",
 }
 
 

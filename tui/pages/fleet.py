@@ -116,6 +116,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column("ingress", "in", 7, numbers.size, "bytes received from it"),
     _column("egress", "out", 7, numbers.size, "bytes sent to it"),
+    _column("smoothed_loss", "~loss", 6, numbers.decimal, "of its updates of late, averaged"),
+    _column("updates_per_s", "upd/s", 5, numbers.rate, "its updates a second, of late"),
     _column("depth", "depth", 6, numbers.count, "samples that wait in its buffer"),
     _column("cpu", "cpu", 4, _measure("%"), "of all its cores"),
     _column("ram", "ram", 6, _measure("M"), "MiB that are used"),
@@ -148,6 +150,7 @@ COLUMNS: tuple[Column, ...] = (
         "left",
     ),
     _column("paused_because", "paused because", 20, _words, "who paused it, and why", "left"),
+    _column("why_left", "left because", 20, _words, "why its last session ended", "left"),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
 

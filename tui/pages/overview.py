@@ -13,6 +13,11 @@ from edgeflock.tui.text.lines import Ink, Line, Span, apart, beside, columns, fi
 WINDOW = 300.0
 """Seconds that the curves of rates cover."""
 
+_DAY = 86400.0
+
+_WIDE = 100
+"""Cells: on a narrower screen the charts need the lines of what is only of interest now and then."""
+
 _EVENTS = 6
 """Lines of events below the charts, where there is room."""
 
@@ -66,6 +71,12 @@ def overview_numbers(state: State, width: int) -> list[Line]:
     if (tasks := overview.tasks) is not None:
         tiles.append(("shards done", f"{tasks.finished} of {tasks.shards}", "strong", 12))
         tiles.append(("repeated", numbers.count(tasks.duplicates), "strong", 9))
+    if width >= _WIDE and overview.began is not None:
+        elapsed = max(1.0, state.time - overview.began)
+        share = _DAY / elapsed / max(1, overview.devices)
+        tiles.append(("elapsed", numbers.duration(elapsed), "strong", 10))
+        tiles.append(("up, a day and device", numbers.size(traffic.ingress * share), "strong", 21))
+        tiles.append(("down, a day and device", numbers.size(traffic.egress * share), "strong", 23))
     dense: Tile = ("dense each way", numbers.size(overview.dense_bytes), "dim", 15)
     if sum(tile[3] for tile in [*tiles, dense]) <= width:
         tiles.append(dense)

@@ -165,6 +165,7 @@ class Top(App[None]):
             ("seek", "Go to a time", "In this recording", view.action_seek),
             ("learning_rate", "Change the learning rate", "Admin", view.action_learning_rate),
             ("checkpoint", "Checkpoint now", "Admin", view.action_checkpoint),
+            ("roll_back", "Roll back to an earlier model", "Admin", view.action_roll_back),
             ("pause_device", "Pause or resume the chosen device", "Admin", view.action_pause_device),
             ("drop_device", "Drop the chosen device", "Admin", view.action_drop_device),
         )

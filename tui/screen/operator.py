@@ -57,6 +57,34 @@ async def checkpoint(app: App[Any], actions: Actions) -> None:
         await _do(app, actions.checkpoint())
 
 
+async def roll_back(app: App[Any], actions: Actions, state: State) -> None:
+    """Proposes the version of the best evaluation."""
+    text = await app.push_screen_wait(
+        Ask(
+            "Roll back to which version?",
+            "The run goes on from the model of that version; nothing made since counts.",
+            f"{_good_version(state)}",
+        )
+    )
+    if text is None:
+        return
+    if not text.strip().isdecimal():
+        app.notify(f"{text!r} is no version", severity="error", markup=False)
+        return
+    about = (
+        f"The model of version {int(text):,} counts again, and what came after it no longer. It is journaled."
+    )
+    if await _sure(app, f"Roll back to version {int(text):,}?", about):
+        await _do(app, actions.roll_back(int(text)))
+
+
+def _good_version(state: State) -> int:
+    """The version of the best evaluation."""
+    known = [one for one in state.evaluations if one.loss is not None]
+    best = max(known, key=lambda one: (one.accuracy or 0.0, -(one.loss or 0.0)), default=None)
+    return 0 if best is None else best.version
+
+
 async def _sure(app: App[Any], title: str, consequence: str) -> bool:
     return await app.push_screen_wait(Confirm(title, consequence))
 

@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.frames import DeviceRow
+from edgeflock.tui.pages.findings import strip
 from edgeflock.tui.pages.header import Page, header, menu
 from edgeflock.tui.screen import operator
 from edgeflock.tui.screen.dialogs import Ask
@@ -36,7 +37,6 @@ class Host(Vertical):
     DEFAULT_CSS: ClassVar[str] = """
     Host { height: 1fr; }
     Host > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
-    Host > #menu { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "page('overview')", "Overview", id="overview", show=False),
@@ -58,6 +58,7 @@ class Host(Vertical):
         Binding("D", "drop_device", "Drop", id="drop_device", tooltip="Drop the device"),
         Binding("L", "learning_rate", "Rate", id="learning_rate", tooltip="The learning rate"),
         Binding("C", "checkpoint", "Save", id="checkpoint", tooltip="Checkpoint now"),
+        Binding("R", "roll_back", "Roll back", id="roll_back", tooltip="Go back to an earlier model"),
         Binding("escape", "back", "Back", id="escape", show=False),
     ]
 
@@ -77,6 +78,7 @@ class Host(Vertical):
         }
         self._header = Bar(self._top_line, palette, id="header")
         self._menu = Bar(self._menu_line, palette, id="menu")
+        self._strip = Bar(self._strip_line, palette, id="strip")
         self._filter = FilterLine(
             id="filter", placeholder="pi   state:paused   loss>1.5   !class:laptop", compact=True
         )
@@ -89,6 +91,7 @@ class Host(Vertical):
     def compose(self) -> ComposeResult:
         yield self._header
         yield self._menu
+        yield self._strip
         for name, page in self.pages.items():
             page.display = name == self.page
             yield page
@@ -109,7 +112,7 @@ class Host(Vertical):
             self.redraw()
 
     def redraw(self, *, whole: bool = False) -> None:
-        for bar in (self._header, self._menu, self.pages[self.page]):
+        for bar in (self._header, self._menu, self._strip, self.pages[self.page]):
             bar.redraw(whole=whole)
 
     def _top_line(self, width: int) -> Line:
@@ -117,6 +120,9 @@ class Host(Vertical):
 
     def _menu_line(self, width: int) -> Line:
         return menu(self.state, self.page, width)
+
+    def _strip_line(self, width: int) -> Line:
+        return [] if self.state is None else strip(self.state, width)
 
     # Where one is
 
@@ -252,7 +258,7 @@ class Host(Vertical):
             return False
         admin = self.source.actions is not None and self._role == "admin"
         replay = self.source.link.phase in ("replay", "ended")
-        if action in ("learning_rate", "checkpoint"):
+        if action in ("learning_rate", "checkpoint", "roll_back"):
             return admin
         if action in ("pause_device", "drop_device"):
             return admin and self.page in ("fleet", "device")
@@ -283,3 +289,8 @@ class Host(Vertical):
     async def action_checkpoint(self) -> None:
         if self.source.actions is not None:
             await operator.checkpoint(self.app, self.source.actions)
+
+    @work(exclusive=True, group="dialog")
+    async def action_roll_back(self) -> None:
+        if self.state is not None and self.source.actions is not None:
+            await operator.roll_back(self.app, self.source.actions, self.state)

@@ -1,4 +1,4 @@
-"""defence.mode = "level": no update is larger than the usual one, however large it may be at most elsewhere."""
+"""defence.mode = "level": no update is larger than the usual one, whatever others allow."""
 
 from edgeflock.server.defence import Kind, Seen
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.commands.export import export, write_graphs
+from edgeflock.devices.commands.export import export
 from edgeflock.server.training_graph.export import ExportedGraphs
 from edgeflock.server.training_graph.gradient_check import session_for
 from edgeflock.shared.errors import ConfigError
@@ -58,7 +58,7 @@ def test_an_error_is_named_and_nothing_is_written(
     model: str, data: str, loss: str, named: list[str], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        write_graphs(model, loss, data, tmp_path / "out", as_json=True)
+        export(model, tmp_path / "out", data, loss, json=True)
     for part in named:
         assert part in str(error.value)
     assert list(tmp_path.iterdir()) == []
@@ -77,7 +77,7 @@ def test_an_error_has_an_exit_code_and_no_traceback(tmp_path: Path) -> None:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """An export that takes no time."""
 
-    def graphs(module: str, loss: str, x: object, y: object) -> ExportedGraphs:
+    def graphs(module: str, loss: str, x: object, y: object, make: object) -> ExportedGraphs:
         assert isinstance(x, np.ndarray)
         assert len(x) == 8
         print("a user's module prints")
@@ -88,7 +88,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_quick")
 def test_a_person_reads_a_line_for_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_graphs("a:B", "mse", "digits:", tmp_path, as_json=False)
+    export("a:B", tmp_path, "digits:", "mse")
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [
         f"{tmp_path}/step.onnx  4 bytes  sha256 {sha256(b'step').hexdigest()}",
@@ -111,8 +111,8 @@ def test_without_a_folder_there_is_nothing_to_do() -> None:
 @pytest.mark.usefixtures("_quick")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"--out .*file/in.* cannot be written"):
-        write_graphs("a:B", "mse", "digits:", tmp_path / "file" / "in", as_json=False)
+    with pytest.raises(ConfigError, match=r"file/in.* cannot be written"):
+        export("a:B", tmp_path / "file" / "in", "digits:", "mse")
 
 
 def test_it_gives_stdout_back(
@@ -124,7 +124,7 @@ def test_it_gives_stdout_back(
 
     monkeypatch.setattr("edgeflock.server.training_graph.export.export_model", noisy)
     before = sys.stdout
-    write_graphs("a:B", "mse", "digits:", tmp_path, as_json=True)
+    export("a:B", tmp_path, "digits:", "mse", json=True)
     assert sys.stdout is before
     out, err = capsys.readouterr()
     assert json.loads(out)["model"] == "a:B"

@@ -71,8 +71,8 @@ def test_of_a_few_updates_the_smallest_is_usual() -> None:
 
 
 def test_those_who_send_more_do_not_drive_the_median_up() -> None:
-    """Three of ten send updates that are a hundred times as large: what is usual stays below thrice the honest
-    norm, whose share is all."""
+    """Three of ten send updates that are a hundred times as large: what is usual stays below thrice the
+    honest norm, whose share is all."""
     guard = Guard("clip", [1.0] * 50)
     for number in range(3000):
         device = number % 10

@@ -21,7 +21,7 @@ async def test_a_viewer_is_offered_no_action() -> None:
         await pilot.press("2")
         await shows(pilot, "viewer")
         await shows(pilot, "jetson-1")
-        for key in ("p", "D", "L", "C"):
+        for key in ("p", "D", "L", "C", "R"):
             await pilot.press(key)
         await pilot.press("question_mark")
         await shows(pilot, "any key closes this")
@@ -64,6 +64,18 @@ async def test_an_admin_is_asked_and_then_it_is_done() -> None:
             ("/v1/learning_rate", {"value": 0.02}),
             ("/v1/checkpoint", {}),
         ]
+
+
+async def test_an_admin_goes_back_to_an_earlier_model() -> None:
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        await shows(pilot, "admin")
+        await pilot.press("R")
+        await asked(pilot, "Roll back to which version?")
+        await pilot.press("home", *["delete"] * 6, *"640", "enter")
+        await asked(pilot, "Roll back to version 640?")
+        await pilot.press("n")
+        await lacks(pilot, "Roll back to version 640?")
+        assert server.acts == []
 
 
 async def test_keys_that_arrive_together_with_the_filters_go_to_it() -> None:
