@@ -20,8 +20,6 @@ class How:
     beta2: float = 0.999
     epsilon: float = 1e-8
     weight_decay: float = 0.0
-    aggregate: str = MEAN
-    """A name in aggregates.AGGREGATES: how the updates of a round come together."""
     clip: float = 0.0
     """The largest norm of an update's gradient, weighed; 0: any."""
     schedule: str = "constant"
@@ -32,6 +30,8 @@ class How:
     period: float = 0.0
     factor: float = 0.5
     least: float = 0.01
+    aggregate: str = MEAN
+    """A name in aggregates.AGGREGATES: how the updates of a round come together."""
 
     @classmethod
     def of(cls, config: Config) -> "How":
