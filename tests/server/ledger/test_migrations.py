@@ -39,9 +39,10 @@ ADDED: dict[str, tuple[object, ...]] = {
     "meta": (None,),
     "snapshots": (None, None),
     "regimes": (0.0, 0, 0, "settings", ""),
+    "updates": (1.0,),
 }
-"""What rows from before the columns start, average and memory, and average, base_batch, rounds, kind and how,
-have there."""
+"""What rows from before the columns start, average and memory, average, base_batch, rounds, kind and how, and
+share, have there."""
 
 
 def opened(name: str, directory: Path) -> Path:
@@ -89,7 +90,7 @@ def content(path: Path) -> tuple[int, list[str], dict[str, list[tuple[object, ..
 
 def _decoded(table: str, rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """Those of updates with the fields of the frame, whichever order it has them in."""
-    return [(*row[:-1], _fields(row[-1])) for row in rows] if table == "updates" else rows
+    return [(*row[:6], _fields(row[6]), *row[7:]) for row in rows] if table == "updates" else rows
 
 
 def _fields(frame: Any) -> list[object]:
@@ -104,6 +105,11 @@ def _fields(frame: Any) -> list[object]:
 def test_there_is_a_journal_of_every_schema() -> None:
     assert {known["schema"] for known in KNOWN.values()} == set(range(1, SCHEMA + 1))
     assert set(STEPS) == set(range(1, SCHEMA))
+
+
+def test_what_reads_what_is_written_down() -> None:
+    said = (JOURNALS.parents[2] / "docs/how-to/backup-and-upgrade.md").read_text("utf-8")
+    assert f"Today's is {SCHEMA}.\nSchemas 1 to {SCHEMA} are all there have been" in said
 
 
 def test_the_same_run_came_to_the_same_bits_before_and_after_there_were_rooms() -> None:
