@@ -107,7 +107,8 @@ def need_of(fleet: Fleet, machine: Machine) -> Need:
         egress_bytes_a_month=fleet.rate * MONTH * (down + around),
         sockets=fleet.devices,
         shares={
-            "cores": fleet.rate * seconds,
+            # Commits do not count: the longer updates wait, the more of them share one.
+            "cores": fleet.rate * (push_seconds(fleet, math.inf) + answer_seconds(fleet)),
             "memory": memory / machine.memory,
             "disk": disk / machine.disk,
             "egress": fleet.rate * (down + around) / machine.egress,

@@ -38,6 +38,11 @@ def test_a_push_costs_what_was_measured(
     assert push(devices, parameters, fraction) == pytest.approx(measured, rel=WITHIN)
 
 
+def test_as_many_pushes_as_one_writer_takes() -> None:
+    """How the cost grows: 200 devices that push as fast as they can, 6,046 a second."""
+    assert 1e6 / push(10**9, CNN, 0.01) == pytest.approx(6046, rel=WITHIN)
+
+
 @pytest.mark.parametrize(
     ("devices", "seconds", "receipts", "percent", "megabytes"),
     [
