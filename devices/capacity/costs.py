@@ -52,8 +52,9 @@ PLAIN_BYTES, TLS_SOCKET_BYTES = 31e3, 282e3
 """Of a connected device, and what asyncio's TLS takes in addition."""
 # "Lossy differences": eleven million parameters, 1.2 GB, 0.2 of it before there is a model.
 PARAMETER_BYTES = 91
-COPY_BYTES, COPIES_BYTES = 4, 2**30
-"""A parameter of what a device holds of its own, in memory up to downlink.memory and in a file beyond."""
+COPY_BYTES, COPIES_BYTES, COPIES_DISK_BYTES = 4, 2**30, 2**34
+"""A parameter of what a device holds of its own, in memory up to limits.downlink_bytes, and in a file beyond
+up to limits.downlink_disk_bytes."""
 
 # "Faults": crowd, 1,000 devices, the server's own start included, on a busy machine; TLS: 14.3 ms for 6.1.
 RETURN_SECONDS, RETURN_TLS_SECONDS = 11.7e-3, 11.7e-3 + 8.2e-3

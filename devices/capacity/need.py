@@ -80,7 +80,7 @@ def need_of(fleet: Fleet, machine: Machine) -> Need:
     seconds = push_seconds(fleet, group_of(fleet)) + answer_seconds(fleet)
     row = (up - costs.HEADER_UP_BYTES + costs.ROW_BYTES) * costs.PAGES
     copies = costs.COPY_BYTES * fleet.parameters * fleet.devices
-    spilled = max(0.0, copies - costs.COPIES_BYTES)
+    spilled = min(max(0, copies - costs.COPIES_BYTES), costs.COPIES_DISK_BYTES)
     snapshots = 4.0 * costs.SNAPSHOT_VECTORS * fleet.parameters
     socket = costs.PLAIN_BYTES + costs.TLS_SOCKET_BYTES * fleet.tls
     memory = (
