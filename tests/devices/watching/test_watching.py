@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,15 @@ def test_equal_runs_make_equal_figures(tmp_path: Path) -> None:
     assert "bytes that the server received and sent" in drawn
     assert all(f">{name}<" in drawn for name in ("up", "both ways", "received", "sent"))
     assert "Accuracy: last five " in drawn
+
+
+def test_the_figure_leaves_out_what_would_flatten_it(tmp_path: Path) -> None:
+    made = state(14, 60)
+    wild = replace(made, evaluations=(made.evaluations[0]._replace(loss=9e6), *made.evaluations[1:]))
+    draw(wild, "time", tmp_path / "wild.svg")
+    drawn = (tmp_path / "wild.svg").read_text()
+    assert "1e6" not in drawn
+    assert all(f">{mark}<" in drawn for mark in ("0s", "10s", "60s")), "round"
 
 
 def test_figures_of_a_recording_or_of_nothing(tmp_path: Path) -> None:
