@@ -116,6 +116,13 @@ def test_what_cannot_be_shown(plan: Plan, complaint: str) -> None:
         sources(plan, None)
 
 
+def test_a_monitor_without_a_terminal_refuses_in_a_line(tmp_path: Path) -> None:
+    done = edgeflock("top", "http://127.0.0.1:9", "--record", "kept.rec", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "top needs a terminal, and standard input and standard output is none" in done.stderr
+    assert not (tmp_path / "kept.rec").exists()
+
+
 def test_each_server_has_its_token_or_all_one() -> None:
     made = sources(Plan(["vm:1", "vm:2"], ["one", "two"], 1, None, [], 1, ""), None)
     assert [source.name for source in made] == ["vm:1", "vm:2"]
