@@ -15,8 +15,7 @@ from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.commands import FOR_ADMINS, OF_DEVICES, USAGE, Command, device_of, parse
 from edgeflock.tui.pages.findings import strip
 from edgeflock.tui.pages.header import Page, header, menu
-from edgeflock.tui.screen import operator
-from edgeflock.tui.screen.dialogs import Ask
+from edgeflock.tui.screen import asking, operator
 from edgeflock.tui.screen.painted import Bar
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
@@ -242,36 +241,14 @@ class Host(Vertical):
 
     @work(exclusive=True, group="dialog")
     async def action_seek(self) -> None:
-        where = await self.app.push_screen_wait(
-            Ask("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
-        )
-        if where:
-            try:
-                self.source.seek(where)
-            except ConfigError as error:
-                self.app.notify(str(error), severity="error", markup=False)
-            self.redraw()
-
-    # Labels
+        await asking.seek(self.app, self.source)
+        self.redraw()
 
     @work(exclusive=True, group="dialog")
     async def action_label(self) -> None:
-        if (row := self._device()) is None:
-            return
-        label = await self.app.push_screen_wait(
-            Ask(
-                "Label",
-                f"What {row.name} is called here. Empty: nothing.",
-                self._book.labels.get(row.name, ""),
-            )
-        )
-        if label is None:
-            return
-        try:
-            self._book.label(row.name, label.strip())
-        except OSError as error:
-            self.app.notify(f"labels cannot be kept: {error}", severity="warning", markup=False)
-        self.redraw()
+        if (row := self._device()) is not None:
+            await asking.label(self.app, self._book, row.name)
+            self.redraw()
 
     # What an admin may do
 
