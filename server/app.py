@@ -12,7 +12,9 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.background import Background
+from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Doors, Terms
+from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import Entry
@@ -21,6 +23,7 @@ from edgeflock.server.operations import actions, api, first_model, joining, metr
 from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
+from edgeflock.server.operations.guarding import Guarding
 from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.keys import (
     ASSETS,
@@ -106,7 +109,17 @@ def create_app(
             end,
             hosted.history,
         )
-        writer = Writer(engine, hub.round_ended, listeners.updated)
+
+        def note(number: int, text: str) -> None:
+            device = next((one for one in registry.devices.values() if one.id == number), None)
+            hub.note("warning", device, text)
+
+        def made(push: Push, accepted: Accepted) -> None:
+            listeners.updated(push, accepted)
+            guarding.made(push, accepted)
+
+        writer = Writer(engine, hub.round_ended, made)
+        guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
         samples = hosted.input, hosted.described
@@ -145,6 +158,7 @@ def create_app(
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "who listens": listeners.run,
+            "the guard": guarding.run,
             "who looks after the run's health": health.run,
             "the hold on the run": partial(holding, hosted.lost),
         }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.defence import DEFENCES
 from edgeflock.server.engine import Engine, check_limits
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
@@ -39,6 +40,7 @@ from edgeflock.server.ledger import (
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate, Keep, Metrics
+from edgeflock.server.operations.guarding import Look
 from edgeflock.server.operations.listeners import Listening
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
@@ -117,6 +119,8 @@ class HostedRun:
     """What devices' own apps are told (protocol/app.py)."""
     metrics: Metrics = dict
     """What the last `evaluate` came to besides."""
+    look: Look | None = None
+    """The gradient that the guard trusts, if it wants one."""
     lost: Callable[[], str] = str
     """Why the run is no longer this server's; empty while it is."""
 
@@ -137,6 +141,7 @@ class _Model:
     tried: Trial | None = None
     """What a first step came to."""
     metrics: Metrics = dict
+    look: Look | None = None
 
 
 @contextmanager
@@ -197,6 +202,7 @@ def open_run(
                 model.beside,
                 model.app,
                 model.metrics,
+                model.look,
                 claim.journal.lost,
             )
 
@@ -207,6 +213,11 @@ def _of_arrays(config: Config) -> _Model:
 
     arrays, theta = files.read(config.model)
     check_limits(config, arrays.layout)
+    if _trusts(config):
+        raise ConfigError(
+            f"defence.mode = {config.defence.mode!r} needs gradients of the server's own, which a file of "
+            "arrays has not; set defence.mode = 'clip'"
+        )
     evaluate = files.judge(config.model, arrays)
     _check_watched(config, evaluated=evaluate is not None)
     return _Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
@@ -230,6 +241,9 @@ def _of_a_module(config: Config, given: Given) -> _Model:
     held_out: Dataset | Stored | None = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.opened(config.model.data, "test")
+    look: Look | None = None
+    if _trusts(config):
+        look, held_out = _looking(config, given, held_out)
     evaluate: Evaluate | None = None
     tried: Trial | None = None
     scores = Scores(config.model.metrics, given.metrics)
@@ -248,7 +262,28 @@ def _of_a_module(config: Config, given: Given) -> _Model:
     if config.client_config.model_extra or config.run.evaluate_on_devices:
         told = _told(config, Arrays.like(layout))
     described = None if held_out is None else held_out.described.told
-    return _Model(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers)
+    return _Model(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers, look)
+
+
+def _trusts(config: Config) -> bool:
+    """Whether the defence goes by a gradient of the server's own."""
+    return config.defence.mode != "none" and DEFENCES.chosen(config.defence.mode).trusts
+
+
+def _looking(config: Config, given: Given, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
+    """(What computes that gradient, the samples that are left to evaluate on)."""
+    from edgeflock.server.trusting import set_apart, trusted
+    from edgeflock.shared.model.torch_module import FlatModule
+
+    if held_out is None:
+        raise ConfigError(
+            f"defence.mode = {config.defence.mode!r} sets held-out samples apart, and there are none; set "
+            "model.data, or defence.mode = 'clip'"
+        )
+    samples, rest = set_apart(held_out)
+    # A module of its own: the evaluator is at work at the same time.
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    return partial(trusted, flat, samples), rest
 
 
 def _told(config: Config, arrays: Arrays) -> bytes:

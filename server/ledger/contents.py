@@ -127,7 +127,7 @@ class Contents:
             version = facts[0]
             if frame is None:
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
-            yield JournaledUpdate(version, frame, facts[3])
+            yield JournaledUpdate(version, frame, facts[3], facts[6])
         if until is not None and version < until:
             raise missing(self.path, version + 1)
 

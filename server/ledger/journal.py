@@ -2,7 +2,8 @@
 
     meta         the run: identity, model, layout, how its first model is made
     devices      name <-> number, and the traffic of each at the last account
-    updates      version it made, device, sequence number, facts, the Update record as received
+    updates      version it made, device, sequence number, facts, the Update record as received, and what
+                 part of it counts
     regimes      how updates count, from a version on, and why: settings, or an operator
     snapshots    theta, its average and what the optimizer remembers, at a version: the first, the newest two
     evaluations  loss and accuracy of a version, and the traffic until then
@@ -112,18 +113,26 @@ class Journal(Contents):
     # Writing
 
     def add_update(
-        self, version: int, device: int, sequence: int, time: float, loss: float, samples: int, frame: bytes
+        self,
+        version: int,
+        device: int,
+        sequence: int,
+        time: float,
+        loss: float,
+        samples: int,
+        frame: bytes,
+        share: float = 1.0,
     ) -> None:
         """Note one update for the next commit. Touches no disk."""
-        self.add_kept((version, device, sequence, time, loss, samples, of_frame(frame)), frame)
+        self.add_kept((version, device, sequence, time, loss, samples, share, of_frame(frame)), frame)
 
     def add_kept(self, facts: Facts, frame: bytes | None) -> None:
         """The same for one of another journal, whose record may have been dropped."""
         head = self._heads["updates"]
         chain = of_update(self._turns.get(head.row, head.chain), facts)
         self._heads["updates"] = Head(facts[0], chain)
-        *told, record = facts
-        self._updates.append((*told, frame, record, chain))
+        *told, share, record = facts
+        self._updates.append((*told, frame, record, chain, share))
 
     def add_snapshot(
         self,

@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
+from edgeflock.server.defence import LATEST, Guard
 from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
+from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.journal import Journal
@@ -40,7 +42,20 @@ def open_engine(journal: Journal, layout: Layout, config: Config, directory: Pat
     gate = gate_of(config.coordination)
     adjusted = journal.adjustment()
     judge = Judge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
-    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge)
+    guard = None
+    if config.defence.mode != "none":
+        guard = Guard(config.defence.mode, _norms(journal, layout, parameters))
+    return Engine(
+        journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge, guard
+    )
+
+
+def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator[float]:
+    """How large the latest updates were that counted, as far as the journal has them."""
+    first, version = journal.first_kept(), parameters.version
+    after = max(parameters.start, version - LATEST, version if first is None else first - 1)
+    for step in steps(journal, layout, after, version):
+        yield parameters.told_weight(step) * norm(step.delta)
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
@@ -169,7 +184,7 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
         if gathered is not None and step.base != parameters.version:
             parameters.apply(gathered)
             gathered = None
-        gathered = gathered or Gathered(layout)
+        gathered = gathered or Gathered(layout, parameters.regime.how.aggregate)
         gathered.add(step)
     if gathered is not None:
         parameters.apply(gathered)
@@ -234,4 +249,4 @@ def _step(journaled: JournaledUpdate, layout: Layout) -> Step:
     step = admit(
         update, layout, oldest=0, version=journaled.version - 1, samples=1 << 62, expansion_bytes=1 << 62
     )
-    return replace(step, samples=samples, time=journaled.time)
+    return replace(step, samples=samples, time=journaled.time).part(journaled.share)

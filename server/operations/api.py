@@ -4,6 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
+from edgeflock.server.defence import Guard, Record
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
@@ -157,7 +159,9 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
 def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
-    devices = [_device(device, host.paces, now) for device in host.registry.devices.values()]
+    devices = [
+        _device(device, host.paces, host.engine.guard, now) for device in host.registry.devices.values()
+    ]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
@@ -199,7 +203,7 @@ def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: f
     }
 
 
-def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
+def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> dict[str, Any]:
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     return {
@@ -212,6 +216,7 @@ def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
         "uncompressed": done.uncompressed,
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
+        "defence": None if guard is None else asdict(guard.records.get(device.id, Record())),
         "shards": identity.shards,
         "duplicates": done.duplicates,
         "paced": round(paces.held_back(identity.name), 1),

@@ -41,12 +41,15 @@ class Applied(NamedTuple):
     loss: float
     """Of its batch, as the device says."""
     samples: int
+    share: float = 1.0
+    """What part of it counts, as a defence decided."""
 
     @classmethod
     def of(cls, push: Push, accepted: Accepted, device: str) -> "Applied":
         """`device` is the name of whose `push` it was."""
         update = push.update
-        return cls(accepted.receipt.version, device, accepted.staleness, update.loss, update.samples)
+        version, staleness = accepted.receipt.version, accepted.staleness
+        return cls(version, device, staleness, update.loss, update.samples, accepted.share)
 
 
 @dataclass(frozen=True, slots=True)

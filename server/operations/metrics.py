@@ -93,6 +93,15 @@ def of_run(
     for code in REFUSALS:  # also those that never came: a rate needs a value before
         refusals.add_metric([code], tally.refusals[code])
     yield refusals
+    if host.engine.guard is not None:
+        defended = CounterMetricFamily(
+            "edgeflock_defence_updates",
+            "Updates since the server started that counted in part (clipped) or not at all (dropped).",
+            labels=["decision"],
+        )
+        for decision in ("clipped", "dropped"):
+            defended.add_metric([decision], host.engine.guard.counts[decision])
+        yield defended
     for name, text, counts in (
         ("ingress", "Bytes of records from devices since the server started.", host.traffic.received),
         ("egress", "Bytes of records to devices since the server started.", host.traffic.sent),

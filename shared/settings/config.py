@@ -286,6 +286,10 @@ class CoordinationSettings(Section):
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         30.0, description="of rounds: seconds after its first update when one ends in any case"
     )
+    aggregate: Annotated[str, one_of_the_ends("coordination.aggregate")] = Field(
+        "mean",
+        description="of rounds: mean; or median, trimmed, krum, which some bad updates may be in",
+    )
     gate: Annotated[str, one_of_the_ends("coordination.gate")] = Field(
         "", description="ssp: no device more than bound updates ahead; asp: no copy more behind; empty: none"
     )
@@ -343,6 +347,16 @@ class CoordinationSettings(Section):
             )
         return gate
 
+    @field_validator("aggregate")
+    @classmethod
+    def _is_for_rounds(cls, aggregate: str, info: ValidationInfo) -> str:
+        if aggregate != "mean" and info.data.get("mode") not in ("rounds", None):
+            raise ValueError(
+                'only rounds have several updates to compare; set coordination.mode = "rounds", or '
+                'coordination.aggregate = "mean"'
+            )
+        return aggregate
+
     @model_validator(mode="after")
     def _has_what_tasks_need(self) -> Self:
         if self.tasks and self.mode != "rounds":
@@ -354,6 +368,19 @@ class CoordinationSettings(Section):
         if self.distinct and not self.tasks:
             raise ValueError(f"distinct = {self.distinct} counts tasks: set tasks, or leave it out")
         return self
+
+
+class DefenceSettings(Section):
+    """Against updates of broken or hostile devices."""
+
+    mode: Annotated[str, one_of_the_ends("defence.mode")] = Field(
+        "none",
+        description="clip: none is larger than three times what is usual; score: none of devices that "
+        "disagree with the server's own gradient either, for which a part of model.data is set apart",
+    )
+    refresh: Annotated[int, Field(ge=1)] = Field(
+        20, description="of score: updates from one gradient of the server's own to the next"
+    )
 
 
 class CompressionSettings(Section):
@@ -582,6 +609,7 @@ class Config(Section):
     coordination: CoordinationSettings = CoordinationSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     compression: CompressionSettings = CompressionSettings()
+    defence: DefenceSettings = DefenceSettings()
     downlink: DownlinkSettings = DownlinkSettings()
     injection: InjectionSettings = InjectionSettings()
     limits: LimitSettings = LimitSettings()

@@ -71,6 +71,7 @@ ROUTES = {
     "POST /v1/devices/pi/pause": "admin",
     "POST /v1/devices/pi/resume": "admin",
     "POST /v1/devices/pi/drop": "admin",
+    "POST /v1/devices/pi/pardon": "admin",
     "POST /v1/learning_rate": "admin",
     "POST /v1/checkpoint": "admin",
     "POST /v1/rollback": "admin",

@@ -37,9 +37,10 @@ ADDED: dict[str, tuple[object, ...]] = {
     "meta": (None,),
     "snapshots": (None, None),
     "regimes": (0.0, 0, 0, "settings", ""),
+    "updates": (1.0,),
 }
-"""What rows from before the columns start, average and memory, and average, base_batch, rounds, kind and how,
-have there."""
+"""What rows from before the columns start, average and memory, average, base_batch, rounds, kind and how, and
+share, have there."""
 
 
 def opened(name: str, directory: Path) -> Path:
@@ -87,7 +88,7 @@ def content(path: Path) -> tuple[int, list[str], dict[str, list[tuple[object, ..
 
 def _decoded(table: str, rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """Those of updates with the fields of the frame, whichever order it has them in."""
-    return [(*row[:-1], _fields(row[-1])) for row in rows] if table == "updates" else rows
+    return [(*row[:6], _fields(row[6]), *row[7:]) for row in rows] if table == "updates" else rows
 
 
 def _fields(frame: Any) -> list[object]:
