@@ -279,6 +279,9 @@ class Host(Vertical):
     @work(exclusive=True, group="dialog")
     async def _order(self, command: Command) -> None:
         """Tell in one line why not, or do it."""
+        if command.verb == "quit":
+            self.app.exit()
+            return
         state, actions = self.state, self.source.actions
         try:
             if state is None:
@@ -298,9 +301,6 @@ class Host(Vertical):
 
     def _show(self, command: Command) -> None:
         """What concerns the screen alone. Raises ConfigError."""
-        if command.verb == "quit":
-            self.app.exit()
-            return
         page = self.pages[self.page]
         if command.verb == "filter" and isinstance(page, EventsPage):
             page.filter(command.text)

@@ -97,7 +97,8 @@ class FleetPage(PageWidget):
         self._shown = shown
         try:
             self._rows = fleet.select(state, self.look, labels)
-            self._rest = list(self._wanted) or fleet.told(list(state.devices.values()), labels)
+            wanted = [column for column in self._wanted if column is not fleet.COLUMNS[0]]
+            self._rest = wanted or fleet.told(list(state.devices.values()), labels)
             self.trouble = None
         except ConfigError as error:
             self.trouble = str(error)
