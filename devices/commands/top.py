@@ -22,7 +22,7 @@ def top(
     ] = None,
     token_file: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="A file that holds it; again for each server. -: standard input."),
+        typer.Option(metavar="PATH", help="A file that holds it; again for each server."),
     ] = None,
     interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between frames.")] = 1.0,
     record: Annotated[Path | None, typer.Option(help="Keep the frames in this new file.")] = None,

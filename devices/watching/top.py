@@ -1,5 +1,6 @@
 """`edgeflock top`: which runs to show, and on what."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,17 @@ class Plan:
 
 
 def show(plan: Plan) -> None:
-    """Show the runs until the operator quits. Raises ConfigError."""
+    """Show the runs until the operator quits. Raises ConfigError, also if there is no terminal."""
+    missing = [
+        name
+        for name, stream in (("standard input", sys.stdin), ("standard output", sys.stdout))
+        if stream is None or not stream.isatty()
+    ]
+    if missing:
+        raise ConfigError(
+            f"top needs a terminal, and {' and '.join(missing)} is none; "
+            "`edgeflock status --watch` prints a run without one"
+        )
     from edgeflock.tui.screen import Top, preferences
 
     recorder = Recorder.at(plan.record) if plan.record is not None else None

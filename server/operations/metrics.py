@@ -160,9 +160,11 @@ def of_run(
 
 def found_by(findings: Iterable[Finding]) -> Metric:
     """A series for each finding; those of the run have no device."""
-    family = GaugeMetricFamily("edgeflock_finding", "1 while it is so.", labels=["kind", "device"])
+    family = GaugeMetricFamily(
+        "edgeflock_finding", "1 while it is so.", labels=["kind", "device", "severity"]
+    )
     for finding in findings:
-        family.add_metric([finding.kind, finding.device or ""], 1)
+        family.add_metric([finding.kind, finding.device or "", finding.severity], 1)
     return family
 
 

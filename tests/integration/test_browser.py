@@ -79,6 +79,8 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
                 assert not hosted.registry.devices[HOSTILE].connection.order, "nothing before it is confirmed"
                 await tab.run("document.querySelector('dialog form').requestSubmit()")
                 await shown(tab, "is paused")
+                up = "/devices up\\s*1\\s*of 2/i.test(document.getElementById('health').innerText)"
+                await tab.until(up)
                 await tab.until("!document.querySelector('dialog')")
                 order = hosted.registry.devices[HOSTILE].connection.order
                 assert order is not None

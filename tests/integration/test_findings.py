@@ -39,7 +39,7 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         assert (first["kind"], first["severity"], first["device"]) == ("hot", "warning", "pi")
         assert first["text"] == "its processor has 82 degrees Celsius"
         _, text = await viewer.get("/metrics")
-        assert 'edgeflock_finding{device="pi",kind="hot"} 1.0' in text
+        assert 'edgeflock_finding{device="pi",kind="hot",severity="warning"} 1.0' in text
         assert len(events(hosted, "finding")) == 3
         assert "pi: hot: its processor has 82 degrees Celsius; give it air, or pause it" in events(
             hosted, "finding"

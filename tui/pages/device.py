@@ -9,7 +9,7 @@ from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling
+from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling, width_beside
 from edgeflock.tui.text.lines import Ink, Line, apart, beside, fit, heading, page
 
 _NEWEST = {"loss": numbers.decimal, "staleness": numbers.count, "bytes": numbers.size}
@@ -85,16 +85,26 @@ def _graphs(points: Sequence[Point], width: int, height: int) -> list[Line]:
         ("Staleness", "staleness", "third"),
         ("Received", "bytes", "second"),
     )
+    known = {
+        field: [(p.time - now, float(value)) for p in points if (value := getattr(p, field)) is not None]
+        for _, field, _ in panels
+    }
+    axes = {
+        field: around(
+            [value for _, value in told],
+            numbers.short_size if field == "bytes" else numbers.short,
+            zero=field != "bytes",
+        )
+        for field, told in known.items()
+    }
+    gutter = max(width_beside(y) for y in axes.values())  # one moment is one column in all three
     for number, (title, field, meaning) in enumerate(panels):
         rows = each if number < 2 else height - 2 * each
-        known = [(p.time - now, float(value)) for p in points if (value := getattr(p, field)) is not None]
-        if not known:
+        if not known[field]:
             lines += [heading(title, [("not told", "dim")], width), *[[]] * (rows - 1)]
             continue
-        times, values = [time for time, _ in known], [value for _, value in known]
-        form = numbers.short_size if field == "bytes" else numbers.short
-        y = around(values, form, zero=field != "bytes")
+        times, values = zip(*known[field], strict=True)
         last: Line = [(_NEWEST[field](values[-1]), meaning)]
         lines.append(heading(title, last, width))
-        lines += chart([Series(times, values, meaning)], x, y, width, rows - 1)
+        lines += chart([Series(times, values, meaning)], x, axes[field], width, rows - 1, gutter=gutter)
     return lines

@@ -7,7 +7,7 @@ from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Ink, Line, Span, apart, crop
 
-_SIGNS: dict[str, tuple[str, Ink]] = {
+SIGNS: dict[str, tuple[str, Ink]] = {
     "critical": ("✕", "bad"),
     "warning": ("▲", "warn"),
     "notice": ("○", "dim"),
@@ -38,7 +38,7 @@ def of_device(findings: Sequence[Finding], device: str, now: float, width: int) 
 
 def line(finding: Finding, now: float) -> Line:
     """What is wrong, with whom, and for how long."""
-    sign, ink = _SIGNS[finding.severity]
+    sign, ink = SIGNS[finding.severity]
     told: Line = [(f" {sign} {finding.kind} ", ink)]
     if finding.device is not None:
         told.append((numbers.plain(finding.device) + " ", "strong"))

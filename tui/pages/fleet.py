@@ -1,11 +1,13 @@
 """The table of devices as data: its columns, their order, and which devices are in it."""
 
+import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import query
 from edgeflock.tui.pages.query import Labels
@@ -197,6 +199,16 @@ def told(rows: Sequence[DeviceRow], labels: Labels) -> list[Column]:
     rest = COLUMNS[1:]
     known = [column for column in rest if any(column.value(row, labels) is not None for row in rows)]
     return known + [column for column in rest if column not in known]
+
+
+def by_name(name: str) -> Column:
+    """The column of this title or name. Raises ConfigError."""
+    known = {column.title: column for column in COLUMNS} | BY_KEY
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(BY_KEY)}"
+        raise ConfigError(f"there is no column {name!r}; {hint}")
+    return known[name]
 
 
 def fitting(rest: Sequence[Column], width: int, first: int, names: int) -> tuple[list[Column], int]:

@@ -1,7 +1,5 @@
 """The first page: how the run is doing."""
 
-from collections.abc import Sequence
-
 from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.curves import Against, Curve
 from edgeflock.tui.pages.events import event_line
@@ -123,17 +121,9 @@ def _loss(state: State, against: Against, width: int, height: int) -> list[Line]
     legend: Line = [("test", "first")] if test.y else []
     if training.y:
         legend += [("  " if legend else "", "text"), ("training", "second")]
-    y = around(_without_outliers([*test.y, *training.y]), lambda value: f"{value:.3g}", zero=True)
+    y = around(curves.without_outliers([*test.y, *training.y]), lambda value: f"{value:.3g}", zero=True)
     series: list[tuple[Curve, Ink]] = [(training, "second"), (test, "first")]
     return [heading("Loss", legend, width), *_against(state, against, series, y, width, height - 1)]
-
-
-def _without_outliers(values: Sequence[float]) -> list[float]:
-    """The values without the first few wild ones, which would flatten all others."""
-    if len(values) < 20:
-        return list(values)
-    bound = 3 * sorted(values)[int(len(values) * 0.9)]
-    return [value for value in values if value <= bound]
 
 
 def _reduction(state: State, against: Against, width: int, height: int) -> list[Line]:

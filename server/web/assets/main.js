@@ -105,6 +105,8 @@ const acts = el(
 );
 
 function health(overview, run) {
+    const rows = [...state.devices.values()];
+    const up = rows.filter((row) => !["away", "paused"].includes(row[state.at.state])).length;
     const target = run.updates_target;
     const left =
         target && overview.updates_per_s > 0
@@ -122,10 +124,10 @@ function health(overview, run) {
             : null,
         item(
             "devices up",
-            count(overview.connected),
+            count(up),
             `of ${count(overview.devices)}`,
             null,
-            overview.connected ? "" : "warn",
+            up ? "" : "warn",
         ),
         overview.tasks
             ? item("shards done", count(overview.tasks[1]), `of ${count(overview.tasks[0])}`)
