@@ -60,7 +60,7 @@ def _of_file(path: Path) -> Verified:
         with reading(path) as db:
             if (schema := schema_of(db, path)) != SCHEMA:
                 raise ConfigError(
-                    f"{path} is of schema {schema}, which has no checksums; its server migrates it"
+                    f"{path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
                     if schema
                     else f"{path} holds no run"
                 )

@@ -1,6 +1,7 @@
 """Journals of older versions: migrated whole or not at all, and replayed to the bits that older code made."""
 
 import sqlite3
+import tarfile
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
@@ -18,6 +19,7 @@ from edgeflock.server.descent.how import How
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
+from edgeflock.server.ledger.backup import restore
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.migrations import SCHEMA, STEPS, migrate
 from edgeflock.server.ledger.recovery import recover, replay
@@ -105,6 +107,11 @@ def test_there_is_a_journal_of_every_schema() -> None:
     assert set(STEPS) == set(range(1, SCHEMA))
 
 
+def test_what_reads_what_is_written_down() -> None:
+    said = (JOURNALS.parents[2] / "docs/how-to/backup-and-upgrade.md").read_text("utf-8")
+    assert f"Today's is {SCHEMA}.\nSchemas 1 to {SCHEMA} are all there have been" in said
+
+
 def test_the_same_run_came_to_the_same_bits_before_and_after_there_were_rooms() -> None:
     before, after = KNOWN["schema-4-last"], KNOWN["schema-5"]
     assert {key: before[key] for key in ("regime", "version", "theta", "average")} == {
@@ -163,6 +170,23 @@ def test_a_migrated_journal_goes_on(name: str, tmp_path: Path) -> None:
         answers = commit(engine, [Push(device, 1.0, update, wire.encode(update))])
         assert answers == [Receipt(sequence, before + 1, None)]
         assert found(replay(journal, run.layout)) == found(engine.parameters)
+
+
+@every_journal
+def test_a_backup_of_an_older_version_is_restored(name: str, tmp_path: Path) -> None:
+    """As that version made it: the run's directory, packed."""
+    (old := tmp_path / "old").mkdir()
+    opened(name, old)
+    with tarfile.open(tmp_path / "backup", "w:gz") as archive:
+        for path in sorted(old.iterdir()):
+            archive.add(path, path.name.replace(name, "journal"))
+    for same in (True, False):
+        restored = restore(tmp_path / "backup", directory := tmp_path / f"same-{same}", same_run=same)
+        assert restored.version == KNOWN[name]["version"]
+        with closing(Journal(directory / "journal.sqlite")) as journal:
+            run = journal.run()
+            assert run is not None
+            assert found(replay(journal, run.layout))["theta"] == KNOWN[name]["theta"]
 
 
 def test_a_first_model_that_was_made_from_a_seed_is_made_again(tmp_path: Path) -> None:
