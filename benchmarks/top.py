@@ -45,6 +45,9 @@ def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
         shards=None,
         repeated=None,
         paused_because=None,
+        smoothed_loss=rng.random(),
+        updates_per_s=2.0,
+        why_left=None,
     )
 
 
@@ -94,9 +97,13 @@ def serve(devices: int, port: Connection) -> None:
                 await socket.send_bytes(feed.encode(delta))
         return socket
 
+    async def past(request: web.Request) -> web.Response:
+        return web.json_response([])
+
     async def main() -> None:
         app = web.Application()
         app.router.add_get("/v1/feed", watch)
+        app.router.add_get("/v1/history", past)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -6,6 +6,8 @@
     downloads            graphs and the first model, which do not come through the session
     first_model          what is kept of one, and checked
     retrying             asking until there is an answer
+    neighbour            what it leaves to others on its machine; lines, allowance: of a limited rate
+    spool                the update that is under way, on disk
     training             pull, step, select, encode, push: the pure part and its loop
     data                 stored data and live streams
     backends             what computes a gradient: torch or onnxruntime

@@ -6,7 +6,7 @@ announced first model can need.
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import aiohttp
@@ -41,7 +41,10 @@ _GRAPH_SECONDS = 1800.0
 class Downloads:
     """Those of one device from one server, each tried again until it is there."""
 
-    def __init__(self, server: URL, headers: Mapping[str, str], device: str, retries: Retries) -> None:
+    def __init__(
+        self, server: Callable[[], URL], headers: Mapping[str, str], device: str, retries: Retries
+    ) -> None:
+        """`server` says whom to ask now."""
         self._server, self._headers, self._device, self._retries = server, headers, device, retries
         self._graphs: dict[str, tuple[str, bytes]] = {}
         """kind -> (ETag, graph)."""
@@ -71,7 +74,7 @@ class Downloads:
         return found
 
     async def _get_graph(self, http: aiohttp.ClientSession, kind: str) -> bytes:
-        url = self._server / "v1/graphs" / kind
+        url = self._server() / "v1/graphs" / kind
         etag, graph = self._graphs.get(kind, ("", b""))
         headers = {**self._headers, **({"If-None-Match": etag} if etag else {})}
         timeout = aiohttp.ClientTimeout(total=_GRAPH_SECONDS, sock_connect=20, sock_read=ANSWER_SECONDS)
@@ -89,7 +92,7 @@ class Downloads:
 
     async def _load(self, http: aiohttp.ClientSession, kept: Kept) -> bool:
         """As much as comes before the line drops. Raises what a line raises only if that is nothing."""
-        url, before = self._server / "v1/start" % {"device": self._device}, kept.size
+        url, before = self._server() / "v1/start" % {"device": self._device}, kept.size
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=SILENT_SECONDS)
         try:
             async with http.get(url, headers={**self._headers, **kept.asking}, timeout=timeout) as response:

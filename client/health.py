@@ -6,6 +6,7 @@ worth a name. Elsewhere psutil tells what it knows.
 
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +21,9 @@ _PLAUSIBLE = (-40.0, 150.0)
 _PROCESSORS = ("cpu", "gpu", "soc", "pkg")
 """In the names of thermal zones that matter. Others, of chargers or radios, count if there is none."""
 
-_UNDER_VOLTAGE = 1
-"""Bit of the Raspberry Pi firmware's get_throttled: the supply is too weak right now."""
+_UNDER_VOLTAGE, _SLOWED = 0x1, 0xE
+"""Bits of the Raspberry Pi firmware's get_throttled: the supply is too weak right now; its processor is
+slowed down right now (a capped frequency, throttled, at its soft limit of temperature)."""
 
 _CLASSES = (
     ("raspberry pi zero 2", "raspberry-pi-zero-2w"),
@@ -56,49 +58,50 @@ Throttled = Callable[[], str | None]
 class Health:
     """Each call tells how the device does now. Where its sensors are, is looked for once."""
 
-    def __init__(self, root: Path = ROOT, throttled: Throttled | None = None) -> None:
-        """`root` is where proc and sys are."""
+    def __init__(
+        self,
+        root: Path = ROOT,
+        throttled: Throttled | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`root` is where proc and sys are. `clock` is the one that the server compares with its own."""
+        self._clock = clock
         self._stat, self._memory = root / "proc/stat", root / "proc/meminfo"
         self._zones = thermal_zones(root)
         self._batteries = batteries(root)
-        self._alarm = next(
-            (hwmon / "in0_lcrit_alarm" for hwmon in _named(root, "class/hwmon/hwmon*", "rpi_volt")), None
-        )
-        self._throttled = throttled or _vcgencmd()
-        self._busy, self._total = cpu_times(_read(self._stat))
+        self._supply = supply_of(root, throttled)
+        self._slowed = slowed_of(throttled)
+        self._busy, self._total = cpu_times(text_of(self._stat))
 
     def __call__(self) -> Facts:
         if not self._stat.exists():
             return from_psutil()
         told: dict[str, float | int | None] = {
             "cpu": self._load(),
-            "ram": memory_used(_read(self._memory)),
-            "temperature": hottest(map(_read, self._zones)),
-            "battery": charge(map(_read, self._batteries)),
-            "undervoltage": self._undervoltage(),
+            "ram": memory_used(text_of(self._memory)),
+            "temperature": hottest(map(text_of, self._zones)),
+            "battery": charge(map(text_of, self._batteries)),
+            "undervoltage": self._supply(),
+            "throttled": self._slowed(),
+            "clock": int(self._clock()),
         }
         return {name: value for name, value in told.items() if value is not None}
 
     def _load(self) -> float | None:
         """Percent of all cores since the call before."""
-        busy, total = cpu_times(_read(self._stat))
+        busy, total = cpu_times(text_of(self._stat))
         passed, worked = total - self._total, busy - self._busy
         self._busy, self._total = busy, total
         return round(100 * worked / passed, 1) if passed > 0 else None
 
-    def _undervoltage(self) -> int | None:
-        if self._alarm is not None:
-            return _whole(_read(self._alarm))
-        return undervolted(self._throttled() if self._throttled is not None else None)
-
 
 def device_class(root: Path = ROOT) -> str | None:
     """raspberry-pi-4, jetson-nano, laptop, ...; None if it is none of those known."""
-    model = (_read(root / "proc/device-tree/model") or "").lower()
+    model = (text_of(root / "proc/device-tree/model") or "").lower()
     for part, name in _CLASSES:
         if part in model:
             return name
-    return "laptop" if _read(root / "sys/class/dmi/id/chassis_type") in _LAPTOPS else None
+    return "laptop" if text_of(root / "sys/class/dmi/id/chassis_type") in _LAPTOPS else None
 
 
 def cpu_times(stat: str | None) -> tuple[int, int]:
@@ -125,7 +128,7 @@ def memory_used(meminfo: str | None) -> int | None:
 
 def memory_of(root: Path = ROOT) -> int:
     """Bytes of memory that this machine has."""
-    for line in (_read(root / "proc/meminfo") or "").splitlines():
+    for line in (text_of(root / "proc/meminfo") or "").splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
     import psutil
@@ -138,9 +141,9 @@ def thermal_zones(root: Path) -> list[Path]:
     """The files of the temperatures that count."""
     zones = sorted((root / "sys/class/thermal").glob("thermal_zone*"))
     # A Jetson's PMIC always says 100.
-    zones = [zone for zone in zones if "pmic" not in (_read(zone / "type") or "").lower()]
+    zones = [zone for zone in zones if "pmic" not in (text_of(zone / "type") or "").lower()]
     processors = [
-        zone for zone in zones if any(part in (_read(zone / "type") or "").lower() for part in _PROCESSORS)
+        zone for zone in zones if any(part in (text_of(zone / "type") or "").lower() for part in _PROCESSORS)
     ]
     found = [zone / "temp" for zone in processors or zones]
     if not found:  # some laptops' processors are no thermal zone
@@ -161,7 +164,7 @@ def batteries(root: Path) -> list[Path]:
     return [
         supply / "capacity"
         for supply in sorted((root / "sys/class/power_supply").glob("*"))
-        if _read(supply / "type") == "Battery" and _read(supply / "scope") != "Device"
+        if text_of(supply / "type") == "Battery" and text_of(supply / "scope") != "Device"
     ]
 
 
@@ -170,10 +173,24 @@ def charge(percent: Iterable[str | None]) -> int | None:
     return min((number for text in percent if (number := _whole(text)) is not None), default=None)
 
 
-def undervolted(throttled: str | None) -> int | None:
-    """1 or 0 from e.g. throttled=0x50005."""
+def supply_of(root: Path, throttled: Throttled | None = None) -> Callable[[], int | None]:
+    """What says whether the supply is too weak right now: 1 or 0, or None where nobody knows."""
+    for hwmon in _named(root, "class/hwmon/hwmon*", "rpi_volt"):
+        return lambda: _whole(text_of(hwmon / "in0_lcrit_alarm"))
+    ask = throttled or _vcgencmd()
+    return lambda: _flagged(ask, _UNDER_VOLTAGE)
+
+
+def slowed_of(throttled: Throttled | None = None) -> Callable[[], int | None]:
+    """What says whether the processor runs slower than it could, as `supply_of`."""
+    ask = throttled or _vcgencmd()
+    return lambda: _flagged(ask, _SLOWED)
+
+
+def _flagged(ask: Throttled | None, bits: int) -> int | None:
+    """1 if any of the `bits` is set in what the firmware says, e.g. throttled=0x50005."""
     try:
-        return int((throttled or "").strip().removeprefix("throttled="), 16) & _UNDER_VOLTAGE
+        return int(int(((ask() if ask else None) or "").strip().removeprefix("throttled="), 16) & bits > 0)
     except ValueError:
         return None
 
@@ -185,6 +202,7 @@ def from_psutil() -> Facts:
     told: Facts = {
         "cpu": psutil.cpu_percent(),
         "ram": (psutil.virtual_memory().total - psutil.virtual_memory().available) >> 20,
+        "clock": int(time.time()),
     }
     with suppress(AttributeError, NotImplementedError, OSError):  # as the platform has it
         battery = psutil.sensors_battery()
@@ -208,10 +226,10 @@ def _vcgencmd() -> Throttled | None:
 
 
 def _named(root: Path, pattern: str, name: str) -> list[Path]:
-    return [path for path in sorted((root / "sys").glob(pattern)) if _read(path / "name") == name]
+    return [path for path in sorted((root / "sys").glob(pattern)) if text_of(path / "name") == name]
 
 
-def _read(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
     """None if there is no such file, or if its driver will not say."""
     try:
         return path.read_text(errors="replace").strip(" \t\n\0")

@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.client.identity import Identity
-from edgeflock.shared.errors import REFUSALS, ConfigError, EdgeflockError, Refused, ServerAtFault
+from edgeflock.shared.errors import REFUSALS, ConfigError, EdgeflockError, Refused, ServerAtFault, Unavailable
 from edgeflock.shared.identity import (
     NO_PIN,
     Token,
@@ -38,17 +38,27 @@ _LONGEST = 1 << 14
 async def join(server: str, token: str, name: str, *, insecure: bool = False) -> Identity:
     """A new identity for `name`. Raises ConfigError, or Refused as the server does."""
     said = Token.parse(token)
-    url = url_of(server)
-    tls = tls_for(url.scheme, url.host or "", said.pin, insecure=insecure)
-    identity = Identity(str(url), name, token, b"", b"", said.pin, said.graph, insecure=insecure)
+    urls = urls_of(server)
+    for url in urls:
+        tls = tls_for(url.scheme, url.host or "", said.pin, insecure=insecure)
+    identity = Identity(
+        ",".join(map(str, urls)), name, token, b"", b"", said.pin, said.graph, insecure=insecure
+    )
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=tls), cookie_jar=aiohttp.DummyCookieJar()
     ) as http:
-        return await renew(http, identity)
+        for other in urls[:-1]:
+            try:
+                return await renew(http, identity, other)
+            except EdgeflockError as error:  # it stands by, or nobody is there
+                if isinstance(error, Refused | ConfigError) and not isinstance(error, Unavailable):
+                    raise
+        return await renew(http, identity, urls[-1])
 
 
-async def renew(http: aiohttp.ClientSession, identity: Identity) -> Identity:
-    """The identity with another key and credential, which the server knows it by from its next session on.
+async def renew(http: aiohttp.ClientSession, identity: Identity, server: URL) -> Identity:
+    """The identity with another key and credential, which the server, at its URL, knows it by from its next
+    session on.
 
     Its present ones hold until then. One without a key joins with what it has for a credential.
     """
@@ -58,7 +68,7 @@ async def renew(http: aiohttp.ClientSession, identity: Identity) -> Identity:
     body = {"name": identity.name, "key": text_of(public), "proof": text_of(sign(key, words))}
     if identity.key:
         body["before"] = text_of(sign(identity.key, words))
-    answer = await _post(http, url_of(identity.server) / "v1/join", identity.credential, body)
+    answer = await _post(http, server / "v1/join", identity.credential, body)
     try:
         credential, realm = answer["credential"], from_text(answer["realm"])
         certificate = answer.get("certificate", "")
@@ -70,6 +80,14 @@ async def renew(http: aiohttp.ClientSession, identity: Identity) -> Identity:
     except (KeyError, TypeError, ValueError, AttributeError, ssl.SSLError):
         raise ServerAtFault("the server let this device join without a credential") from None
     return replace(identity, key=key, credential=credential, realm=realm, certificate=certificate)
+
+
+def urls_of(servers: str) -> list[URL]:
+    """Of one server, or of several with commas between them, all of one scheme. Raises ConfigError."""
+    urls = [url_of(server.strip()) for server in servers.split(",")]
+    if len({url.scheme for url in urls}) > 1:
+        raise ConfigError(f"client.server {servers!r} must be all https:// or all http://")
+    return urls
 
 
 def url_of(server: str) -> URL:

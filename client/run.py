@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -25,8 +25,10 @@ from edgeflock.client.data.open import batches_of, directory, is_stored, own_see
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.health import Health, device_class, memory_of
 from edgeflock.client.identity import Identity, default_place, keep, kept
-from edgeflock.client.joining import url_of
+from edgeflock.client.joining import urls_of
 from edgeflock.client.machine import default_name
+from edgeflock.client.neighbour import Pausing, Resting, rate_of, rules_of, share_of
+from edgeflock.client.spool import Spool
 from edgeflock.client.training import Progress, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
 from edgeflock.client.transport import Link
@@ -105,6 +107,8 @@ async def run_client(
         if identity.graph:
             known["graph_digest"] = identity.graph.hex()
     settings = settings.model_copy(update=known)
+    share, bandwidth = share_of(settings.cpu), rate_of(settings.bandwidth)
+    pausing = Pausing(rules_of(settings.pause_on), says_why=settings.health)
     # Which model it is, only the Welcome says: most are of the zoo.
     named = shards_of(settings)
     app = _app(settings) if settings.flower_app else None
@@ -119,7 +123,7 @@ async def run_client(
     memory = memory_of() // 2
     samples = _samples() if settings.share else 0
     # One thread for all computing: each has a heap of its own, and keeps what it once needed.
-    with ThreadPoolExecutor(1) as thread:
+    with ThreadPoolExecutor(1) as thread, closing(Resting(share)) as resting:
 
         async def compute(function: Callable[..., Any], *arguments: Any) -> Any:
             return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
@@ -147,7 +151,8 @@ async def run_client(
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
             log.info("trains %s with %s", shown(welcome.model), kind)
-            return Trainer(backend, injected or batches, welcome)
+            resting.begin()
+            return Trainer(backend, injected or batches, welcome, resting.rest)
 
         async def load(weights: Weights, layout: Layout) -> Model | None:
             kept = Kept(directory(settings), weights, settings.name)
@@ -162,6 +167,7 @@ async def run_client(
                 Random(),
                 memory=memory,
                 samples=samples,
+                bandwidth=bandwidth,
                 insecure=settings.insecure or (identity is not None and identity.insecure),
                 renewed=partial(_renewed, place=place),
             ) as link,
@@ -181,18 +187,33 @@ async def run_client(
                 batches = shards = Shards(held)
                 shard_of = shards.choose
             injected = _injected(settings, batches, link) if settings.share else None
-            health: Callable[[], Facts] = Health() if settings.health else dict
-            worker = Worker(link, build, injected or batches, compute, health, load, choose=shard_of)
-            telling = asyncio.create_task(worker.keep_telling(link.tell))
-            reason = "its part is done"
+            measured: Callable[[], Facts] = Health() if settings.health else dict
+
+            def health() -> Facts:
+                return {**measured(), **pausing.facts()}
+
+            worker = Worker(
+                *(link, build, injected or batches, compute, health, load),
+                choose=shard_of,
+                permitted=pausing.permitted,
+                spool=_spool(settings, given),
+            )
+            await pausing.look()
+
+            beside = [
+                asyncio.create_task(worker.keep_telling(link.tell)),
+                asyncio.create_task(pausing.watch(partial(worker.tell_now, link.tell))),
+            ]
+            reason = "finished: its part is done"
             try:
                 progress = await worker.run()
             except BaseException as error:
                 reason = _why(error)
                 raise
             finally:
-                telling.cancel()
-                await asyncio.wait((telling,))
+                for task in beside:
+                    task.cancel()
+                await asyncio.wait(beside)
                 account = Account.of(worker.facts())
                 if account is not None:
                     at_end(account)
@@ -206,13 +227,22 @@ async def run_client(
             return progress
 
 
+def _spool(settings: "ClientSettings", given: Given) -> Spool | None:
+    """None where an update that was lost would come again: the samples of a stream's buffer do. Or where the
+    device's name is not for a second time.
+    """
+    if settings.buffer or given.identity is not None:
+        return None
+    return Spool(directory(settings), settings.server, settings.name)
+
+
 def _why(error: BaseException) -> str:
     """What the server is told of a device that ends with `error`: nothing that its data might have said."""
     if isinstance(error, asyncio.CancelledError):
-        return "stopped by its owner"
+        return "retired: stopped by its owner"
     if isinstance(error, ConfigError):
-        return "its settings or its data do not fit the run; its own log says why"
-    return str(error) if isinstance(error, EdgeflockError) else f"it failed: {type(error).__name__}"
+        return "error: its settings or its data do not fit the run; its own log says why"
+    return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 
 def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
@@ -226,7 +256,7 @@ def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
         return None, place
     identity = kept(place)
     named = "server" in settings.model_fields_set
-    if named and url_of(settings.server) != url_of(identity.server):
+    if named and urls_of(settings.server) != urls_of(identity.server):
         if not settings.identity:
             return None, place
         raise ConfigError(

@@ -9,6 +9,7 @@ an answer can say, and comes from where it was asked; else the device's part end
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,11 +19,13 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 import aiohttp
+from yarl import URL
 
 from edgeflock.client.downloads import NOT_KNOWN, Downloads
 from edgeflock.client.first_model import Kept
 from edgeflock.client.identity import Identity
-from edgeflock.client.joining import renew, url_of
+from edgeflock.client.joining import renew, urls_of
+from edgeflock.client.lines import Lines
 from edgeflock.client.retrying import ANSWER_SECONDS, Retries
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.shared.errors import (
@@ -97,29 +100,33 @@ class Link:
         *,
         memory: int = _PLENTY,
         samples: int = 0,
+        bandwidth: float | None = None,
         insecure: bool = False,
         renewed: Callable[[Identity], None] = lambda identity: None,
     ) -> None:
-        """`server` is the server's http(s) URL. Raises ConfigError if it is none, or if it is plain HTTP
-        beyond this machine and not `insecure`. Without an identity only a run that is open lets this device
+        """`server` is the server's http(s) URL; of several, with commas between them, the one that answers:
+        the others stand by. Raises ConfigError if it is none, or if it is plain HTTP beyond this machine and
+        not `insecure`. Without an identity only a run that is open lets this device
         in; `renewed` is told of another one that the server wants it to have.
 
         A model that does not fit into `memory` bytes is refused, and Samples of more than `samples` bytes.
+        Both ways together no more than `bandwidth` bytes a second pass.
         """
-        url = url_of(server)
-        self._url = url / "v1/session"
+        self._servers = urls_of(server)
         pin = b"" if identity is None else identity.pin
-        self._tls = tls_for(
-            url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
-        )
+        for url in reversed(self._servers):
+            self._tls = tls_for(
+                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=identity is not None
+            )
         self._identity, self._renewed = identity, renewed
         self._challenge, self._is_to_renew = b"", False
         self._headers: dict[str, str] = {}
         self._show()
         self._hello = hello
         self._retries = Retries(str(url), random, sleep, self._lose)
-        self._downloads = Downloads(url, self._headers, hello.device, self._retries)
+        self._downloads = Downloads(self._server, self._headers, hello.device, self._retries)
         self._http: aiohttp.ClientSession | None = None
+        self._lines: Lines | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._run = ""
         self._injects = self._tasks = False
@@ -128,7 +135,7 @@ class Link:
         self._over = False
         """Whether the server said that the round of the model that the device has is over."""
         self._listener: Callable[[Samples], None] = lambda samples: None
-        self._memory, self._samples = memory, samples
+        self._memory, self._samples, self._bandwidth = memory, samples, bandwidth
         self._longest = LONGEST_WELCOME
         """Bytes of a message that is read at all, and"""
         self._longest_answer = 0
@@ -140,8 +147,9 @@ class Link:
         redirected = aiohttp.TraceConfig()
         redirected.on_request_redirect.append(_not_elsewhere)
         redirected.on_request_end.append(self._read_headers)
+        self._lines = None if self._bandwidth is None else Lines(self._bandwidth, self._tls)
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls),
+            connector=self._lines or aiohttp.TCPConnector(ssl=self._tls),
             timeout=timeout,
             trace_configs=[redirected],
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -152,6 +160,8 @@ class Link:
         await self._hang_up()
         if self._http is not None:
             await self._http.close()
+        if self._lines is not None:
+            await self._lines.carried()
 
     async def join(self) -> Welcome:
         """Connect, for as long as it takes. Raises SessionRefused if the server will not have this device,
@@ -251,6 +261,7 @@ class Link:
 
     async def _ask(self, question: Record, expected: type[R]) -> R:
         octets = wire.encode(question)
+        self._fits(len(octets))
 
         async def attempt() -> R:
             socket = await self._connected()
@@ -264,6 +275,15 @@ class Link:
             return answer
 
         return await self._retries.until_answered(attempt)
+
+    def _fits(self, size: int) -> None:
+        """Raises ConfigError if a message takes so long that the line would count as dead meanwhile."""
+        least = size / (HEARTBEAT / 2)
+        if self._bandwidth is not None and self._bandwidth < least:
+            raise ConfigError(
+                f"client.bandwidth = {self._bandwidth / 1e3:g}kB/s: a message of this run has {size:,} "
+                f"bytes, which needs {math.ceil(least / 1e3)}kB/s; allow that, or leave client.bandwidth out"
+            )
 
     async def _connected(self) -> aiohttp.ClientWebSocketResponse:
         if self._socket is None:
@@ -284,7 +304,7 @@ class Link:
             return await self._dial()
         if self._was != "up":
             again = "again " if self._was else ""
-            log.info("connected %sto %s, run %s", again, self._url.origin(), shown(welcome.run))
+            log.info("connected %sto %s, run %s", again, self._server().origin(), shown(welcome.run))
             self._was = "up"
         self._injects = welcome.alpha > 0 and welcome.beta > 0
         self._tasks, self._over = welcome.tasks, False
@@ -294,7 +314,7 @@ class Link:
         self._longest_answer = self._longest
         try:
             socket = await self._opened.ws_connect(
-                self._url,
+                self._server() / "v1/session",
                 headers=self._headers,
                 heartbeat=HEARTBEAT,
                 max_msg_size=self._longest + 1,
@@ -343,7 +363,7 @@ class Link:
         if self._identity is None or not self._is_to_renew:
             return
         try:
-            identity = await renew(self._opened, self._identity)
+            identity = await renew(self._opened, self._identity, self._server())
         except EdgeflockError as error:
             log.warning("no new credential: %s", shown(str(error)))
             return
@@ -355,7 +375,8 @@ class Link:
         """The next record that is an answer; samples before it go to the listener. Raises what the server
         refused, or ConnectionError if it hung up.
         """
-        async with asyncio.timeout(ANSWER_SECONDS):
+        seconds = 0.0 if self._bandwidth is None else self._longest_answer / self._bandwidth
+        async with asyncio.timeout(ANSWER_SECONDS + seconds):
             while isinstance(record := await self._next(socket), Samples | Over):
                 self._note(record)
         if isinstance(record, Model):
@@ -406,8 +427,14 @@ class Link:
             raise RunOver(shown(record.reason))
         return record
 
+    def _server(self) -> URL:
+        """Whom it asks."""
+        return self._servers[0]
+
     async def _lose(self) -> None:
+        """Something failed: the next server may do better."""
         self._was = "lost" if self._was else ""
+        self._servers = [*self._servers[1:], self._servers[0]]
         await self._hang_up()
 
     async def _hang_up(self) -> None:

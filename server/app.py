@@ -12,25 +12,37 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.background import Background
+from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Doors, Terms
+from edgeflock.server.engine import Accepted
+from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.identity import Entry
-from edgeflock.server.operations import actions, api, first_model, joining, metrics
+from edgeflock.server.ledger import JournalLost, shown
+from edgeflock.server.operations import actions, api, first_model, joining, metrics, page
 from edgeflock.server.operations.access import authenticate, caller_of
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
+from edgeflock.server.operations.guarding import Guarding
+from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.keys import (
+    ASSETS,
+    ATTEMPTS,
     AUDIT,
     AUTHORITY,
     DOORS,
     EVALUATOR,
     FEED,
     GRAPHS,
+    HEALTH,
     HOST,
     LISTENERS,
+    LOGINS,
     OFFERED,
+    ORIGINS,
     PIN,
     REGISTER,
+    TRAIL,
     WATCHERS,
     WRITER,
 )
@@ -40,10 +52,12 @@ from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions import Host, Session, Writer
+from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
+from edgeflock.server.web import Attempts, Logins, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
-from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import ELASTIC, Config
 
 BACKGROUND = web.AppKey("background", Background)
 
@@ -56,7 +70,9 @@ def create_app(
     `failed` is called if it cannot go on: app[BACKGROUND].failure says why.
     """
     app = web.Application(middlewares=[authenticate])
-    app.add_routes([*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes])
+    app.add_routes(
+        [*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes, *page.routes]
+    )
     app.router.add_get("/v1/session", _session)
     app[PIN] = hosted.pin
     if hosted.register is not None:
@@ -66,6 +82,8 @@ def create_app(
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
     app[DOORS] = Doors(Terms.of(config.limits))
+    app[ASSETS], app[LOGINS], app[ATTEMPTS] = assets(), Logins(), Attempts()
+    app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
 
     if hosted.offered is not None:
         app[OFFERED] = hosted.offered
@@ -91,7 +109,17 @@ def create_app(
             end,
             hosted.history,
         )
-        writer = Writer(engine, hub.round_ended, listeners.updated)
+
+        def note(number: int, text: str) -> None:
+            device = next((one for one in registry.devices.values() if one.id == number), None)
+            hub.note("warning", device, text)
+
+        def made(push: Push, accepted: Accepted) -> None:
+            listeners.updated(push, accepted)
+            guarding.made(push, accepted)
+
+        writer = Writer(engine, hub.round_ended, made)
+        guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
         samples = hosted.input, hosted.described
@@ -122,15 +150,25 @@ def create_app(
             hosted.keep,
             hosted.metrics,
         )
-        feed = Feed(host, evaluator)
+        agreement = Agreement(host.layout.parameters.size)
+        if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
+            engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
+        health = Health(host, evaluator, writer, agreement, listeners.found)
+        feed = Feed(host, evaluator, health)
         watchers = Watchers(hub, feed, config.limits.watchers)
-        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {"who listens": listeners.run}
+        beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "who listens": listeners.run,
+            "the guard": guarding.run,
+            "who looks after the run's health": health.run,
+            "the hold on the run": partial(holding, hosted.lost),
+        }
         if hosted.register is not None:
             beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
         background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
+        app[HEALTH] = health
         app[BACKGROUND], app[LISTENERS] = background, listeners
-        app[WATCHERS] = watchers
+        app[WATCHERS], app[TRAIL] = watchers, hub.trail
         app[GRAPHS] = GraphStore(config.model, hosted.make)
         background.start(failed)
         yield
@@ -208,14 +246,17 @@ class Serving:
         """Raises EdgeflockError if it cannot go on, or what a function raised that the program gave."""
         if (failure := self.app[LISTENERS].failure) is not None:
             raise failure
-        directory = self.app[HOST].config.run.directory
+        config = self.app[HOST].config
         if (error := self.app[WRITER].error) is not None:
+            kept = shown(config.journal.url) or config.run.directory
             raise EdgeflockError(
-                f"stopped, because updates can no longer be journaled in {directory}: {error}; "
+                f"stopped, because updates can no longer be journaled in {kept}: {error}; "
                 "what was acknowledged is safe, start again once the cause is mended"
             ) from error
         if (failed := self.app[BACKGROUND].failure) is not None:
             who, why = failed
+            if isinstance(why, JournalLost):
+                raise EdgeflockError(f"stopped: {why}; what was acknowledged is safe") from why
             raise EdgeflockError(
                 f"stopped, because {who} failed: {why!r}; what was acknowledged is safe, start again"
             ) from why

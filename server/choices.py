@@ -1,8 +1,9 @@
 """What settings may be that name an entry of a table of the server's: for whoever reads settings for it."""
 
 from edgeflock.server.coordination import GATES, MODES
+from edgeflock.server.defence import DEFENCES
+from edgeflock.server.descent import AGGREGATES, RULES, SCHEDULES
 from edgeflock.server.descent import KINDS as OPTIMIZERS
-from edgeflock.server.descent import RULES, SCHEDULES
 from edgeflock.server.operations.listeners import CALLBACKS
 from edgeflock.server.operations.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
@@ -10,14 +11,17 @@ from edgeflock.server.scheduling import ORDERS
 from edgeflock.shared.settings.choices import Tables
 
 CHOICES: Tables = {
+    "coordination.aggregate": AGGREGATES,
     "coordination.mode": MODES,
     "coordination.gate": GATES,
     "coordination.order": ORDERS,
     "coordination.rule": RULES,
+    "defence.mode": DEFENCES,
     "downlink.mode": PUBLICATIONS,
     "optimizer.kind": OPTIMIZERS,
     "optimizer.schedule": SCHEDULES,
     "run.on_evaluated": CALLBACKS,
+    "run.on_finding": CALLBACKS,
     "run.on_update": CALLBACKS,
     "run.stop": CALLBACKS,
     "run.trackers": KINDS,

@@ -12,21 +12,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.defence import DEFENCES
 from edgeflock.server.engine import Engine, check_limits
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
+    ELSEWHERE,
     Audit,
     Authority,
     Certificate,
     Register,
+    keys_of,
     own_certificate,
     pin_of_file,
     server_tls,
+    share,
 )
-from edgeflock.server.ledger import OFFERED, Account, Claim, claimed, keep_offered, largest_step, write_whole
+from edgeflock.server.ledger import (
+    OFFERED,
+    Account,
+    Claim,
+    claimed,
+    is_shared,
+    keep_offered,
+    largest_step,
+    write_whole,
+)
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
 from edgeflock.server.operations.evaluation import Evaluate, Keep, Metrics
+from edgeflock.server.operations.guarding import Look
 from edgeflock.server.operations.listeners import Listening
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.shared.data import datasets
@@ -105,6 +119,10 @@ class HostedRun:
     """What devices' own apps are told (protocol/app.py)."""
     metrics: Metrics = dict
     """What the last `evaluate` came to besides."""
+    look: Look | None = None
+    """The gradient that the guard trusts, if it wants one."""
+    lost: Callable[[], str] = str
+    """Why the run is no longer this server's; empty while it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +141,15 @@ class _Model:
     tried: Trial | None = None
     """What a first step came to."""
     metrics: Metrics = dict
+    look: Look | None = None
 
 
 @contextmanager
-def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
-    """Begin the run that `config` describes, or take it up where its directory left it.
+def open_run(
+    config: Config, given: Given = Given(), wait: Callable[[str], None] | None = None
+) -> Iterator[HostedRun]:
+    """Begin the run that `config` describes, or take it up where it was left. While another server hosts it,
+    `wait` is called again and again with why; it raises to give up. Without `wait` that is an error.
 
     The run is this process's while the context lasts; then it may be opened again, also after a failure.
     Raises ConfigError if the model, the data or the directory cannot serve.
@@ -139,7 +161,7 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
-    with claimed(directory, "run.directory", model.layout, theta, config, model.start) as claim:
+    with claimed(directory, "run.directory", model.layout, theta, config, model.start, wait) as claim:
         first = claim.journal.snapshot(first=True).theta
         if config.model.weights and first.tobytes() != theta.tobytes():
             raise ConfigError(
@@ -151,9 +173,12 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
             log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
         history, accounts = claim.journal.evaluations(), claim.journal.accounts()
         suspecting = partial(largest_step, claim.journal, model.layout)
-        tls, pin = _line(config, directory)
+        tls, pin = line_of(config, directory)
         authority = authority_of(config, directory, tls)
+        if is_shared(config.journal.url):
+            write_whole(directory / ELSEWHERE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
+            claim.journal.when_lost(register.db.shut)
             register.listens(register.url, pin)
             _operators(register, directory)
             yield HostedRun(
@@ -177,6 +202,8 @@ def open_run(config: Config, given: Given = Given()) -> Iterator[HostedRun]:
                 model.beside,
                 model.app,
                 model.metrics,
+                model.look,
+                claim.journal.lost,
             )
 
 
@@ -186,6 +213,11 @@ def _of_arrays(config: Config) -> _Model:
 
     arrays, theta = files.read(config.model)
     check_limits(config, arrays.layout)
+    if _trusts(config):
+        raise ConfigError(
+            f"defence.mode = {config.defence.mode!r} needs gradients of the server's own, which a file of "
+            "arrays has not; set defence.mode = 'clip'"
+        )
     evaluate = files.judge(config.model, arrays)
     _check_watched(config, evaluated=evaluate is not None)
     return _Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
@@ -209,6 +241,9 @@ def _of_a_module(config: Config, given: Given) -> _Model:
     held_out: Dataset | Stored | None = given.held_out
     if held_out is None and config.model.data:
         held_out = datasets.opened(config.model.data, "test")
+    look: Look | None = None
+    if _trusts(config):
+        look, held_out = _looking(config, given, held_out)
     evaluate: Evaluate | None = None
     tried: Trial | None = None
     scores = Scores(config.model.metrics, given.metrics)
@@ -227,7 +262,28 @@ def _of_a_module(config: Config, given: Given) -> _Model:
     if config.client_config.model_extra or config.run.evaluate_on_devices:
         told = _told(config, Arrays.like(layout))
     described = None if held_out is None else held_out.described.told
-    return _Model(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers)
+    return _Model(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers, look)
+
+
+def _trusts(config: Config) -> bool:
+    """Whether the defence goes by a gradient of the server's own."""
+    return config.defence.mode != "none" and DEFENCES.chosen(config.defence.mode).trusts
+
+
+def _looking(config: Config, given: Given, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
+    """(What computes that gradient, the samples that are left to evaluate on)."""
+    from edgeflock.server.trusting import set_apart, trusted
+    from edgeflock.shared.model.torch_module import FlatModule
+
+    if held_out is None:
+        raise ConfigError(
+            f"defence.mode = {config.defence.mode!r} sets held-out samples apart, and there are none; set "
+            "model.data, or defence.mode = 'clip'"
+        )
+    samples, rest = set_apart(held_out)
+    # A module of its own: the evaluator is at work at the same time.
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    return partial(trusted, flat, samples), rest
 
 
 def _told(config: Config, arrays: Arrays) -> bytes:
@@ -347,10 +403,14 @@ def _input(
     return shape
 
 
-def _line(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
+def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
     """(TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
     run = config.run
     plain = run.insecure or is_loopback(run.host)
+    if is_shared(config.journal.url):
+        directory.mkdir(0o700, parents=True, exist_ok=True)
+        for own in keys_of(directory):
+            share(config.journal.url, own)
     if run.open and not plain:
         raise ConfigError(
             f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "

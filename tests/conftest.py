@@ -1,17 +1,32 @@
 """How the tests run here: on all cores, and in no hurry, because no test says anything about time."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Before numpy is loaded, also by the workers: as many processes as cores, and one thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# On a busy machine a client that gives way comes to nothing.
+os.environ["EDGEFLOCK_CLIENT__GENTLE"] = "false"
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+if TYPE_CHECKING:
+    from tests.postgres import Cluster
+
 settings.register_profile("edgeflock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("edgeflock")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What clients keep there is none of the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -26,3 +41,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     alone = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
     if config.option.numprocesses is None and config.option.dist == "no" and not alone:
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[Cluster]":
+    """A PostgreSQL for all tests of this process, each of which takes a schema of its own."""
+    from tests.postgres import cluster
+
+    with cluster() as made:
+        yield made

@@ -17,7 +17,8 @@ from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_f
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
-from edgeflock.server.operations.keys import HOST, WRITER
+from edgeflock.server.operations.health import Health
+from edgeflock.server.operations.keys import HEALTH, HOST, WRITER
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
@@ -60,6 +61,7 @@ class Hosted:
     traffic: Traffic
     relay: Relay
     register: Register
+    health: Health
 
     @property
     def url(self) -> str:
@@ -149,6 +151,7 @@ async def hosting(
                 view.traffic,
                 view.relay,
                 register,
+                app[HEALTH],
             )
 
 

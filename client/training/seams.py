@@ -39,6 +39,16 @@ class Server(Protocol):
     def speak_as(self, layout: bytes) -> None: ...
 
 
+class Spool(Protocol):
+    """Where the update that is on its way outlasts the device (client/spool.py)."""
+
+    def keep(self, run: str, layout: bytes, update: Update) -> None: ...
+
+    def find(self, run: str, layout: bytes, most: int) -> Update | None: ...
+
+    def drop(self) -> None: ...
+
+
 class Training(Protocol):
     """What makes the updates of one run: trainer.Trainer, or one that knows them already."""
 
@@ -56,6 +66,15 @@ class Training(Protocol):
     def undo(self) -> None: ...
 
     def forget(self) -> None: ...
+
+
+Permitted = Callable[[], Awaitable[bool]]
+"""Return once the device may train; whether it had to wait, so that its model is of long ago."""
+
+
+async def always() -> bool:
+    """Nothing is in the way."""
+    return False
 
 
 Compute = Callable[..., Awaitable[Any]]

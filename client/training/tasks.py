@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from edgeflock.client.data import Batches
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.seams import HOPELESS, Compute, Progress, Server, Training, take
+from edgeflock.client.training.seams import HOPELESS, Compute, Permitted, Progress, Server, Training, take
 from edgeflock.client.training.trainer import Stopped
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Diverged, StepTooLarge
 from edgeflock.shared.protocol.messages import Task, Update, Welcome
@@ -34,6 +34,7 @@ class Rounds:
         choose: Callable[[int], None],
         tell: Callable[[Update], Update],
         progress: Progress,
+        permitted: Permitted,
     ) -> None:
         """`choose` has the next batches be of one of the device's shards; `tell` adds to an update what there
         is to say of the device. It counts in `progress`.
@@ -42,6 +43,7 @@ class Rounds:
         self._replica, self._compute = replica, compute
         self._choose, self._tell = choose, tell
         self._progress = progress
+        self._permitted = permitted
         self._local_steps, self._sequence = welcome.local_steps, welcome.sequence
         self._too_large = 0
 
@@ -57,6 +59,8 @@ class Rounds:
         """Compute `shard`, and say what is next; None: the model has to be pulled before anything is."""
         self._choose(shard)
         await self._batches.ready(self._local_steps)
+        if await self._permitted():
+            return None
         self._sequence += 1
         update = await self._unless_over()
         if update is None:

@@ -30,10 +30,18 @@ def _never() -> bool:
     return False
 
 
+def _at_once() -> None:
+    """Without a rest."""
+
+
 class Trainer:
     """Makes the updates of one run. It remembers from step to step what it did not send."""
 
-    def __init__(self, backend: Backend, batches: Batches, welcome: Welcome) -> None:
+    def __init__(
+        self, backend: Backend, batches: Batches, welcome: Welcome, rest: Callable[[], None] = _at_once
+    ) -> None:
+        """`rest` returns once the next batch may be computed."""
+        self._rest = rest
         self._backend = backend
         self._batches = batches
         self._welcome = welcome
@@ -67,6 +75,7 @@ class Trainer:
         passed over. Raises Diverged if too many are, Stopped once `stopped` says so.
         """
         for _ in range(_HOPELESS):
+            self._rest()
             if stopped():
                 raise Stopped
             x, y = self._batches.take(self._welcome.batch)

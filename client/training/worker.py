@@ -11,7 +11,18 @@ from edgeflock.client.data import Batches, NothingFit, StreamOver
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.training.seams import HOPELESS, Compute, Progress, Server, Training, of_the_server, take
+from edgeflock.client.training.seams import (
+    HOPELESS,
+    Compute,
+    Permitted,
+    Progress,
+    Server,
+    Spool,
+    Training,
+    always,
+    of_the_server,
+    take,
+)
 from edgeflock.client.training.shards import only
 from edgeflock.client.training.tasks import Rounds
 from edgeflock.shared.errors import (
@@ -23,6 +34,7 @@ from edgeflock.shared.errors import (
     RunOver,
     RunReplaced,
     ServerAtFault,
+    SessionRefused,
     StepTooLarge,
 )
 from edgeflock.shared.model.chunks import chunks
@@ -33,8 +45,10 @@ from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, We
 log = logging.getLogger(__name__)
 
 _TELEMETRY_EVERY = 5.0
-"""Seconds, at least, from telling how the device does to telling it again, and a little more at most."""
+"""Seconds, at least, from telling how the device does to telling it again, and a little more at most;"""
 
+_PAUSED_EVERY = 60.0
+"""while it pauses."""
 
 Load = Callable[[Weights, Layout], Awaitable[Model | None]]
 """load(weights, layout): the first model; None: the current one is to be pulled."""
@@ -57,11 +71,15 @@ class Worker:
         load: Load = pull_instead,
         leaving: Callable[[], bool] = lambda: False,
         choose: Callable[[int], None] = only,
+        permitted: Permitted = always,
+        spool: Spool | None = None,
     ) -> None:
         """`trainer` makes what trains, on these `batches`, for the run that a Welcome describes. `health`
         tells how the device does. `load` loads the first model of a run that begins with weights of its own.
         `leaving` is whether the device will stop now: its last update asks for no model.
-        `choose` has the next batches be of one of the device's shards, in a run of tasks.
+        `choose` has the next batches be of one of the device's shards, in a run of tasks. `permitted` is
+        awaited before anything is loaded, and before each step. `spool` keeps the update that is on its way,
+        but in a run of tasks or of elastic averaging, where one of an earlier time is worth nothing.
         """
         self._server = server
         self._make_trainer = trainer
@@ -71,6 +89,8 @@ class Worker:
         self._load = load
         self._leaving = leaving
         self._choose = choose
+        self._permitted = permitted
+        self._spool = spool
         self._telemetry_due = -math.inf
         """When the next update is to carry some, by the event loop's clock."""
         self.progress = Progress()
@@ -95,6 +115,7 @@ class Worker:
                 return self.progress
 
     async def _take_part(self, welcome: Welcome) -> Progress:
+        await self._permitted()
         trainer = await self._make_trainer(welcome)
         layout = trainer.layout
         if list(layout.shapes()) != welcome.layout:
@@ -107,19 +128,22 @@ class Worker:
                 if first is not None:
                     replica.take(first)
         self._telemetry_due = -math.inf
+        sequence, too_large = await self._begin_again(welcome, layout), 0
         take(replica, await self._server.pull(replica.version, replica.held))
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
         if welcome.tasks:
             rounds = Rounds(
                 welcome, self._server, trainer, self._batches, replica, self._compute, self._choose,
-                self._with_telemetry, self.progress,
+                self._with_telemetry, self.progress, self._permitted,
             )  # fmt: skip
             await rounds.run(self._leaving)
             return self.progress
-        sequence, too_large = welcome.sequence, 0
         while True:
             await self._batches.ready(welcome.local_steps)
+            if await self._permitted():
+                take(replica, await self._server.pull(replica.version, replica.held))
+                continue
             assert replica.version is not None, "pulled before"
             try:
                 update: Update = await self._compute(
@@ -131,7 +155,7 @@ class Worker:
             update = replace(update, held=replica.held, pull=not self._leaving())
             update = self._with_telemetry(update)
             try:
-                receipt = await self._server.push(update)
+                receipt = await self._push(update, welcome.run, layout)
             except (BaseExpired, BaseInFuture) as stale:
                 self.progress.refused += 1
                 log.info("%s", stale)
@@ -157,6 +181,48 @@ class Worker:
                 return self.progress
             take(replica, receipt.model)
 
+    async def _begin_again(self, welcome: Welcome, layout: Layout) -> int:
+        """The number of the last update of this device that the server has, or refused: what an earlier
+        client of it had under way is sent again first, as it was, so that it counts once.
+        """
+        if self._spool is None or welcome.elastic or welcome.tasks:
+            return welcome.sequence
+        update = self._spool.find(welcome.run, layout.digest, welcome.frame_bytes)
+        if update is None:
+            return welcome.sequence
+        if update.sequence <= welcome.sequence:
+            self._spool.drop()
+            log.info("update %d of before this start had arrived", update.sequence)
+            return welcome.sequence
+        again = replace(update, facts=None, held=0, pull=False)
+        try:
+            receipt = await self._push(again, welcome.run, layout)
+        except SessionRefused:
+            raise
+        except Refused as refused:
+            self.progress.refused += 1
+            log.warning("dropped update %d of before this start: %s", update.sequence, refused)
+            return welcome.sequence
+        self._acknowledged(again, receipt)
+        self.progress.samples += update.samples
+        log.info("sent update %d of before this start", update.sequence)
+        return update.sequence
+
+    async def _push(self, update: Update, run: str, layout: Layout) -> Receipt:
+        """The receipt for `update`. Until it is there, or a refusal, the spool has it."""
+        if self._spool is None:
+            return await self._server.push(update)
+        await self._compute(self._spool.keep, run, layout.digest, update)
+        try:
+            receipt = await self._server.push(update)
+        except SessionRefused:
+            raise
+        except (Refused, RunOver, RunReplaced):
+            self._spool.drop()
+            raise
+        self._spool.drop()
+        return receipt
+
     async def _average(self, welcome: Welcome, trainer: Training, replica: Replica) -> Progress:
         """Take part in elastic averaging (averaging.py): stored data or a stream are used up step by step."""
 
@@ -175,6 +241,7 @@ class Worker:
         try:
             while not self._leaving():
                 await self._batches.ready(1)
+                await self._permitted()
                 with suppress(NothingFit):
                     done = await averaging.step(self._compute, trainer.gradient)
                     self.progress.samples += done.samples
@@ -200,8 +267,14 @@ class Worker:
         while True:
             await asyncio.sleep(_TELEMETRY_EVERY / 4)
             if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
-                self._telemetry_due = clock() + _TELEMETRY_EVERY
+                every = _PAUSED_EVERY if "paused" in facts else _TELEMETRY_EVERY
+                self._telemetry_due = clock() + every
                 await tell(facts)
+
+    async def tell_now(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
+        """`tell` how the device does: something of it has changed, so that more may be told soon."""
+        self._telemetry_due = -math.inf
+        await tell(self.facts())
 
     def facts(self) -> Facts:
         """How the device does."""

@@ -6,6 +6,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from edgeflock.devices.commands.backup import backup, restore
+from edgeflock.devices.commands.capacity import capacity
 from edgeflock.devices.commands.check import check
 from edgeflock.devices.commands.client import client
 from edgeflock.devices.commands.config import config
@@ -78,7 +79,7 @@ app.command()(server)
 app.add_typer(client, name="client")
 for command in (
     *(init, check, status, doctor, report, rollback, backup, restore, top, plot),
-    *(quickstart, fleet, reproduce, export, config),
+    *(quickstart, fleet, reproduce, capacity, export, config),
 ):
     app.command()(command)  # in the order in which --help lists them
 for name, commands in {"token": token, "device": device, "journal": journal}.items():

@@ -71,11 +71,22 @@ def train(
     graph_digest: Annotated[
         str | None, typer.Option(help="The one graph to train, for onnx [client.graph_digest].")
     ] = None,
+    cpu: Annotated[str | None, typer.Option(metavar="25%", help="The most of a core [client.cpu].")] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="50kB/s", help="The most, up and down together [client.bandwidth].")
+    ] = None,
+    pause_on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="battery:40,...",
+            help="Beside hot:80 and undervoltage: battery, metered, owner, file:PATH [client.pause_on].",
+        ),
+    ] = None,
     set_: Set = None,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
 ) -> None:
-    """Train for a server on this machine's data, until its run is over.
+    """Train for a server on this machine's data, until its run is over, at the lowest priority.
 
     `edgeflock client join URL TOKEN`, with what the server printed, lets this machine take part first.
     """
@@ -93,8 +104,15 @@ def train(
         flower_app=None if flower_app is None else str(flower_app),
         node_config=node_config,
         graph_digest=graph_digest,
+        cpu=cpu,
+        bandwidth=bandwidth,
+        pause_on=pause_on,
     )
     settings = settings_of(config, [*(set_ or []), *flags])
+    if settings.client.gentle:  # before any thread of it begins
+        from edgeflock.client.neighbour.priority import give_way
+
+        give_way()
     from edgeflock.devices.library.client import Client
 
     async def until_stopped() -> None:

@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from edgeflock.devices.commands.options import Json, needing
+from edgeflock.shared.errors import ConfigError
 
-journal = typer.Typer(no_args_is_help=True, help="Check a run's journal, or mend a damaged one.")
+journal = typer.Typer(no_args_is_help=True, help="Check a run's journal, copy it, or mend a damaged one.")
 
-Journal = Annotated[Path, typer.Argument(metavar="PATH", help="A journal.sqlite, or its folder.")]
+Journal = Annotated[
+    str, typer.Argument(metavar="PATH", help="A journal.sqlite, its folder, or a database: postgresql://...")
+]
 
 
 @journal.command()
@@ -23,7 +26,7 @@ def verify(path: Journal, json: Json = False) -> None:
     with needing("server", "journals need"):
         from edgeflock.server.ledger import verify as read_all
 
-    place = _file(path)
+    place = _place(path)
     found = read_all(place)
     if json:
         import json as encoder
@@ -39,7 +42,9 @@ def verify(path: Journal, json: Json = False) -> None:
         for text in found.damage:
             print(f"  {text}")
         print(
-            "Restore a copy of its folder, or give up what is not whole: "
+            "Restore a backup of the database"
+            if isinstance(place, str)
+            else "Restore a copy of its folder, or give up what is not whole: "
             f"edgeflock journal repair {place} --to {found.whole}"
         )
     if found.damage:
@@ -59,7 +64,12 @@ def repair(
     with needing("server", "journals need"):
         from edgeflock.server.ledger import repair as keep
 
-    place = _file(path)
+    place = _place(path)
+    if isinstance(place, str):
+        raise ConfigError(
+            f"PATH = {path}: repair mends files of SQLite; of a database restore a backup, or copy it into a "
+            "file (edgeflock journal copy) and mend that"
+        )
     done = keep(place, to, time.time())
     if json:
         import json as encoder
@@ -76,5 +86,35 @@ def repair(
     print(f"The old files are {done.backup}*; devices that come back begin with version {done.version}")
 
 
-def _file(path: Path) -> Path:
+@journal.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="As PATH of verify.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Where there is no run yet.")],
+    json: Json = False,
+) -> None:
+    """Copy a run's journal from SQLite to PostgreSQL or back, and compare all of both, bit for bit.
+
+    Its server must not run. Afterwards journal.url says which of the two it hosts; remove the other one.
+    """
+    with needing("server", "journals need"):
+        from edgeflock.server.ledger import copy as copied
+
+    from_, to = _place(source), _place(target)
+    done = copied(
+        from_ if isinstance(from_, str) else f"sqlite:{from_}", to if isinstance(to, str) else f"sqlite:{to}"
+    )
+    if json:
+        import json as encoder
+
+        print(encoder.dumps({"from": str(from_), "to": str(to), **asdict(done)}))
+        return
+    print(f"{to}: run {done.run}, version {done.version}, {done.rows} rows, as they are in {from_}")
+    print(f"Both replay to the model {done.theta} (SHA-256)")
+
+
+def _place(text: str) -> Path | str:
+    """The file, or the URL of a database."""
+    if text.startswith(("postgresql://", "postgres://")):
+        return text
+    path = Path(text.removeprefix("sqlite:"))
     return path / "journal.sqlite" if path.is_dir() else path

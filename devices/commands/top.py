@@ -1,4 +1,4 @@
-"""`edgeflock top`: watch runs in the terminal, or in a browser."""
+"""`edgeflock top`: watch runs in the terminal."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ def top(
     ] = None,
     token_file: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="A file that holds it; again for each server. -: standard input."),
+        typer.Option(metavar="PATH", help="A file that holds it; again for each server."),
     ] = None,
     interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between frames.")] = 1.0,
     record: Annotated[Path | None, typer.Option(help="Keep the frames in this new file.")] = None,
@@ -31,8 +31,6 @@ def top(
     ] = None,
     speed: Annotated[float, typer.Option(min=0.01, help="Of a replay.")] = 1.0,
     at: Annotated[str, typer.Option(help="Where a replay begins: 12:30, or 40%.")] = "",
-    web: Annotated[bool, typer.Option("--web", help="In a browser, on this machine only; no login.")] = False,
-    port: Annotated[int, typer.Option(help="Of --web.")] = 8471,
     set_: Set = None,
 ) -> None:
     """Watch runs in the terminal; see docs/top.md."""
@@ -40,7 +38,7 @@ def top(
 
     if importlib.util.find_spec("textual") is None:
         raise ConfigError(f"the monitor needs textual: {install('tui')}")
-    from edgeflock.devices.watching.top import Plan, serve_web, show
+    from edgeflock.devices.watching.top import Plan, show
 
     if token and token_file:
         raise ConfigError("--token and --token-file: give one of them")
@@ -48,12 +46,4 @@ def top(
     tokens = token or [token_in(path) for path in token_file or []] or [secret]
     for number, one in enumerate([] if replay else urls or [url]):
         connection_of(one, tokens[number % len(tokens)], None, set_)  # whether a token may go there
-    plan = Plan(urls or [url], tokens, interval, record, replay or [], speed, at)
-    if web:
-        if len(plan.tokens) > 1 or record is not None:
-            raise ConfigError("--web takes one --token, and does not go with --record")
-        given = [f"--replay={path.absolute()}" for path in plan.replay] or list(plan.urls)
-        extra = [f"--interval={interval}", f"--speed={speed}", *([f"--at={at}"] if at else [])]
-        serve_web([*given, *extra], plan.tokens[0], "localhost", port)
-    else:
-        show(plan)
+    show(Plan(urls or [url], tokens, interval, record, replay or [], speed, at))

@@ -33,24 +33,30 @@ from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
+from edgeflock.server.defence import DEFENCES
 from edgeflock.server.engine import Accepted, check_limits
+from edgeflock.server.findings import EVERY, Agreement, Picture, Portrait, changes, findings
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.scoring import Own, Scores
+from edgeflock.server.trusting import set_apart, trusted
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.fields import Fields, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.model.trial import SAMPLES
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, Finding
 from edgeflock.shared.settings.config import ELASTIC
 
 News = TypeVar("News")
+
+BackendOf = Callable[[int, Backend], Backend]
+"""(device's number, what computes gradients) -> what computes that device's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +171,14 @@ def run_fleet(
     directory: Path,
     listening: Listening | None = None,
     stop: Callable[[Evaluation], object] = lambda _: False,
+    backend_of: BackendOf = lambda number, backend: backend,
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
     With error feedback, a threshold, injection, elastic averaging or tasks a step depends on more of the
     earlier ones than the journal holds: such a run begins again if it is interrupted. It ends after an
-    evaluation of which `stop` is true. Raises ConfigError, and what those raise that are `listening`.
+    evaluation of which `stop` is true. `backend_of` may give devices gradients of their own. Raises
+    ConfigError, and what those raise that are `listening`.
     """
     began = time.process_time()
     file = prepared.file
@@ -186,7 +194,7 @@ def run_fleet(
     else:
         earlier, journal = None, Journal(Path(":memory:"), durable=False)
     timed, told = _Timed(backend), (listening or Listening()).beside(file.run)
-    run = _FleetRun(prepared, seed, flat, timed, journal, earlier, told, stop)
+    run = _FleetRun(prepared, seed, flat, timed, journal, earlier, told, stop, backend_of)
     try:
         result = run.result()
     finally:
@@ -228,9 +236,10 @@ class _FleetRun:
         earlier: Interrupted | None,
         listening: Listening,
         stop: Callable[[Evaluation], object],
+        backend_of: BackendOf,
     ) -> None:
         file = self._file = prepared.file
-        self._seed, self._test, self._flat = seed, prepared.test, flat
+        self._seed, self._flat = seed, flat
         self._earlier, self._listening, self._stop = earlier, listening, stop
         self._stopped = False
         self._failure: Exception | None = None
@@ -238,23 +247,40 @@ class _FleetRun:
         self._scores = Scores(file.model.metrics, prepared.metrics)
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
+        self._test = prepared.test
+        self._trust: Dataset | None = None
+        """Samples that the guard's gradients are of."""
+        if file.defence.mode != "none" and DEFENCES.chosen(file.defence.mode).trusts:
+            self._trust, self._test = set_apart(prepared.test)
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
-        self._engine = open_engine(journal, flat.layout, file)
+        held = journal.path.parent if earlier is not None and isinstance(journal.path, Path) else None
+        self._engine = open_engine(journal, flat.layout, file, held)
         self._server = EmulatedServer(
             file,
             self._engine,
             self._committed,
-            self._test.x.shape[1:],
+            None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
             keep_frames=earlier is not None,
             made=self._made,
         )
+        self._agreement = Agreement(flat.layout.parameters.size)
+        self._findings: tuple[Finding, ...] = ()
+        self._looked = 0.0
+        """When, in virtual seconds."""
+        if listening.on_finding is not None and file.coordination.mode != ELASTIC:
+            self._engine.observe = lambda push, step: self._agreement.observe(
+                push.device, push.update.loss, step
+            )
         self._names: dict[int, str] = {}
         """A device's number in the journal -> its name."""
         self._tallies: dict[str, ClassTotals] = {}
-        self._devices = list(self._make_devices(prepared, backend))
+        self._devices = list(self._make_devices(prepared, backend, backend_of))
+        self._look_again()
 
-    def _make_devices(self, prepared: Prepared, backend: Backend) -> Iterator[EmulatedDevice]:
+    def _make_devices(
+        self, prepared: Prepared, backend: Backend, backend_of: BackendOf
+    ) -> Iterator[EmulatedDevice]:
         """The fleet: classes dealt over the shares at random, so that no class gets certain data."""
         kinds = self._file.classes
         counts = headcount(kinds, self._file.fleet.devices)
@@ -273,7 +299,7 @@ class _FleetRun:
                 kinds[kind],
                 paces[kind],
                 self._server,
-                backend,
+                backend_of(number, backend),
                 self._sharded(prepared.shares, shards, number)
                 if shards
                 else self._batches(kinds[kind], data, number),
@@ -357,7 +383,18 @@ class _FleetRun:
                 task.cancel()
             await asyncio.gather(*lives, over, everybody, return_exceptions=True)
 
+    def _look_again(self) -> None:
+        """The guard has a gradient that it may trust, and a new one now and then."""
+        guard, version = self._engine.guard, self._engine.published.version
+        if guard is None or self._trust is None or not guard.wants(version, self._file.defence.refresh):
+            return
+        began = time.process_time()
+        _, theta = self._engine.theta()
+        self._engine.trust(trusted(self._flat, self._trust, version, theta))
+        self._evaluation_s += time.process_time() - began
+
     def _committed(self) -> None:
+        self._look_again()
         version, every = self._engine.published.version, self._file.fleet.evaluate_every
         seen = self._evaluations[-1].version if self._evaluations else 0
         if version > seen and (self._engine.published.complete or version // every > seen // every):
@@ -369,6 +406,21 @@ class _FleetRun:
         if self._listening.on_update is not None:
             applied = Applied.of(push, accepted, self._names[push.device])
             self._tell(self._listening.on_update, applied)
+        now = asyncio.get_running_loop().time()
+        if self._listening.on_finding is not None and now >= self._looked + EVERY:
+            self._looked = now
+            self._look(self._listening.on_finding, now)
+
+    def _look(self, told: Callable[[Finding], object], now: float) -> None:
+        """Whether any device's updates are out of line: nothing else can be wrong with emulated ones."""
+        portraits = [
+            Portrait(name, here=True, seen=self._agreement.of(device)) for device, name in self._names.items()
+        ]
+        version = self._engine.published.version
+        found = findings(Picture(now, version, devices=tuple(portraits)), self._findings)
+        new, self._findings = changes(self._findings, found).began, found
+        for finding in new:
+            self._tell(told, finding)
 
     def _tell(self, function: Callable[[News], object], news: News) -> object:
         """What `function` says. If it raises anything, so will `result`, whoever calls this."""

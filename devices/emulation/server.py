@@ -21,7 +21,7 @@ class EmulatedServer:
         config: Config,
         engine: Engine,
         committed: Callable[[], None],
-        shape: tuple[int, ...],
+        shape: tuple[int, ...] | None,
         *,
         keep_frames: bool,
         made: Callable[[Push, Accepted], None],

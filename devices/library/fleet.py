@@ -26,7 +26,7 @@ from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 if TYPE_CHECKING:
     from torch import nn
@@ -111,9 +111,11 @@ class Fleet:
         stop: Callable[[Evaluation], object] | None = None,
         on_update: Callable[[Applied], object] | None = None,
         on_evaluated: Callable[[Evaluation], object] | None = None,
+        on_finding: Callable[[Finding], object] | None = None,
     ) -> Emulated:
         """One run; the same seed gives the same one, bit for bit. It ends after an evaluation of which `stop`
-        is true. `on_update` and `on_evaluated` are told as by a Server; what they raise ends the run.
+        is true. `on_update`, `on_evaluated` and `on_finding` are told as by a Server, the last of
+        devices whose updates are out of line; what they raise ends the run.
 
         It returns when it is over, also in a notebook, whose event loop waits for it.
         """
@@ -126,7 +128,11 @@ class Fleet:
             if told is not None:
                 told(evaluation)
 
-        listening = Listening(told_by(on_update, "Fleet.run(on_update"), evaluated)
+        listening = Listening(
+            told_by(on_update, "Fleet.run(on_update"),
+            evaluated,
+            on_finding=told_by(on_finding, "Fleet.run(on_finding"),
+        )
 
         def play() -> Emulated:
             with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _as_it_was():

@@ -14,14 +14,14 @@ _TABLES: Tables = {
     **{f"{end}.values": VALUE_CODINGS for end in ("compression", "downlink")},
 }
 
-_ALONE = {"coordination": "rule", "optimizer": "kind"}
+_ALONE = {"coordination": "rule", "optimizer": "kind", "defence": "mode"}
 """section -> the key of an object in its place."""
 
 
 def named(sections: Mapping[str, object]) -> dict[str, object]:
     """`sections` as TOML would have them: each object is an entry of its table from now on, in this process,
-    and stands there by its name. `coordination` may be a weighting rule alone, `optimizer` what steps.
-    Raises ConfigError.
+    and stands there by its name. `coordination` may be a weighting rule alone, `optimizer` what steps,
+    `defence` what decides. Raises ConfigError.
     """
     return {name: _named(name, section) for name, section in sections.items()}
 

@@ -18,10 +18,12 @@ from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import Given, HostedRun, open_run
 from edgeflock.server.identity import ADMIN_TOKEN
+from edgeflock.server.ledger import is_shared
 from edgeflock.server.operations.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.operations.listeners import Applied, Listening
+from edgeflock.server.standby import Standby, standing_by
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError
-from edgeflock.shared.protocol.frames import Evaluation, Event
+from edgeflock.shared.protocol.frames import Evaluation, Event, Finding
 from edgeflock.shared.settings import config as settings_of
 from edgeflock.shared.settings.config import Config
 
@@ -52,6 +54,7 @@ class Server:
         metrics: "Metrics" = (),
         on_update: Callable[[Applied], object] | None = None,
         on_evaluated: Callable[[Evaluation], object] | None = None,
+        on_finding: Callable[[Finding], object] | None = None,
         stop: Callable[[Evaluation], object] | None = None,
         **settings: object,
     ) -> None:
@@ -61,21 +64,25 @@ class Server:
         there is, to its loss or (loss, accuracy). `metrics` are names as of model.metrics, or functions of
         (outputs, targets) of all held-out data, and torchmetrics' metrics, by names of your own: they are in
         Evaluation.metrics. `on_update` is told of every update that is in the model, `on_evaluated` of every
-        evaluation, in order, in the event loop, and after an evaluation of which `stop` is true the run is
-        over; what they raise ends it. The other settings are those of `edgeflock config`: of [run] by their
-        names, a section by its name as a dict, compression also as a preset's name. Raises ConfigError.
+        evaluation, `on_finding` of what begins to be wrong, in order, in the event loop, and after an
+        evaluation of which `stop` is true the run is over; what they raise ends it. The other settings are
+        those of `edgeflock config`: of [run] by their names, a section by its name as a dict, compression
+        also as a preset's name. Raises ConfigError.
         """
         listening = Listening(
             told_by(on_update, "Server(on_update"),
             told_by(on_evaluated, "Server(on_evaluated"),
             told_by(stop, "Server(stop"),
+            told_by(on_finding, "Server(on_finding"),
         )
+        self._standby: Standby | None = None
         self._set(*_described(model_of(model), directory, port, evaluate, metrics, listening, settings))
 
     @classmethod
-    def configured(cls, config: Config) -> Self:
-        """A server of settings as a file has them."""
+    def configured(cls, config: Config, standby: Standby | None = None) -> Self:
+        """A server of settings as a file has them; one of several for a run waits as `standby` says."""
         server = cls.__new__(cls)
+        server._standby = standby
         server._set(Model(config.model.module, loss=config.model.loss), config, Given())
         return server
 
@@ -101,8 +108,7 @@ class Server:
         if self._hosted is not None:
             raise ConfigError("this Server has been used; make another one to serve its run again")
         async with AsyncExitStack() as opening:
-            run = open_run(self.config, self._given)
-            self._hosted = await opening.enter_async_context(in_a_thread(run))
+            self._hosted = await self._open(opening)
             self._serving = await opening.enter_async_context(serving(self.config, self._hosted, self._end))
             assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.listens(self.url, self._hosted.pin)
@@ -112,6 +118,21 @@ class Server:
             assert self._body is not None, "this is a coroutine"
             self._cancelling = self._body.cancelling()
         return self
+
+    async def _open(self, opening: AsyncExitStack) -> HostedRun:
+        """The run, once it is this server's."""
+        standby = self._standby
+        if standby is None:
+            return await opening.enter_async_context(in_a_thread(open_run(self.config, self._given)))
+        if not is_shared(self.config.journal.url):
+            raise ConfigError(
+                f"--standby: journal.url = {self.config.journal.url!r} is for one server alone; servers that "
+                "stand by for each other share a database, postgresql://..."
+            )
+        tls = await asyncio.to_thread(standby.line, self.config)
+        async with standing_by(self.config, tls, standby):
+            run = open_run(self.config, self._given, standby.wait)
+            return await opening.enter_async_context(in_a_thread(run))
 
     def _end(self) -> None:
         """The server cannot go on: nothing in the context may wait for it."""

@@ -71,7 +71,7 @@ def settings_of(plan: Plan) -> list[str]:
     try:
         from edgeflock.server.choices import CHOICES
     except ImportError as error:
-        raise ConfigError(f"a quickstart needs {error.name}: {install('server')}") from error
+        raise ConfigError(f"a quickstart needs {error.name}: {install('quickstart')}") from error
     parse(environ=os.environ, overrides=overrides, tables=CHOICES)
     return overrides
 

@@ -64,6 +64,7 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
                 f"client.model={config.model.module}",
                 f"client.seed={plan.seed}",
                 f"client.backend={backend_of(plan, number)}",
+                "client.gentle=false",  # somebody waits for it
             ]
             log = directory / f"device-{number}.log"
             processes.append(await start("client", own, log=log))

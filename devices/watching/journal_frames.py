@@ -17,6 +17,7 @@ import msgpack
 from edgeflock.server.ledger.chain import COVERED
 from edgeflock.server.ledger.examination import raise_if_damaged
 from edgeflock.server.ledger.migrations import schema_of
+from edgeflock.server.operations.divergence import has_diverged
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
@@ -29,6 +30,7 @@ from edgeflock.shared.protocol.frames import (
     Frame,
     Overview,
     RunFacts,
+    RunState,
     Snapshot,
     finite,
     staleness_bin,
@@ -82,6 +84,7 @@ class _Device:
             *unknown,
             None,
             None,
+            *(None,) * 3,
         )
 
 
@@ -90,6 +93,8 @@ class _Totals:
     """The run as a whole, so far."""
 
     size: int
+    began: float
+    """Unix time of the first update."""
     version: int = 0
     ingress: int = 0
     egress: int = 0
@@ -99,7 +104,7 @@ class _Totals:
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     """(time, updates, ingress) of the frames of the last ten seconds."""
 
-    def overview(self, now: float, devices: dict[int, _Device], over: bool) -> Overview:
+    def overview(self, now: float, devices: dict[int, _Device], state: RunState) -> Overview:
         self.recent.append((now, self.version, self.ingress))
         while len(self.recent) > 2 and self.recent[1][0] <= now - _RATE_SECONDS:
             self.recent.popleft()
@@ -122,9 +127,10 @@ class _Totals:
             cnc=self.compressed / self.version if self.version else None,
             loss=self.loss,
             evaluation_failed=False,
-            state="finished" if over else "training",
+            state=state,
             shared_samples=0,
             tasks=None,
+            began=self.began,
         )
 
 
@@ -167,14 +173,15 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     names = dict(db.execute("SELECT id, name FROM devices"))
     regimes = _regimes(db)
     devices: dict[int, _Device] = {}
-    tally = _Totals(layout.size)
+    tally = _Totals(layout.size, first)
     whole = sparse.DENSE if schema < _COUNT_FIRST else layout.parameters.size
     run = RunFacts(identity, model, layout.parameters.size, layout.size, 0, _config(regimes))
-    yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, False), (), ())
+    yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, "training"), (), ())
 
     now = began
     changed: dict[int, _Device] = {}
     events: list[Event] = []
+    seen: list[Evaluation] = []
 
     def frame(over: bool = False) -> Delta:
         for device in devices.values():
@@ -182,14 +189,16 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
                 device.away = True
                 changed[device.id] = device
                 events.append(Event(now, "left", device.name, f"no update for {AWAY:.0f} s"))
-        evaluated = []
+        evaluated: list[Evaluation] = []
         while evaluations and (over or evaluations[0].time <= now):
             evaluated.append(evaluations.popleft())
             tally.ingress = max(tally.ingress, evaluated[-1].ingress)
             tally.egress = evaluated[-1].egress
+        seen.extend(evaluated)
+        state: RunState = "diverged" if has_diverged(seen) else "finished" if over else "training"
         made = Delta(
             now,
-            tally.overview(now, devices, over),
+            tally.overview(now, devices, state),
             tuple(device.row() for device in changed.values()),
             tuple(evaluated),
             tuple(events),

@@ -8,15 +8,16 @@ from pathlib import Path
 import matplotlib
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from edgeflock.devices.results.curves import COLOURS
 from edgeflock.devices.watching.top import opened
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import feed
 from edgeflock.tui.pages import Against, Curve, curves
-from edgeflock.tui.sources import FeedClient, State, reduce
+from edgeflock.tui.sources import FeedClient, State, reduce, remembering
 from edgeflock.tui.text import numbers
+from edgeflock.tui.text.chart import round_times
 
 _LABELS: dict[Against, str] = {
     "time": "since the run began",
@@ -55,7 +56,10 @@ async def watched(client: FeedClient, seconds: float) -> State:
     try:
         async with asyncio.timeout(seconds if seconds > 0 else None):
             async for octets in client.frames():
+                begins = state is None
                 state = reduce(state, feed.decode(octets))
+                if begins:
+                    state = remembering(state, await client.history())
                 if seconds <= 0:
                     break
     except TimeoutError:
@@ -78,6 +82,8 @@ def draw(state: State, against: Against, out: Path) -> None:
     _panel(accuracy, f"Accuracy{known}", "test accuracy (%)", [("", learnt)], against)
     losses = [("test", curves.test_loss(state, against)), ("training", curves.training_loss(state, against))]
     _panel(loss, "Loss", "loss", losses, against)
+    if seen := curves.without_outliers([value for _, curve in losses for value in curve.y]):
+        loss.set_ylim(0, 1.05 * max(*seen, 1e-9))
     saved = [(name, curves.reduction(state, against, field)) for name, field in _REDUCTIONS]
     _panel(reduction, "Against dense float32", "times less", saved, against)
     rates = [(name, curves.recent(state, field, window)) for name, field in _RATES]
@@ -117,6 +123,11 @@ def _panel(
     if any(name and curve.x for name, curve in lines):
         axes.legend(frameon=False, fontsize=8)
     axes.xaxis.set_major_formatter(FuncFormatter(_form(curves.FORMS[against or "time"])))
+    if against in ("time", None):
+        low, high = axes.dataLim.intervalx if axes.has_data() else (0.0, 0.0)
+        axes.set_xticks(round_times(min(0.0, low), high))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(6))
     _dress(axes, title, label, _LABELS[against] if against else "before the last frame")
 
 

@@ -23,6 +23,9 @@ from edgeflock.tui.sources import FeedClient
 _UNBOUNDED = 10_000
 """Columns: no table is as wide."""
 
+_LONGEST = 60
+"""Characters of a state."""
+
 NOT_KNOWN = "the server does not know this token, or it has expired (client.token, --token-file)"
 
 Column = Callable[[dict[str, Any]], str | Text]
@@ -89,6 +92,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     )
     if status["diverged"] is not None:
         console.print(Text(status["diverged"][:1].upper() + status["diverged"][1:], "bold red"))
+    for finding in status["findings"]:
+        of = "" if finding["device"] is None else f" {finding['device']}"
+        text = Text(
+            f"{finding['kind']}{of}: {finding['text']}; {finding['remedy']}", _STYLES[finding["severity"]]
+        )
+        console.print(text, soft_wrap=True)
     console.print(
         f"{_applied(coordination)}, learning rate {coordination['learning_rate']}, "
         f"{_selected(compression)}, values {compression['values']}"
@@ -191,11 +200,25 @@ def _told(key: str, form: str) -> Column:
     return column
 
 
+def _away(device: dict[str, Any]) -> str:
+    """That it is away, and in a word why: killed, timed out, retired, ..."""
+    why = device["why_left"]
+    return f"away ({why.partition(':')[0]})" if why else "away"
+
+
+_STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
+
+
+def _state(device: dict[str, Any]) -> str | Text:
+    """And why it is paused, which devices and operators say in their own words."""
+    if because := device["paused_because"]:
+        return Text("".join(c if c.isprintable() else "?" for c in f"paused {because}"[:_LONGEST]))
+    return "connected" if device["connected"] else _away(device)
+
+
 _COLUMNS: dict[str, Column] = {
     "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
-    "state": lambda device: (
-        "paused" if device["paused_because"] else "connected" if device["connected"] else "away"
-    ),
+    "state": _state,
     "updates": lambda device: f"{device['updates']:,}",
     "refused": lambda device: f"{device['refused']:,}",
     "staleness": lambda device: "-" if device["staleness"] is None else str(device["staleness"]),

@@ -1,7 +1,5 @@
 """`edgeflock top`: which runs to show, and on what."""
 
-import os
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +26,17 @@ class Plan:
 
 
 def show(plan: Plan) -> None:
-    """Show the runs until the operator quits. Raises ConfigError."""
+    """Show the runs until the operator quits. Raises ConfigError, also if there is no terminal."""
+    missing = [
+        name
+        for name, stream in (("standard input", sys.stdin), ("standard output", sys.stdout))
+        if stream is None or not stream.isatty()
+    ]
+    if missing:
+        raise ConfigError(
+            f"top needs a terminal, and {' and '.join(missing)} is none; "
+            "`edgeflock status --watch` prints a run without one"
+        )
     from edgeflock.tui.screen import Top, preferences
 
     recorder = Recorder.at(plan.record) if plan.record is not None else None
@@ -71,15 +79,3 @@ def opened(path: Path) -> Recording:
     from edgeflock.devices.watching.journal_frames import journal_frames
 
     return Recording.of(journal_frames(path), str(path))
-
-
-def serve_web(arguments: Sequence[str], token: str, host: str, port: int) -> None:
-    """Show it in browsers. `arguments` are those of `edgeflock top` that each of them runs.
-
-    There is no login: whoever reaches the port sees what the token shows, and does what it may do.
-    """
-    from textual_serve.server import Server
-
-    os.environ["EDGEFLOCK_CLIENT__TOKEN"] = token  # where `ps` does not show it
-    command = shlex.join([sys.executable, "-m", "edgeflock.devices", "top", *arguments])
-    Server(command, host=host, port=port, title="edgeflock top").serve()

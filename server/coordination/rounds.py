@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent import Gathered, Step, Where
+from edgeflock.server.descent import MEAN, Gathered, Step, Where
 from edgeflock.shared.errors import BadSequence
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.config import CoordinationSettings
@@ -46,15 +46,17 @@ class Rounds:
 
     tasks = None
 
-    def __init__(self, ending: Ending, layout: Layout) -> None:
+    def __init__(self, ending: Ending, layout: Layout, aggregate: str = MEAN) -> None:
+        """`aggregate` says how updates come together (descent/aggregates.py)."""
         self._ending = ending
         self._layout = layout
+        self._aggregate = aggregate
         self._present: set[int] = set()
         self._open: _Open | None = None
 
     @classmethod
     def of(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
-        return cls(Ending(settings.quorum, settings.deadline), layout)
+        return cls(Ending(settings.quorum, settings.deadline), layout, settings.aggregate)
 
     @property
     def held(self) -> Mapping[int, Push]:
@@ -71,7 +73,7 @@ class Rounds:
     def offer(self, push: Push, step: Step, now: float) -> Apply | None:
         """Gathered; `tick` says when the round is over, so that all that came at once is in it."""
         if self._open is None:
-            self._open = _Open(now + self._ending.deadline, Gathered(self._layout))
+            self._open = _Open(now + self._ending.deadline, Gathered(self._layout, self._aggregate))
         self._open.gathered.add(step)
         self._open.pushes[push.device] = push
         self._open.touched.append(step.where)

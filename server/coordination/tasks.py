@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent import Gathered, Step, Where
+from edgeflock.server.descent import MEAN, Gathered, Step, Where
 from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, NoSuchTask
 from edgeflock.shared.model.layout import Layout
@@ -33,10 +33,13 @@ class _Open:
 class TaskRounds:
     """A coordinator."""
 
-    def __init__(self, assignments: Assignments, deadline: float, layout: Layout) -> None:
+    def __init__(
+        self, assignments: Assignments, deadline: float, layout: Layout, aggregate: str = MEAN
+    ) -> None:
         self._assignments = assignments
         self._deadline = deadline
         self._layout = layout
+        self._aggregate = aggregate
         self._numbers: dict[str, int] = {}
         """The shards that anybody ever held -> their numbers as tasks, in the order of their coming."""
         self._holds: dict[int, tuple[int, ...]] = {}
@@ -48,7 +51,7 @@ class TaskRounds:
     @classmethod
     def of(cls, settings: CoordinationSettings, layout: Layout) -> "TaskRounds":
         assignments = Assignments(settings.order, settings.tasks, settings.distinct)
-        return cls(assignments, settings.deadline, layout)
+        return cls(assignments, settings.deadline, layout, settings.aggregate)
 
     @property
     def tasks(self) -> "TaskRounds":
@@ -96,7 +99,7 @@ class TaskRounds:
             self._duplicates += 1
             raise AlreadyComputed("another device had computed this shard before")
         if self._open is None:
-            self._open = _Open(now + self._deadline, Gathered(self._layout))
+            self._open = _Open(now + self._deadline, Gathered(self._layout, self._aggregate))
         self._open.gathered.add(step)
         self._open.pushes[push.device, push.update.sequence] = push
         self._open.touched.append(step.where)

@@ -2,10 +2,12 @@
 
 `Parameters` is theta under a `Regime`; a `Step` is one update for it, `Gathered` those of a round. A new
 weighting rule is a function in weighting.py and its name in `RULES`, an optimizer one in optimizer.py and
-its name in `KINDS`. Reads like the papers; every operation
-is one IEEE float32 operation in a fixed order (kernels.py compiles them). Imports edgeflock.shared only.
+its name in `KINDS`, an aggregate of rounds one in aggregates.py and its name in `AGGREGATES`. Reads like
+the papers; every operation is one IEEE float32 operation in a fixed order (kernels.py compiles them).
+Imports edgeflock.shared only.
 """
 
+from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.how import How
 from edgeflock.server.descent.optimizer import KINDS
@@ -15,4 +17,16 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.weighting import RULES
 
-__all__ = ["KINDS", "RULES", "SCHEDULES", "Gathered", "How", "Parameters", "Regime", "Step", "Where"]
+__all__ = [
+    "AGGREGATES",
+    "KINDS",
+    "MEAN",
+    "RULES",
+    "SCHEDULES",
+    "Gathered",
+    "How",
+    "Parameters",
+    "Regime",
+    "Step",
+    "Where",
+]

@@ -1,7 +1,11 @@
-"""What the steps of a round come to, without any of them being kept (ScaDLES, equations 4a to 4c)."""
+"""What the steps of a round come to: their mean, without any of them being kept (ScaDLES, equations 4a to
+4c), or what an aggregate makes of them all (aggregates.py).
+"""
 
 import numpy as np
+from numpy.typing import NDArray
 
+from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.optimizer import descend
 from edgeflock.server.descent.step import Step
 from edgeflock.shared.model.layout import Layout
@@ -13,21 +17,38 @@ class Gathered:
     In float32 and in the order of the journal, so that a replay gives the same bits.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self.steps = self.samples = 0
+    def __init__(self, layout: Layout, aggregate: str = MEAN) -> None:
+        """Raises ConfigError if there is no such aggregate."""
+        self.steps = self.samples = self.measured = 0
+        """How many; of how many samples; and of how many of these there are running statistics."""
         self.began = self.time = 0.0
         """When the first step and the last one came."""
         self.gradient = np.zeros(layout.parameters.size, np.float32)
         """sum_i S_i g_i: [P]."""
         self.statistics = np.zeros(layout.buffers, np.float32)
         """sum_i S_i s_i: [B]."""
+        self._aggregate = AGGREGATES.known(aggregate, "coordination.aggregate")
+        self._kept: list[Step] = []
+        """For the aggregate, if there is one."""
 
     def add(self, step: Step) -> None:
         if not self.steps:
             self.began = step.time
         self.steps += 1
-        self.samples += step.samples
         self.time = step.time
+        if not step.samples:  # a defence let nothing of it count
+            return
+        self.samples += step.samples
         descend(self.gradient, step.where, step.delta, -np.float32(step.samples))
         if step.statistics.size:
+            self.measured += step.samples
             self.statistics += np.float32(step.samples) * step.statistics
+        if self._aggregate is not None:
+            self._kept.append(step)
+
+    @property
+    def total(self) -> NDArray[np.float32]:
+        """What stands for sum_i S_i g_i at the end of the round: [P]."""
+        if self._aggregate is None or not self._kept:
+            return self.gradient
+        return np.float32(self.samples) * self._aggregate(self._kept, self.gradient.size)

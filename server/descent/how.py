@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
+from edgeflock.server.descent.aggregates import MEAN
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 
@@ -29,13 +30,15 @@ class How:
     period: float = 0.0
     factor: float = 0.5
     least: float = 0.01
+    aggregate: str = MEAN
+    """A name in aggregates.AGGREGATES: how the updates of a round come together."""
 
     @classmethod
     def of(cls, config: Config) -> "How":
         coordination, settings = config.coordination, dict(config.optimizer)
         together = coordination.buffer if coordination.mode == "buffer" else 1
         known = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
-        return cls(together=together, **known)
+        return cls(together=together, aggregate=coordination.aggregate, **known)
 
     @property
     def is_plain(self) -> bool:

@@ -60,7 +60,8 @@ class Parameters:
         self.regime = regime
         self.began = began
         """When the first step of all came; None: none has."""
-        self._start = start
+        self.start = start
+        """Updates based on versions before it are not admitted: nothing before it counts any more."""
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
         self._rule = rule(regime.rule)
         SCHEDULES.known(regime.how.schedule, "optimizer.schedule")
@@ -112,7 +113,7 @@ class Parameters:
         """The next version is this model. Only updates that start from there on are admitted."""
         self._remember(memory)
         self.version += 1
-        self._start = self.version
+        self.start = self.version
         self.theta[:] = theta
         self._reach = Reach()
         if self.average is not None:
@@ -125,7 +126,7 @@ class Parameters:
         """The oldest version that an update may be based on."""
         if self.regime.rounds:
             return self.version
-        return max(self._start, self.version - self.regime.window + 1)
+        return max(self.start, self.version - self.regime.window + 1)
 
     def bears(self, step: Step, most: float, gathered: Gathered | None = None) -> bool:
         """Whether all trained parameters are numbers of at most `most` in magnitude after `step`, or, where
@@ -182,6 +183,8 @@ class Parameters:
 
     def _bears_in_round(self, step: Step, most: float, gathered: Gathered | None) -> bool:
         """Whether the round could end with `step`. What it leaves alone goes no further with more samples."""
+        if not step.samples:
+            return True
         before, total = self._trained[step.where], np.float32(step.samples) * step.delta
         samples = step.samples
         if gathered is not None:
@@ -202,9 +205,11 @@ class Parameters:
 
     def bears_end(self, gathered: Gathered, most: float) -> bool:
         """The same of a whole round, whose rate may be another one by now."""
+        if not gathered.samples:
+            return True
         with np.errstate(over="ignore", invalid="ignore"):
             if self._optimizer is None:
-                after = self._trained - self._round_rate(gathered.samples, gathered.time) * gathered.gradient
+                after = self._trained - self._round_rate(gathered.samples, gathered.time) * gathered.total
             else:
                 gradient, where = self._round_gradient(gathered), self._indices(slice(None))
                 after = self._optimizer.tried(
@@ -248,6 +253,12 @@ class Parameters:
         optimizer.step(self._trained, self._indices(where), clipped(gradient, how.clip), rate)
         if how.is_plain:  # what waited is of a regime before
             self._optimizer = self._gathered = None
+
+    def told_weight(self, step: Step) -> float:
+        """How much a step counts by the samples that its device tells of. Nothing else that is said of an
+        update makes it count more.
+        """
+        return step.samples if self.regime.rounds else stream_share(step, self.regime.base_batch)
 
     def changes(self, where: Where) -> Where:
         """Which parameters the next version changes, whose update touches these."""
@@ -310,20 +321,22 @@ class Parameters:
         return np.float32(linear_scaling(samples, self.regime.base_batch) / samples)
 
     def _round_gradient(self, gathered: Gathered) -> NDArray[np.float32]:
-        return clipped(self._round_share(gathered.samples) * gathered.gradient, self.regime.how.clip)
+        return clipped(self._round_share(gathered.samples) * gathered.total, self.regime.how.clip)
 
     def _end_round(self, gathered: Gathered) -> None:
         """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
 
         Of the versions that its steps make only the last one exists.
         """
-        if self._optimizer is None:
-            self._trained -= self._round_rate(gathered.samples, gathered.time) * gathered.gradient
+        if not gathered.samples:  # a defence let nothing of it count
+            pass
+        elif self._optimizer is None:
+            self._trained -= self._round_rate(gathered.samples, gathered.time) * gathered.total
         else:
             gradient, where = self._round_gradient(gathered), self._indices(slice(None))
             self._optimizer.step(self._trained, where, gradient, self._learning_rate(gathered.time))
-        if gathered.statistics.size:
-            self._follow(gathered.statistics / np.float32(gathered.samples), 0)
+        if gathered.measured:
+            self._follow(gathered.statistics / np.float32(gathered.measured), 0)
         self._made(gathered.steps)
 
     def _made(self, versions: int) -> None:

@@ -7,6 +7,6 @@ address, and how many bytes wait in unfinished messages of all connections toget
 """
 
 from edgeflock.server.doors.door import Door
-from edgeflock.server.doors.doors import Doors, Terms
+from edgeflock.server.doors.doors import Doors, Terms, source_of
 
-__all__ = ["Door", "Doors", "Terms"]
+__all__ = ["Door", "Doors", "Terms", "source_of"]

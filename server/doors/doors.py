@@ -86,7 +86,7 @@ class Doors:
 
     def enter(self, door: Door) -> str | None:
         """A connection is made; why it cannot be taken, if it cannot."""
-        source = _source(door.address)
+        source = source_of(door.address)
         if self._addresses[source] >= self.terms.address_connections:
             most = self.terms.address_connections
             return f"{door.address} has {most} connections (limits.address_connections)"
@@ -138,7 +138,7 @@ class Doors:
 
     def knock(self, stranger: Handshake) -> bool:
         """A connection is made that is to speak TLS; whether it may go on."""
-        source = _source(stranger.address)
+        source = source_of(stranger.address)
         if self._addresses[source] >= self.terms.address_connections:
             return False
         self._addresses[source] += 1
@@ -184,7 +184,7 @@ class Doors:
             self._start_looking()
 
 
-def _source(address: str) -> str:
+def source_of(address: str) -> str:
     """Who is counted as one: an IPv4 address, or the 64 bits of an IPv6 one that a site is given."""
     if ":" not in address:
         return address

@@ -1,12 +1,23 @@
 """A connection whose TLS handshake is under way: a stranger like any other, who may be sent away for it.
 
-asyncio's own listening with TLS tells of a connection only once its handshake is over.
+asyncio's own listening with TLS tells of a connection only once its handshake is over, and hangs up on who
+speaks plain HTTP, who would then try again for ever. Here the first octet says which it is, and the answer in
+plain HTTP what to do (RFC 2817, section 4.2).
 """
 
 import asyncio
 import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
+
+_HANDSHAKE = 22
+"""The content type that TLS begins with (RFC 8446, section 5.1), and no request of HTTP."""
+
+_WHAT = b"this port speaks TLS: write https:// instead of http://"
+_SPEAKS_TLS = (
+    b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2, HTTP/1.1\r\nConnection: Upgrade, close\r\n"
+    b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(_WHAT), _WHAT)
+)
 
 
 class Porch(Protocol):
@@ -28,29 +39,41 @@ class Handshake(asyncio.Protocol):
         self._inner, self._porch, self._tls, self._seconds = inner, porch, tls, seconds
         self._transport: asyncio.Transport | None = None
         self._shaking: asyncio.Task[None] | None = None
+        self._late: asyncio.TimerHandle | None = None
         self._came = bytearray()
         self._ended = False
         self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.pause_reading()
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         if self._porch.knock(self):
-            self._shaking = asyncio.get_running_loop().create_task(self._shake(self._transport))
+            loop = asyncio.get_running_loop()
+            self._late = loop.call_later(self._seconds, self._transport.abort)
         else:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """With the end of the handshake, before `_shake` is told of that, may come what is for the other."""
-        self._came += data
+        """The first are of the handshake. With the end of it, before `_shake` is told of that, there may come
+        what is for the other.
+        """
+        assert self._transport is not None, "connected"
+        if self._shaking is not None:
+            self._came += data
+        elif data[0] == _HANDSHAKE:
+            self._transport.pause_reading()
+            self._shaking = asyncio.get_running_loop().create_task(self._shake(self._transport, data))
+        else:
+            self._transport.write(_SPEAKS_TLS)
+            self._transport.close()
 
     def eof_received(self) -> None:
         self._ended = True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
+        self._in_time()
         self._porch.go(self)
 
     def turn_away(self, why: str) -> None:
@@ -59,13 +82,22 @@ class Handshake(asyncio.Protocol):
         assert self._transport is not None, "counted once it was made"
         self._transport.abort()
 
-    async def _shake(self, transport: asyncio.Transport) -> None:
+    def _in_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+
+    async def _shake(self, transport: asyncio.Transport, first: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        shaking = loop.create_task(
+            loop.start_tls(transport, self, self._tls, server_side=True, ssl_handshake_timeout=self._seconds)
+        )
+        await asyncio.sleep(0)  # by now TLS is the transport's protocol, and reading begins after this
+        loop.call_soon(_feed, transport.get_protocol(), first)
         try:
-            line = await asyncio.get_running_loop().start_tls(
-                transport, self, self._tls, server_side=True, ssl_handshake_timeout=self._seconds
-            )
+            line = await shaking
         except OSError:  # all that can go wrong with the other end: of TLS, of time, of the line
             line = None
+        self._in_time()
         self._porch.go(self)
         if line is None or self._ended:
             transport.abort()
@@ -75,3 +107,14 @@ class Handshake(asyncio.Protocol):
         inner.connection_made(line)
         if self._came:
             inner.data_received(bytes(self._came))
+
+
+def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
+    """Hand over what was read before `protocol` was there, as a transport does."""
+    assert isinstance(protocol, asyncio.BufferedProtocol), "what speaks TLS in asyncio"
+    while data:
+        buffer = memoryview(protocol.get_buffer(len(data)))
+        some = data[: len(buffer)]
+        buffer[: len(some)] = some
+        protocol.buffer_updated(len(some))
+        data = data[len(some) :]

@@ -1,6 +1,6 @@
 """The single writer of the model: the whole path of an update, from the record to the receipt.
 
-    admit (decode, check) -> coordinate -> journal -> apply (weigh, descend) -> commit -> publish
+    admit (decode, check) -> defend -> coordinate -> journal -> apply (weigh, descend) -> commit -> publish
 
 Synchronous and free of sockets and clocks, so that a server, an emulated fleet and a test run the same code.
 Nothing an Engine hands out is ahead of the disk: a group of updates is answered once all of it is durable,
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
-from edgeflock.server.descent import Gathered, Parameters
+from edgeflock.server.defence import Decision, Guard, Trusted
+from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.judging import Criteria, Judge
@@ -50,6 +51,10 @@ SEQUENCE_WINDOW = 1 << 16
 too, of which nobody has as many in a row; but at the largest number a name could never push again."""
 
 
+def _nobody(push: Push, step: Step) -> None:
+    pass
+
+
 class Engine:
     """Admits, journals and applies updates; publishes the model."""
 
@@ -65,10 +70,12 @@ class Engine:
         past: Callable[[int], Parameters] | None = None,
         gate: Gate | None = None,
         judge: Judge | None = None,
+        guard: Guard | None = None,
     ) -> None:
         """`parameters` are as the log has them. `publication` says what devices are sent of theta: exactly
         what it is, if None. `start` makes version 0. `past` has the parameters of an earlier version, or
         raises ConfigError. `gate` says who is answered later. `judge` knows the evaluations there are.
+        `guard` says what part of an update counts: all of it, if None.
         """
         self.layout = layout
         self.start = start
@@ -83,6 +90,9 @@ class Engine:
         """The bytes of a whole model, if there is that."""
         self._last = log.last_receipts()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
+        self.guard = guard
+        self._decided: dict[Push, Decision] = {}
+        """What the guard has said of updates that are not in the model yet."""
         self._again: dict[Push, Push] = {}
         """Held updates that were sent again -> the last time."""
         self._past = past
@@ -94,6 +104,8 @@ class Engine:
         self._gate = Gatekeeper(gate, self._ended)
         self._abandoned = False
         self._judge = judge or Judge(Criteria())
+        self.observe: Callable[[Push, Step], None] = _nobody
+        """Sees every update that was admitted, and what it comes to. Nothing depends on it."""
         self._over: str | None = self._judge.ended(0.0, 0)
         """Why the run is over before it has its updates."""
         self._publish()
@@ -218,6 +230,10 @@ class Engine:
             expansion_bytes=self._bounds.expansion_bytes,
         )
         step = replace(step, time=push.time)
+        sent, decision = step, None
+        if self.guard is not None:
+            decision = self.guard.decide(push.device, step, parameters.told_weight(step))
+            step = step.part(decision.share)
         most = self._bounds.parameter
         if not parameters.bears(step, most, self._coordinator.gathered):
             raise StepTooLarge(
@@ -226,6 +242,9 @@ class Engine:
                 "coordination.learning_rate"
             )
         verdict = self._coordinator.offer(push, step, now)
+        if decision is not None:
+            self._decided[push] = decision
+        self.observe(push, sent)
         if verdict is not None:
             self._apply(verdict, settled)
 
@@ -238,19 +257,35 @@ class Engine:
                 f"the round from version {before} would take a parameter beyond {most:g} (limits.parameter)"
             )
             settled += [(self._again.pop(push, push), refusal) for push, _ in verdict.updates]
+            self._decided.clear()
             return
         for version, (push, touched) in enumerate(verdict.updates, before + 1):
-            update = push.update
+            update, share = push.update, self._took(push)
             self._log.add_update(
-                version, push.device, update.sequence, push.time, update.loss, update.samples, push.frame
+                version,
+                push.device,
+                update.sequence,
+                push.time,
+                update.loss,
+                update.samples,
+                push.frame,
+                share,
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
             self._gate.made(push.device, version)
             self._publication.add(self.parameters.changes(touched))
-            accepted = Accepted(Receipt(update.sequence, version, None), before - update.base)
+            accepted = Accepted(Receipt(update.sequence, version, None), before - update.base, share)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
             self._made.append((push, accepted))
         self.parameters.apply(verdict.change)
+
+    def _took(self, push: Push) -> float:
+        """What part of an update counts that makes a version now."""
+        decision = self._decided.pop(push, None)
+        if self.guard is None or decision is None:
+            return 1.0
+        self.guard.took(push.device, decision)
+        return decision.share
 
     def last_sequence(self, device: int) -> int:
         """The highest sequence number accepted from a device, 0 if none was."""
@@ -371,6 +406,15 @@ class Engine:
         """Whether it is better than all that were recorded."""
         return self._judge.is_best(evaluation)
 
+    def trust(self, trusted: Trusted) -> None:
+        """The guard goes by this gradient from now on."""
+        assert self.guard is not None, "who has none wants no gradient"
+        self.guard.trust(trusted)
+
+    def pardon(self, device: int) -> bool:
+        """The guard forgets what it knows of a device; whether it knew anything."""
+        return self.guard is not None and self.guard.pardon(device)
+
     def checkpoint(self) -> int:
         """Put a snapshot of the version into the journal, so that a restart replays nothing until here."""
         self._snapshot()
@@ -429,6 +473,7 @@ class Engine:
     def _give_up(self, why: Refused) -> None:
         """What is held will not apply; the next `stage` says so."""
         self._given_up += [(self._again.pop(push, push), why) for push in self._coordinator.give_up()]
+        self._decided.clear()
 
     def close(self) -> None:
         """Leave a snapshot behind, so that the next start replays nothing, and close the journal."""

@@ -20,7 +20,15 @@ class Log(Protocol):
     """Writes gather until `commit`, which returns only when they are durable. One caller at a time."""
 
     def add_update(
-        self, version: int, device: int, sequence: int, time: float, loss: float, samples: int, frame: bytes
+        self,
+        version: int,
+        device: int,
+        sequence: int,
+        time: float,
+        loss: float,
+        samples: int,
+        frame: bytes,
+        share: float = 1.0,
     ) -> None: ...
 
     def add_snapshot(

@@ -15,6 +15,8 @@ class Accepted(NamedTuple):
     receipt: Receipt
     staleness: int
     """tau: versions between its base and the one that it was applied to."""
+    share: float = 1.0
+    """What part of it counts, as a defence decided."""
 
 
 Answer = Accepted | Refused

@@ -14,12 +14,22 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from edgeflock.server.identity.certificate import CERTIFICATE as OWN_CERTIFICATE
+from edgeflock.server.identity.certificate import KEY as OWN_KEY
 from edgeflock.server.identity.certificate import Certificate, self_signed
 
 CERTIFICATE, KEY = "device-authority.pem", "device-authority-key.pem"
 
 _DAYS = 3650
 """Who is to be kept out before that is revoked."""
+
+
+def keys_of(directory: Path) -> tuple[Certificate, Certificate]:
+    """The server's own, and that which devices' certificates are signed with."""
+    return (
+        Certificate(directory / OWN_CERTIFICATE, directory / OWN_KEY),
+        Certificate(directory / CERTIFICATE, directory / KEY),
+    )
 
 
 class Authority:

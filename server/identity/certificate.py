@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from edgeflock.server.identity.databases import shared_file
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import pin_of
 
@@ -52,8 +53,9 @@ def self_signed(own: Certificate, subject: str, names: Iterable[str]) -> Certifi
         key = load_pem_private_key(own.key.read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
     else:
-        key = ec.generate_private_key(ec.SECP256R1())
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        pem = new_key()
+        key = load_pem_private_key(pem, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey), "made here"
         _keep(own.key, pem, 0o600)
     now = datetime.now(UTC)
     if own.certificate.exists():
@@ -62,6 +64,21 @@ def self_signed(own: Certificate, subject: str, names: Iterable[str]) -> Certifi
             return own
     _keep(own.certificate, _signed(key, subject, names, now), 0o644)
     return own
+
+
+def new_key() -> bytes:
+    """In PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def share(url: str, own: Certificate) -> None:
+    """Let the key in this file be the one that all servers have whose journal is the database `url`."""
+    had = own.key.read_bytes() if own.key.exists() else b""
+    shared = shared_file(url, own.key.name, had or new_key())
+    if shared != had:
+        own.certificate.unlink(missing_ok=True)  # it is of another key
+        _keep(own.key, shared, 0o600)
 
 
 def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:

@@ -90,7 +90,8 @@ class Register(Store):
         with self.writing(device=name):
             quarantine = sentence(self.quarantines.get(name), because, self.now())
             self.db.execute(
-                "INSERT OR REPLACE INTO quarantines VALUES (?, ?, ?, ?)",
+                "INSERT INTO quarantines VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "until = excluded.until, seconds = excluded.seconds, because = excluded.because",
                 (name, quarantine.until, quarantine.seconds, because),
             )
             self.quarantines[name] = quarantine
@@ -172,9 +173,9 @@ class Register(Store):
             self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
             self.quarantines.pop(name, None)
         labels = json.dumps(dict(token.labels))
+        self.db.execute("DELETE FROM devices WHERE name = ?", (name,))
         self.db.execute(
-            "INSERT OR REPLACE INTO devices (name, key, digest, labels, joined, token) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO devices (name, key, digest, labels, joined, token) VALUES (?, ?, ?, ?, ?, ?)",
             (name, key, digest, labels, self.now(), token.digest),
         )
         self.db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))
@@ -184,8 +185,11 @@ class Register(Store):
     def listens(self, url: str, pin: bytes) -> None:
         """Where the server is, and with which public key: tokens tell it."""
         with self.writing():
-            self.db.execute("INSERT OR REPLACE INTO meta VALUES ('url', ?)", (url.encode(),))
-            self.db.execute("INSERT OR REPLACE INTO meta VALUES ('pin', ?)", (pin,))
+            for key, value in (("url", url.encode()), ("pin", pin)):
+                self.db.execute(
+                    "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                    (key, value),
+                )
 
     def create(
         self,
@@ -222,7 +226,8 @@ class Register(Store):
         )
         with self.writing():
             self.db.execute("DELETE FROM tokens WHERE expires <= ?", (now,))
-            self.db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
+            self.db.execute("DELETE FROM tokens WHERE digest = ?", row[:1])
+            self.db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
 
     def forget(self, id_: str) -> Kept:
         """A token opens nothing any more. Raises ConfigError if there is none of this id."""

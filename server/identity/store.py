@@ -1,4 +1,4 @@
-"""The register's file: SQLite, and all of it in memory, too. Of secrets it has the SHA-256 only.
+"""The register's tables, and all of them in memory, too. Of secrets it has the SHA-256 only.
 
     meta     the realm: what keeps one register's proofs apart from another's; the server's URL and pin
     tokens   digest, role, whether it may be used again, until when, labels, the device that used it up
@@ -6,22 +6,19 @@
              the digest that it was given when it was last rotated, until it has shown that it has them
     quarantines  the last one of each device that has had one
 
-What another process wrote is read when `refresh` notices (PRAGMA data_version).
+What another process wrote is read when `refresh` notices.
 """
 
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from edgeflock.server.identity.databases import database
 from edgeflock.server.identity.quarantine import Quarantine
 from edgeflock.server.identity.records import Enrolled, Kept, device_of, digests, token_of
-
-IDENTITIES = "identities.sqlite"
-"""In the run's directory."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -41,17 +38,11 @@ class Store:
     """One run's. Methods raise OSError or sqlite3.Error if the disk does."""
 
     def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
-        """Open the file in `directory`, or set it up, for its owner's eyes only."""
-        path = directory / IDENTITIES
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's other files follow its mode
-        path.chmod(0o600)
+        """Open that of `directory`, or set it up."""
         self.now = now
         self._lock = threading.RLock()
-        self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self.db.execute("PRAGMA journal_mode = WAL")
-        self.db.execute("PRAGMA synchronous = FULL")
-        self.db.executescript(_TABLES)
-        self.db.execute("INSERT OR IGNORE INTO meta VALUES ('realm', ?)", (os.urandom(16),))
+        self.db = database(directory, _TABLES)
+        self.db.execute("INSERT INTO meta VALUES ('realm', ?) ON CONFLICT DO NOTHING", (os.urandom(16),))
         self._version = -1
         self.changes = 0
         """How often others have been found to have written something."""
@@ -70,7 +61,7 @@ class Store:
     def refresh(self) -> None:
         """Read what another process has written, if any has."""
         with self._lock:
-            version = int(self.db.execute("PRAGMA data_version").fetchone()[0])
+            version = self.db.changes()
             if version != self._version:
                 self._version = version
                 self.changes += 1
@@ -78,12 +69,12 @@ class Store:
 
     @contextmanager
     def writing(self, *, device: str | None = None, token: bytes | None = None) -> Iterator[None]:
-        """One transaction, on the disk when it is over; then memory is as the file.
+        """One transaction, durable when it is over; then memory is as the tables.
 
         Only this device and this token are read anew, if they are named.
         """
         with self._lock:
-            self.db.execute("BEGIN IMMEDIATE")
+            self.db.begin()
             try:
                 yield
                 self.db.execute("COMMIT")

@@ -8,27 +8,42 @@ above all others here but backup.py. Imports engine and below.
 """
 
 from edgeflock.server.ledger.backup import Copied, back_up, restore
+from edgeflock.server.ledger.chain import kept
 from edgeflock.server.ledger.claim import Claim, claimed
+from edgeflock.server.ledger.copying import Moved, copy
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.links import PATIENCE, JournalLost, Unreachable, connected, named, shown, shut
 from edgeflock.server.ledger.offered import OFFERED, keep_offered, write_whole
+from edgeflock.server.ledger.place import is_shared
 from edgeflock.server.ledger.records import Account
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.ledger.suspects import Suspect, largest_step
 
 __all__ = [
     "OFFERED",
+    "PATIENCE",
     "Account",
     "Claim",
     "Copied",
     "Journal",
+    "JournalLost",
+    "Moved",
     "Repaired",
     "Suspect",
+    "Unreachable",
     "Verified",
     "back_up",
     "claimed",
+    "connected",
+    "copy",
+    "is_shared",
     "keep_offered",
+    "kept",
     "largest_step",
+    "named",
+    "shown",
+    "shut",
     "write_whole",
     "open_engine",
     "repair",

@@ -24,6 +24,8 @@ from pathlib import Path
 from edgeflock.server.ledger import mark
 from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.examination import reading
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _JOURNAL = "journal.sqlite"
@@ -49,7 +51,10 @@ def back_up(directory: Path, file: Path) -> Copied:
     the journal is not whole.
     """
     if not (directory / _JOURNAL).is_file():
-        raise ConfigError(f"{directory} holds no run: there is no {_JOURNAL} in it")
+        raise ConfigError(
+            f"{directory} holds no run: there is no {_JOURNAL} in it; one in a database (journal.url) is "
+            "backed up with pg_dump"
+        )
     if file.exists():
         raise ConfigError(f"{file}: there is such a file already; name another")
     try:
@@ -78,7 +83,7 @@ def back_up(directory: Path, file: Path) -> Copied:
 
 def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
     """Unpack a backup into `directory`, which must not be there or be empty. With `same_run` devices go on as
-    if nothing had been; else the run gets another name.
+    if nothing had been; else the run gets another name. A journal of an earlier schema is migrated.
 
     Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if what it holds
     is not whole. Then nothing is left behind.
@@ -90,6 +95,7 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
         directory.mkdir(0o700, parents=True, exist_ok=True)
         try:
             names = _unpack(file, directory)
+            _migrate(directory / _JOURNAL)
             known = verify(directory / _JOURNAL)
             if known.damage:
                 raise JournalDamaged(
@@ -108,6 +114,14 @@ def restore(file: Path, directory: Path, *, same_run: bool = False) -> Copied:
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be restored into {directory}: {error}") from error
     return Copied(run, known.version, names)
+
+
+def _migrate(path: Path) -> None:
+    """A backup may be of an earlier version."""
+    with reading(path) as db:
+        older = 0 < schema_of(db, path) < SCHEMA
+    if older:
+        Journal(path).close()
 
 
 def _copy(directory: Path, copies: Path) -> tuple[str, ...]:

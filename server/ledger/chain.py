@@ -13,6 +13,7 @@ import msgpack
 from edgeflock.shared.errors import JournalDamaged
 
 _FACTS = struct.Struct("<qqqddqI")
+_SHARE = struct.Struct("<d")
 _NO_LOSS = float("nan")
 _VECTORS = struct.Struct("<qIqq")
 _UNLIKE = -1
@@ -21,7 +22,7 @@ _UNLIKE = -1
 COVERED = {
     "meta": "run, model, layout, created, start",
     "devices": "id, name",
-    "updates": "version, device, sequence, time, loss, samples, sum",
+    "updates": "version, device, sequence, time, loss, samples, share, sum",
     "regimes": "version, rule, learning_rate, window, average, base_batch, rounds, kind, how",
     "adjustments": "version, configured, chosen",
     "evaluations": "version, time, loss, accuracy, ingress, egress",
@@ -30,27 +31,45 @@ COVERED = {
 """The tables that only grow -> the columns that their chain covers. All chains begin with that of meta. The
 traffic of a device is in none: it changes, and decides nothing."""
 
-Facts = tuple[int, int, int, float, float | None, int, int]
-"""Of an update: version, device, sequence, time, loss (None: no number), samples, `of_frame`."""
+_KEYS = {"devices": "id", "updates": "version", "snapshots": "version"}
+
+
+def key_of(table: str) -> str:
+    """The column of the numbers of its rows, from 1 on. SQLite has a `rowid` in every table unasked."""
+    return _KEYS.get(table, "rowid")
+
+
+def kept(value: object) -> object:
+    """A value as every database keeps it: SQLite knows no NaN, no sign of a zero, and true as 1."""
+    if isinstance(value, float):
+        return None if value != value else value + 0.0
+    return int(value) if isinstance(value, bool) else value
+
+
+Facts = tuple[int, int, int, float, float | None, int, float, int]
+"""Of an update: version, device, sequence, time, loss (None: no number), samples, share, `of_frame`."""
 
 of_frame = crc32
 """Of an Update record, apart from the chain, so that it can be dropped and the chain still holds."""
 
 
 def of_update(before: int, facts: Facts) -> int:
-    """The chain at the version that an update made, from that of the version `before`."""
-    version, device, sequence, time, loss, samples, frame = facts
+    """The chain at the version that an update made, from that of the version `before`. The share came later,
+    and is left out where the update counts in full.
+    """
+    version, device, sequence, time, loss, samples, share, frame = facts
     try:
         # SQLite keeps neither NaN nor the sign of a zero.
         known = _NO_LOSS if loss is None or loss != loss else loss + 0.0
-        return crc32(_FACTS.pack(version, device, sequence, time + 0.0, known, samples, frame), before)
+        total = crc32(_FACTS.pack(version, device, sequence, time + 0.0, known, samples, frame), before)
+        return total if share == 1 else crc32(_SHARE.pack(share), total)
     except (struct.error, TypeError):  # damage may have made anything of a column
         return _UNLIKE
 
 
 def of_row(before: int, row: Iterable[object]) -> int:
-    """The chain of a table after a row, as SQLite gives it back. An empty text at its end is left out: the
-    last column of regimes came later, and is empty where it says nothing.
+    """The chain of a table after a row, as the database gives it back. An empty text at its end is left out:
+    the last column of regimes came later, and is empty where it says nothing.
     """
     try:
         values = list(row)

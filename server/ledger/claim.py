@@ -3,9 +3,10 @@
 import fcntl
 import os
 import secrets
+import socket
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
 from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.place import default_place, file_of, open_journal
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
@@ -40,9 +42,10 @@ def claimed(
     theta: NDArray[np.float32],
     config: Config,
     start: Start | None = None,
+    wait: Callable[[str], None] | None = None,
 ) -> Iterator[Claim]:
-    """The run in the directory that `setting` names, begun with theta, which `start` makes, if there is none;
-    without a directory one in memory.
+    """The run in the directory that `setting` names, or where journal.url says, begun with theta, which
+    `start` makes, if there is none; without either one in memory. `wait` is as of `lease_of`.
 
     It ends with a snapshot, so that the next start replays nothing; with an exception, as if it were killed.
     Raises ConfigError if the directory cannot hold a run, or holds one of another layout. Whatever fails,
@@ -53,15 +56,24 @@ def claimed(
             if directory is not None:
                 directory.mkdir(0o700, parents=True, exist_ok=True)
                 opened.enter_context(lock(directory, setting))
-            path = Path(":memory:") if directory is None else directory / "journal.sqlite"
-            with _saying_what_to_run(path):
-                journal = Journal(path)
+            place = config.journal.url or default_place(directory)
+            path = file_of(place)
+            if path is not None and directory is not None and path.parent.resolve() != directory.resolve():
+                opened.enter_context(lock(path.parent, "the folder of journal.url"))
+            holder = f"{socket.gethostname()}:{config.run.port}"
+            with _saying_what_to_run(place):
+                journal = open_journal(place, config.journal.lease, wait, holder)
             closing = opened.enter_context(ExitStack())
             closing.callback(journal.abandon)
-            with _saying_what_to_run(path):
+            with _saying_what_to_run(place):
                 known = journal.run()
         except (OSError, sqlite3.Error) as error:
-            raise ConfigError(f"{setting} = {str(directory)!r} cannot hold a run: {error}") from error
+            where = (
+                f"journal.url = {config.journal.url!r}"
+                if config.journal.url
+                else f"{setting} = {str(directory)!r}"
+            )
+            raise ConfigError(f"{where} cannot hold a run: {error}") from error
         if known is None:
             run = secrets.token_hex(8)
             journal.begin_run(run, config.model.module, layout, theta, time.time(), start)
@@ -69,28 +81,29 @@ def claimed(
             run = known.run
             if known.layout.digest != layout.digest:
                 raise ConfigError(
-                    f"{directory} holds a run of {known.model}, whose layout differs from that of "
+                    f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
-        with _saying_what_to_run(path):
-            engine = open_engine(journal, layout, config)
+        with _saying_what_to_run(place):
+            engine = open_engine(journal, layout, config, directory)
         yield Claim(run, journal, engine)
         try:
             engine.close()
         except (OSError, sqlite3.Error) as error:
             raise EdgeflockError(
-                f"{setting} = {str(directory)!r}: the last snapshot could not be written: {error}; "
+                f"{journal.path}: the last snapshot could not be written: {error}; "
                 "all updates are safe, and the next start replays them"
             ) from error
         closing.pop_all()
 
 
 @contextmanager
-def _saying_what_to_run(path: Path) -> Iterator[None]:
+def _saying_what_to_run(place: str) -> Iterator[None]:
     try:
         yield
     except JournalDamaged as damage:
-        raise JournalDamaged(f"{damage}; to see what is whole: edgeflock journal verify {path}") from damage
+        named = place.removeprefix("sqlite:") if file_of(place) else "URL"
+        raise JournalDamaged(f"{damage}; to see what is whole: edgeflock journal verify {named}") from damage
 
 
 def lock(directory: Path, setting: str) -> IO[str]:

@@ -1,8 +1,6 @@
 """What a journal gives back: nothing of it before its checksum has been looked at."""
 
-import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -11,7 +9,6 @@ from numpy.typing import NDArray
 
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.chain import COVERED, missing, of_vectors, walk
-from edgeflock.server.ledger.examination import raise_if_damaged
 from edgeflock.server.ledger.mark import Heads
 from edgeflock.server.ledger.records import (
     Account,
@@ -22,6 +19,7 @@ from edgeflock.server.ledger.records import (
     RegimeStart,
     Snapshot,
 )
+from edgeflock.server.ledger.store import Store, whole_row
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -31,8 +29,9 @@ from edgeflock.shared.protocol.frames import Evaluation
 class Contents:
     """The half of a journal (journal.py) that reads."""
 
-    path: Path
-    _db: sqlite3.Connection
+    path: object
+    """Where it lies, for messages."""
+    _store: Store
     _updates: list[tuple[Any, ...]]
     """Those that wait for the next commit."""
     _heads: Heads
@@ -44,9 +43,14 @@ class Contents:
         """That of the last update, committed or not; 0 if there is none."""
         return self._heads["updates"].row
 
+    @property
+    def heads(self) -> Heads:
+        """Where each table ends, once what was written is committed."""
+        return dict(self._heads)
+
     def run(self) -> BegunRun | None:
         """Whose journal it is, or None if it is new."""
-        if not self._one("PRAGMA user_version", "schema")[0]:
+        if not self._heads:
             return None
         return begun(self.path, *self._one("SELECT run, model, layout, start FROM meta", "run"))
 
@@ -59,18 +63,22 @@ class Contents:
         for version, *of in self._updates:
             if of[:2] == [device, sequence]:
                 return int(version)
-        rows = self._read("SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence)
+        rows = self._store.rows(
+            "SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence
+        )
         return next((int(version) for (version,) in rows), None)
 
     def frames(self) -> dict[tuple[int, int], Journaled]:
         """(device, sequence) -> what became of it, of every update whose record is still there."""
-        rows = self._read("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
+        rows = self._store.rows("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
         return {(device, sequence): Journaled(version, time) for device, sequence, version, time in rows}
 
     def last_receipts(self) -> dict[int, LastReceipt]:
         """device -> the receipt of its latest update."""
-        # SQLite takes the bare column from the row of the maximum.
-        rows = self._read("SELECT device, max(sequence), version FROM updates GROUP BY device")
+        rows = self._store.rows(
+            "SELECT device, sequence, version FROM updates JOIN (SELECT device AS whose, max(sequence) AS "
+            "latest FROM updates GROUP BY device) AS last ON device = whose AND sequence = latest"
+        )
         return {device: LastReceipt(sequence, version) for device, sequence, version in rows}
 
     def snapshot(self, *, first: bool = False, until: int = 1 << 62) -> Snapshot:
@@ -108,7 +116,7 @@ class Contents:
         Raises JournalDamaged at one that is missing or not as it was written, ConfigError if its record was
         dropped.
         """
-        rows = self._read(
+        rows = self._store.stream(
             f"SELECT {COVERED['updates']}, chain, frame FROM updates "
             "WHERE version > ? AND version <= ? ORDER BY version",
             after,
@@ -119,7 +127,7 @@ class Contents:
             version = facts[0]
             if frame is None:
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
-            yield JournaledUpdate(version, frame, facts[3])
+            yield JournaledUpdate(version, frame, facts[3], facts[6])
         if until is not None and version < until:
             raise missing(self.path, version + 1)
 
@@ -127,18 +135,20 @@ class Contents:
         """As its update left it. Raises JournalDamaged if that is missing."""
         if version == 0:
             return self._heads["meta"].chain
-        for (chain,) in self._read("SELECT chain FROM updates WHERE version = ?", version):
+        for (chain,) in self._store.rows("SELECT chain FROM updates WHERE version = ?", version):
             return int(chain)
         raise missing(self.path, version)
 
     def first_kept(self) -> int | None:
         """The oldest version whose update record is still there."""
-        rows = self._read("SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1")
+        rows = self._store.rows(
+            "SELECT version FROM updates WHERE frame IS NOT NULL ORDER BY version LIMIT 1"
+        )
         return next((int(version) for (version,) in rows), None)
 
     def regimes(self) -> list[RegimeStart]:
         """How updates counted, in order."""
-        rows = self._read(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
+        rows = self._store.rows(f"SELECT {COVERED['regimes']} FROM regimes ORDER BY rowid")
         try:
             return [RegimeStart.of(row) for row in rows]
         except ConfigError as error:
@@ -150,7 +160,7 @@ class Contents:
 
     def began(self) -> float | None:
         """When the first update came; None: none has."""
-        for (time,) in self._read("SELECT time FROM updates WHERE version = 1"):
+        for (time,) in self._store.rows("SELECT time FROM updates WHERE version = 1"):
             return float(time)
         return None
 
@@ -165,14 +175,16 @@ class Contents:
 
     def adjustment(self) -> Adjustment | None:
         """The learning rate that an operator chose last, if it still holds."""
-        rows = self._read("SELECT configured, chosen, version FROM adjustments ORDER BY rowid DESC LIMIT 1")
+        rows = self._store.rows(
+            "SELECT configured, chosen, version FROM adjustments ORDER BY rowid DESC LIMIT 1"
+        )
         return next((Adjustment(*row) for row in rows), None)
 
     def accounts(self) -> list[Account]:
         """What is known of every device."""
-        rows = self._read(
+        rows = self._store.rows(
             "SELECT id, name, coalesce(updates, 0), ingress, egress FROM devices LEFT JOIN "
-            "(SELECT device, count(*) AS updates FROM updates GROUP BY device) ON device = id"
+            "(SELECT device, count(*) AS updates FROM updates GROUP BY device) AS made ON device = id"
         )
         accounts = [Account(*row) for row in rows]
         for account in accounts:
@@ -181,27 +193,21 @@ class Contents:
         return accounts
 
     def evaluations(self) -> list[Evaluation]:
-        rows = self._read(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
+        rows = self._store.rows(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
         return [Evaluation(*row) for row in rows]
+
+    def table(self, name: str) -> Iterator[tuple[Any, ...]]:
+        """All that a table keeps, in order, its rows' numbers first where SQLite gives them unasked."""
+        return self._store.stream(f"SELECT {', '.join(whole_row(name))} FROM {name} ORDER BY 1")
 
     def _one(self, statement: str, what: str, *values: object) -> tuple[Any, ...]:
         """The first row of what every journal has."""
-        for row in self._read(statement, *values):
+        for row in self._store.rows(statement, *values):
             return row
         raise JournalDamaged(f"{self.path} is damaged: it holds no {what}")
 
-    def _read(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Rows, one by one. Raises JournalDamaged where the file is no longer what SQLite wrote."""
-        try:
-            # Not `yield from`: that would close the cursor, which fails once the journal is closed.
-            for row in self._db.execute(statement, values):  # noqa: UP028
-                yield row
-        except sqlite3.Error as error:
-            raise_if_damaged(self.path, error)
-            raise
 
-
-def begun(path: Path, run: str, model: str, shapes: bytes, made: bytes | None) -> BegunRun:
+def begun(path: object, run: str, model: str, shapes: bytes, made: bytes | None) -> BegunRun:
     """A row of meta. Raises JournalDamaged if it cannot be one."""
     try:
         layout = Layout.of(msgpack.unpackb(shapes))

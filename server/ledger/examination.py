@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from edgeflock.server.ledger.chain import COVERED, of_frame, of_row, of_update, of_vectors
+from edgeflock.server.ledger.chain import COVERED, key_of, of_frame, of_row, of_update, of_vectors
+from edgeflock.server.ledger.database import Database
 from edgeflock.server.ledger.mark import Head, Heads, marked
 from edgeflock.shared.errors import JournalDamaged
 
@@ -49,10 +51,17 @@ class Examined:
         self.damage.append(f"row {number} of its {table} {why}")
 
 
+class File(sqlite3.Connection):
+    """Implements Database (database.py)."""
+
+    def stream(self, statement: str, *values: object) -> Iterator[Any]:
+        return self.execute(statement, values)
+
+
 @contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
+def reading(path: Path) -> Iterator[File]:
     """A connection that changes nothing: what lies in the write-ahead log stays there."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, factory=File)) as db:
         set_up(db)
         yield db
 
@@ -62,15 +71,32 @@ def set_up(db: sqlite3.Connection) -> None:
     db.text_factory = lambda octets: octets.decode("utf-8", "replace")
 
 
-def examine(db: sqlite3.Connection, path: Path, noted: Heads | None) -> Examined:
-    """All but updates and snapshots. Raises JournalDamaged if nothing of it can be read."""
+def examine(db: File, path: Path, noted: Heads | None) -> Examined:
+    """All but updates and snapshots of a file, and what was noted beside it. Raises JournalDamaged if nothing
+    of it can be read.
+    """
+    with _described(path):
+        found = _look(db, path)
+        _compare(db, path, found, noted)
+        return found
+
+
+def look(db: Database, path: object) -> Examined:
+    """The same of any database, by itself."""
+    with _described(path):
+        return _look(db, path)
+
+
+@contextmanager
+def _described(path: object) -> Iterator[None]:
+    """Where the tables themselves are described otherwise, anything may come of a row."""
     try:
-        return _examine(db, path, noted)
-    except (TypeError, ValueError) as error:  # where the tables themselves are described otherwise
+        yield
+    except (TypeError, ValueError) as error:
         raise JournalDamaged(f"{path} is damaged: it holds what no journal does: {error}") from error
 
 
-def _examine(db: sqlite3.Connection, path: Path, noted: Heads | None) -> Examined:
+def _look(db: Database, path: object) -> Examined:
     found = Examined()
     try:
         rows = db.execute(f"SELECT {COVERED['meta']}, chain FROM meta").fetchall()
@@ -90,15 +116,14 @@ def _examine(db: sqlite3.Connection, path: Path, noted: Heads | None) -> Examine
         for last in db.execute("SELECT version, chain FROM updates ORDER BY version DESC LIMIT 1"):
             found.heads["updates"] = Head(*last)
     found.heads["regimes"] = _examine_regimes(db, genesis, found)
-    _compare(db, path, found, noted)
     return found
 
 
-def _examine_list(db: sqlite3.Connection, table: str, genesis: int, found: Examined) -> Head:
-    number, chain = 0, genesis
+def _examine_list(db: Database, table: str, genesis: int, found: Examined) -> Head:
+    number, chain, key = 0, genesis, key_of(table)
     with _blaming(found, table):
         for rowid, *row, kept in db.execute(
-            f"SELECT rowid, {COVERED[table]}, chain FROM {table} ORDER BY rowid"
+            f"SELECT {key}, {COVERED[table]}, chain FROM {table} ORDER BY {key}"
         ):
             number += 1
             if rowid != number:
@@ -110,7 +135,7 @@ def _examine_list(db: sqlite3.Connection, table: str, genesis: int, found: Exami
     return Head(number, chain)
 
 
-def _examine_regimes(db: sqlite3.Connection, genesis: int, found: Examined) -> Head:
+def _examine_regimes(db: Database, genesis: int, found: Examined) -> Head:
     """They are links of the chain of versions: each follows the update that made its version."""
     number, chain, before = 0, genesis, -1
     with _blaming(found, "regimes"):
@@ -172,7 +197,7 @@ def is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
-def raise_if_damaged(path: Path, error: sqlite3.Error) -> None:
+def raise_if_damaged(path: object, error: sqlite3.Error) -> None:
     """Raise JournalDamaged if that is what `error` says of `path`."""
     if is_damage(error):
         raise JournalDamaged(

@@ -13,7 +13,7 @@ from edgeflock.server.ledger.examination import seal
 from edgeflock.server.ledger.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
-SCHEMA = 9
+SCHEMA = 10
 
 TABLES = """
 CREATE TABLE meta (
@@ -27,7 +27,7 @@ CREATE TABLE devices (
 CREATE TABLE updates (
     version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
     time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB,
-    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0
+    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, share REAL NOT NULL DEFAULT 1
 );
 CREATE TABLE regimes (
     version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
@@ -59,9 +59,16 @@ Step = str | Callable[[sqlite3.Connection], None]
 Steps = Mapping[int, tuple[Step, ...]]
 
 
-def _room_for_optimizers(db: sqlite3.Connection) -> None:
-    """The columns that schema 9 adds, for checksums to cover, unless they are there."""
-    for table, column in (("regimes", "how TEXT NOT NULL DEFAULT ''"), ("snapshots", "memory BLOB")):
+_COLUMNS = (
+    ("regimes", "how TEXT NOT NULL DEFAULT ''"),
+    ("snapshots", "memory BLOB"),
+    ("updates", "share REAL NOT NULL DEFAULT 1"),
+)
+
+
+def _room(db: sqlite3.Connection) -> None:
+    """The columns that schemas 9 and 10 add, for checksums to cover, unless they are there."""
+    for table, column in _COLUMNS:
         known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         if column.split()[0] not in known:
             db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
@@ -126,11 +133,13 @@ STEPS: Steps = {
     version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
     chain INTEGER NOT NULL DEFAULT 0
 )""",
-        _room_for_optimizers,
+        _room,
         seal,
     ),
     # Optimizers, and what they remember: the checksums of what has none stay as they are.
-    8: (_room_for_optimizers,),
+    8: (_room,),
+    # What part of an update counts: the checksums of those that count in full stay as they are.
+    9: (_room,),
 }
 """The schema that a step sets out from -> its statements."""
 

@@ -42,6 +42,8 @@ class JournaledUpdate:
     frame: bytes
     time: float
     """When it came."""
+    share: float = 1.0
+    """What part of it counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,12 @@ passed over: JournalDamaged names the version.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
+from edgeflock.server.defence import LATEST, Guard
 from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
+from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.journal import Journal
@@ -22,8 +25,9 @@ from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import ELASTIC, Config
 
 
-def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
-    """The engine of the run in `journal`, as it was left, with the settings that hold from here on.
+def open_engine(journal: Journal, layout: Layout, config: Config, directory: Path | None = None) -> Engine:
+    """The engine of the run in `journal`, as it was left, with the settings that hold from here on. What
+    devices hold may lie in `directory`, where memory is short of room.
 
     Raises JournalDamaged.
     """
@@ -32,14 +36,26 @@ def open_engine(journal: Journal, layout: Layout, config: Config) -> Engine:
     run = journal.run()
     start = run.start if run else None
     first = journal.snapshot(first=True).theta
-    directory = journal.path.parent if journal.path.exists() else None
     publication = publication_of(config, layout, parameters.version, first if start else None, directory)
     bounds = Bounds.of(config).from_first(first[: layout.parameters.size])
     past = partial(model_at, journal, layout)
     gate = gate_of(config.coordination)
     adjusted = journal.adjustment()
     judge = Judge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
-    return Engine(journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge)
+    guard = None
+    if config.defence.mode != "none":
+        guard = Guard(config.defence.mode, _norms(journal, layout, parameters))
+    return Engine(
+        journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge, guard
+    )
+
+
+def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator[float]:
+    """How large the latest updates were that counted, as far as the journal has them."""
+    first, version = journal.first_kept(), parameters.version
+    after = max(parameters.start, version - LATEST, version if first is None else first - 1)
+    for step in steps(journal, layout, after, version):
+        yield parameters.told_weight(step) * norm(step.delta)
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
@@ -168,7 +184,7 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
         if gathered is not None and step.base != parameters.version:
             parameters.apply(gathered)
             gathered = None
-        gathered = gathered or Gathered(layout)
+        gathered = gathered or Gathered(layout, parameters.regime.how.aggregate)
         gathered.add(step)
     if gathered is not None:
         parameters.apply(gathered)
@@ -233,4 +249,4 @@ def _step(journaled: JournaledUpdate, layout: Layout) -> Step:
     step = admit(
         update, layout, oldest=0, version=journaled.version - 1, samples=1 << 62, expansion_bytes=1 << 62
     )
-    return replace(step, samples=samples, time=journaled.time)
+    return replace(step, samples=samples, time=journaled.time).part(journaled.share)

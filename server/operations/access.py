@@ -5,17 +5,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from aiohttp import web
-from yarl import URL
 
 from edgeflock.server.identity import NOBODY, Caller, key_shown
-from edgeflock.server.operations.keys import AUDIT, DOORS, HOST, REGISTER
+from edgeflock.server.operations.keys import AUDIT, DOORS, HOST, LOGINS, ORIGINS, REGISTER
 from edgeflock.server.roster import Pace
 from edgeflock.shared.errors import Unauthorized, Unavailable
+from edgeflock.shared.identity import is_loopback
 
-OPEN = frozenset(("/livez", "/readyz"))
-"""For everybody: whoever starts and stops servers asks them."""
+JOIN, SESSION, LOGIN, LOGOUT = "/v1/join", "/v1/session", "/v1/login", "/v1/logout"
 
-JOIN, SESSION = "/v1/join", "/v1/session"
+OPEN = frozenset((("GET", "/livez"), ("GET", "/readyz"), ("GET", "/"), ("POST", LOGIN), ("POST", LOGOUT)))
+"""For everybody: what starts and stops servers asks the first two, a browser without a login the others."""
+
+ASSETS = "/assets/"
+"""What the page is made of, for everybody too."""
 
 _OF_DEVICES = (SESSION, "/v1/start", "/v1/graphs/", "/v1/status", "/v1/evaluations", "/v1/model")
 """What devices may ask for: the run, its model, and nothing of each other."""
@@ -36,9 +39,23 @@ def caller_of(request: web.Request) -> Caller:
 
 
 def secret_of(request: web.Request) -> str:
-    """What its Authorization header shows; the scheme's case says nothing (RFC 9110, section 11.1)."""
+    """What its Authorization header shows; the scheme's case says nothing (RFC 9110, section 11.1). If there
+    is none, what a browser has logged in with.
+    """
     header = request.headers.get("Authorization", "")
-    return header[len(_SCHEME) :].strip(" ") if header[: len(_SCHEME)].lower() == _SCHEME else ""
+    if header[: len(_SCHEME)].lower() == _SCHEME:
+        return header[len(_SCHEME) :].strip(" ")
+    return request.app[LOGINS].token(login_of(request))
+
+
+def login_of(request: web.Request) -> str:
+    """The number that a browser's cookie shows, which is empty without one and may be of no login."""
+    return request.cookies.get(cookie_of(request), "")
+
+
+def cookie_of(request: web.Request) -> str:
+    """Its name: of the run, since a browser sends cookies to all ports of a host."""
+    return f"edgeflock-{request.app[HOST].run}"
 
 
 def is_open(app: web.Application) -> bool:
@@ -65,13 +82,13 @@ async def authenticate(
     door = request.app[DOORS].of(request.transport)
     if door is None:
         return _lost()
-    caller, refusal = None, None
+    caller, refusal = None, _from_elsewhere(request)
     try:
         caller = caller_of(request)
-        refusal = _forbidden(request, caller)
+        refusal = refusal or _forbidden(request, caller)
     except Unauthorized as error:
-        if request.path not in OPEN:
-            refusal = problem(error.status, error.code, str(error))
+        if not _for_everybody(request):
+            refusal = refusal or problem(error.status, error.code, str(error))
     door.begin(known=caller is not None)
     try:
         refusal = refusal or await _body_is_late(request)
@@ -130,12 +147,10 @@ def _lost() -> web.Response:
 
 
 def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
-    if request.path in OPEN:
+    if _for_everybody(request):
         return None
     role, path = caller.role, request.path
-    if _is_of_another_site(request):
-        why = "a page of another site may open no WebSocket here: its Origin is not the server's Host"
-    elif path == JOIN:
+    if path == JOIN:
         why = "" if role in ("joining", "device") else "a token of the role device lets a device join"
     elif not _may_show(request, caller):
         why = (
@@ -172,22 +187,56 @@ def _may_show(request: web.Request, caller: Caller) -> bool:
     return shown is None or register.has_key(shown)
 
 
-def _is_of_another_site(request: web.Request) -> bool:
-    """Whether a browser says that a page from elsewhere opens a WebSocket. No other client says anything."""
+def _for_everybody(request: web.Request) -> bool:
+    method = "GET" if request.method == "HEAD" else request.method
+    return (method, request.path) in OPEN or (method == "GET" and request.path.startswith(ASSETS))
+
+
+def _from_elsewhere(request: web.Request) -> web.Response | None:
+    """Whether a page of another site opens a WebSocket, or acts. Browsers say so, nobody else does."""
+    if request.method in _READING and request.headers.get("Upgrade", "").lower() != "websocket":
+        return None if request.headers.get("Authorization") else _under_a_strange_name(request)
     origin = request.headers.get("Origin")
-    if origin is None or request.headers.get("Upgrade", "").lower() != "websocket":
-        return False
-    try:
-        return URL(origin).authority.lower() != request.host.lower()
-    except ValueError:
-        return True
+    if origin is None:
+        # A cookie is a browser's, and a browser says where it comes from.
+        without = login_of(request) and not request.headers.get("Authorization")
+        return problem(403, "forbidden", "a login goes with an Origin") if without else None
+    if request.app[ORIGINS].takes(origin, request.scheme, request.host):
+        return None
+    return problem(
+        403,
+        "forbidden",
+        f"a page of another site may neither act here nor open a WebSocket: its Origin is {origin!r:.200}, "
+        f"and this is {f'{request.scheme}://{request.host}'!r:.200}; run.origins names others that may",
+    )
+
+
+def _under_a_strange_name(request: web.Request) -> web.Response | None:
+    """Whether somebody who shows nothing asks for what an open run on this machine shows everybody, by a name
+    that is not this machine's: a page elsewhere, whose name now points here.
+    """
+    run = request.app[HOST].config.run
+    if not is_open(request.app) or not is_loopback(run.host) or _for_everybody(request):
+        return None
+    if request.app[ORIGINS].knows(request.host):
+        return None
+    return problem(
+        403,
+        "forbidden",
+        f"this server does not go by the name {request.host!r:.200}; run.origins names others that it has",
+    )
+
+
+def note(request: web.Request, caller: Caller, what: str, address: str) -> None:
+    """Keep who did it."""
+    if (audit := request.app.get(AUDIT)) is not None:
+        audit.note(caller.name, what, address=address)
 
 
 def _note(request: web.Request, caller: Caller, address: str) -> None:
-    """What was done is kept, with who did it. Whoever joins is noted with its name (joining.py)."""
-    audit = request.app.get(AUDIT)
-    if audit is not None and request.method not in _READING and request.path != JOIN:
-        audit.note(caller.name, f"POST {request.path}", address=address)
+    """What was done is kept. Whoever joins or logs in is noted with its name (joining.py, page.py)."""
+    if request.method not in _READING and request.path not in (JOIN, LOGIN, LOGOUT):
+        note(request, caller, f"POST {request.path}", address)
 
 
 async def _body_is_late(request: web.Request) -> web.Response | None:

@@ -50,6 +50,17 @@ async def resume(request: web.Request) -> web.Response:
     return _of(device)
 
 
+@routes.post("/v1/devices/{name:[^/]+}/pardon")
+async def pardon(request: web.Request) -> web.Response:
+    """Let the guard forget what it knows of a device, which then stands as a new one does."""
+    device, _ = await _device_and_reason(request)
+    engine = request.app[HOST].engine
+    known = await request.app[WRITER].call(lambda: engine.pardon(device.id))
+    if known:
+        _note(request, "config", device, "pardoned: the defence begins anew with it, by an admin")
+    return web.json_response({"device": device.name, "pardoned": known})
+
+
 @routes.post("/v1/learning_rate")
 async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
@@ -106,7 +117,7 @@ async def roll_back(request: web.Request) -> web.Response:
 
 def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:
     """Something has happened to a device: others wait for it no longer, or again."""
-    request.app[WRITER].see(device.id, device.connection.present)
+    request.app[WRITER].see(device.id, device.present)
     _note(request, kind, device, f"by an admin: {because}" if because else "by an admin")
 
 

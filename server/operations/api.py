@@ -3,6 +3,8 @@
 import hashlib
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
@@ -10,17 +12,18 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
+from edgeflock.server.defence import Guard, Record
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.federated import federated
 from edgeflock.server.operations.feed import because, dense_bytes, document, settings
-from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HOST, WATCHERS, WRITER
+from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.server.roster import Device, Paces
 from edgeflock.server.sessions import Host
 from edgeflock.shared.errors import NotExportable, Unauthorized
-from edgeflock.shared.protocol.frames import Role
+from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
 
 FASTEST, USUAL, SLOWEST = 0.2, 1.0, 60.0
@@ -35,7 +38,7 @@ async def get_status(request: web.Request) -> web.Response:
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
     if caller_of(request).role == "device":
         return web.json_response(run_status(host, evaluator))
-    return web.json_response(status(host, evaluator, time.monotonic()))
+    return web.json_response(status(host, evaluator, request.app[HEALTH].findings, time.monotonic()))
 
 
 @routes.get("/livez")
@@ -153,10 +156,12 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
     }
 
 
-def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
+def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
-    devices = [_device(device, host.paces, now) for device in host.registry.devices.values()]
+    devices = [
+        _device(device, host.paces, host.engine.guard, now) for device in host.registry.devices.values()
+    ]
     ingress, egress = (sum(device[key] for device in devices) for key in ("ingress", "egress"))
     compressed, uncompressed = (
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
@@ -165,6 +170,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     return {
         **run_status(host, evaluator),
         "diverged": evaluator.diverged,
+        "findings": [finding._asdict() for finding in findings],
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
@@ -197,7 +203,7 @@ def status(host: Host, evaluator: Evaluator, now: float) -> dict[str, Any]:
     }
 
 
-def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
+def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> dict[str, Any]:
     identity, connection, done = device.identity, device.connection, device.statistics
     ingress, egress = connection.traffic
     return {
@@ -210,6 +216,7 @@ def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
         "uncompressed": done.uncompressed,
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
+        "defence": None if guard is None else asdict(guard.records.get(device.id, Record())),
         "shards": identity.shards,
         "duplicates": done.duplicates,
         "paced": round(paces.held_back(identity.name), 1),
@@ -223,6 +230,7 @@ def _device(device: Device, paces: Paces, now: float) -> dict[str, Any]:
         "egress": egress,
         "last_seen": connection.last_seen or None,
         "paused_because": because(device),
+        "why_left": connection.why_left,
         "idle_seconds": round(now - connection.last_heard, 1) if connection.last_seen else None,
     }
 

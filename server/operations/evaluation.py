@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
+from edgeflock.server.ledger import Suspect
 from edgeflock.server.operations.divergence import Suspecting, blame, has_diverged, reason
 from edgeflock.server.roster import Meter, Registry
 from edgeflock.server.sessions import Writer
@@ -66,7 +67,8 @@ class Evaluator:
         self._metrics = metrics
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """What the last evaluation is of."""
-        self._blamed = ""
+        self.suspect: Suspect | None = None
+        """Whose update may be to blame, of a model that has diverged."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-evaluation")
         self._judge()
 
@@ -80,7 +82,7 @@ class Evaluator:
     def diverged(self) -> str | None:
         """Why no update is taken any more, and what to do, if the model is no good."""
         why = self._engine.published.diverged
-        return None if why is None else why + self._blamed
+        return None if why is None else why + blame(self.suspect)
 
     @property
     def finished(self) -> bool:
@@ -113,7 +115,7 @@ class Evaluator:
         if has_diverged(self.history):
             last = self.history[-1].version
             good, why = reason(self.history, self._engine.parameters.shown)
-            self._blamed = blame(self._suspecting(good, last))
+            self.suspect = self._suspecting(good, last)
             self._engine.stop_diverged(last, why)
 
     async def record(self, evaluation: Evaluation | None = None) -> None:

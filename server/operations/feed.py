@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.operations.health import Health
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
+    MOST_FINDINGS,
     Delta,
     DeviceRow,
     DeviceState,
@@ -61,9 +63,10 @@ class Census:
 class Feed:
     """Makes frames."""
 
-    def __init__(self, host: Host, evaluator: Evaluator) -> None:
+    def __init__(self, host: Host, evaluator: Evaluator, health: Health) -> None:
         self._host = host
         self._evaluator = evaluator
+        self._health = health
         self._census: Census | None = None
 
     async def next(self, role: Role, seen: Seen | None) -> tuple[Frame, Seen]:
@@ -118,6 +121,9 @@ class Feed:
             state=self._evaluator.state,
             shared_samples=host.relay.samples,
             tasks=None if host.engine.tasks is None else host.engine.tasks.standing(),
+            findings=self._health.findings[:MOST_FINDINGS],
+            more_findings=max(0, len(self._health.findings) - MOST_FINDINGS),
+            began=host.engine.parameters.began,
         )
 
     def census(self) -> Census:
@@ -144,7 +150,9 @@ def dense_bytes(host: Host, updates: int) -> int:
 
 def settings(host: Host) -> dict[str, Any]:
     """Section -> key -> value as it holds now, without secrets and without what is a device's business."""
-    sections = host.config.model_dump(exclude={"client": True, "run": {"certificate", "key"}})
+    sections = host.config.model_dump(
+        exclude={"client": True, "run": {"certificate", "key"}, "journal": {"url"}}
+    )
     if host.config.coordination.mode != ELASTIC:
         sections["coordination"]["learning_rate"] = host.published.learning_rate
     return sections
@@ -211,6 +219,9 @@ def row(device: Device, now: float) -> DeviceRow:
         shards=identity.shards or None,
         repeated=done.duplicates if identity.shards else None,
         paused_because=because(device),
+        smoothed_loss=finite(done.smoothed_loss),
+        updates_per_s=round(1 / done.interval, 3) if connection.here and done.interval > 0 else None,
+        why_left=connection.why_left,
     )
 
 
@@ -220,13 +231,13 @@ def because(device: Device) -> str | None:
         return device.connection.order.because
     until = device.conduct.quarantined_until
     if until <= time.time():
-        return None
+        return None if device.rests is None else f"by its owner: {device.rests}"
     return f"in quarantine until {time.strftime('%H:%M:%S', time.localtime(until))}"
 
 
 def state(device: Device, now: float) -> DeviceState:
     """paused also while it is away: it will not train when it comes back."""
-    if device.connection.order is not None or device.conduct.quarantined_until > time.time():
+    if because(device) is not None:
         return "paused"
     if not device.connection.here:
         return "away"

@@ -8,11 +8,17 @@ from edgeflock.server.doors import Doors
 from edgeflock.server.identity import Audit, Authority, Register
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed
+from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.listeners import Listeners
 from edgeflock.server.operations.watchers import Watchers
+from edgeflock.server.roster import Trail
 from edgeflock.server.sessions import Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
+from edgeflock.server.web import Asset, Attempts, Logins, Origins
 
+ASSETS = web.AppKey("assets", dict[str, Asset])
+"""The page's files by name."""
+ATTEMPTS = web.AppKey("attempts", Attempts)
 AUDIT = web.AppKey("audit", Audit)
 AUTHORITY = web.AppKey("authority", Authority)
 DOORS = web.AppKey("doors", Doors)
@@ -20,11 +26,15 @@ EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
 GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
+LOGINS = web.AppKey("logins", Logins)
 OFFERED = web.AppKey("offered", Path)
 """There only if devices load the first model."""
+HEALTH = web.AppKey("health", Health)
+ORIGINS = web.AppKey("origins", Origins)
 HOST = web.AppKey("host", Host)
 PIN = web.AppKey("pin", bytes)
 """Of the public key that devices are shown; empty: they compare none."""
 REGISTER = web.AppKey("register", Register)
+TRAIL = web.AppKey("trail", Trail)
 WATCHERS = web.AppKey("watchers", Watchers)
 WRITER = web.AppKey("writer", Writer)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.shared.plugins import Table
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, Finding
 from edgeflock.shared.settings.config import RunSettings
 
 News = TypeVar("News")
@@ -27,7 +27,7 @@ CALLBACKS: Table[Told[Any]] = Table(
     {"": _nobody},
     lambda found: found if callable(found) and not iscoroutinefunction(found) else None,
 )
-"""By names of run.on_update, run.on_evaluated and run.stop; nothing would wait for an async one."""
+"""By names of run.on_update, run.on_evaluated, run.on_finding and run.stop; nothing waits for async ones."""
 
 
 class Applied(NamedTuple):
@@ -41,12 +41,15 @@ class Applied(NamedTuple):
     loss: float
     """Of its batch, as the device says."""
     samples: int
+    share: float = 1.0
+    """What part of it counts, as a defence decided."""
 
     @classmethod
     def of(cls, push: Push, accepted: Accepted, device: str) -> "Applied":
         """`device` is the name of whose `push` it was."""
         update = push.update
-        return cls(accepted.receipt.version, device, accepted.staleness, update.loss, update.samples)
+        version, staleness = accepted.receipt.version, accepted.staleness
+        return cls(version, device, staleness, update.loss, update.samples, accepted.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Listening:
     on_evaluated: Told[Evaluation] | None = None
     stop: Told[Evaluation] | None = None
     """Whether an evaluation is enough: then the run is over."""
+    on_finding: Told[Finding] | None = None
 
     def beside(self, run: RunSettings) -> "Listening":
         """These, and what settings name."""
@@ -64,6 +68,7 @@ class Listening:
             _both(self.on_update, run.on_update),
             _both(self.on_evaluated, run.on_evaluated),
             _both(self.stop, run.stop),
+            _both(self.on_finding, run.on_finding),
         )
 
 
@@ -113,6 +118,11 @@ class Listeners:
         if self._listening.on_evaluated is not None:
             self._add(partial(self._listening.on_evaluated, evaluation))
         self._weigh(evaluation)
+
+    def found(self, finding: Finding) -> None:
+        """Something begins to be wrong."""
+        if self._listening.on_finding is not None:
+            self._add(partial(self._listening.on_finding, finding))
 
     async def run(self) -> None:
         """Tell what comes, until cancelled. Raises what a function does."""

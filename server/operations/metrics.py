@@ -16,10 +16,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from edgeflock.server.operations import feed
-from edgeflock.server.operations.keys import EVALUATOR, FEED, HOST, WRITER
+from edgeflock.server.operations.keys import EVALUATOR, FEED, HEALTH, HOST, WRITER
 from edgeflock.server.sessions import Host
 from edgeflock.shared.errors import REFUSALS
-from edgeflock.shared.protocol.frames import BINS, DeviceRow, DeviceState, Evaluation, Overview
+from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState, Evaluation, Finding, Overview
 
 routes = web.RouteTableDef()
 
@@ -33,8 +33,10 @@ async def get_metrics(request: web.Request) -> web.Response:
     rows = await feed.rows(list(host.registry.devices.values()))
     evaluation = feed.evaluations(evaluator.history[-1:])
     overview, ready = request.app[FEED].overview(), request.app[WRITER].trouble is None
-    of_all = list(of_run(host, overview, rows, evaluation[0] if evaluation else None, ready=ready))
-    few = rows[: host.config.limits.device_series]
+    most = host.config.limits.device_series
+    newest, findings = evaluation[0] if evaluation else None, request.app[HEALTH].findings[:most]
+    of_all = list(of_run(host, overview, rows, newest, findings, ready=ready))
+    few = rows[:most]
     # Text of thousands of numbers takes as long as hundreds of pushes, which go on meanwhile.
     octets = await asyncio.to_thread(lambda: _text([*of_all, *of_devices(few)]))
     return web.Response(body=octets, headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -62,6 +64,7 @@ def of_run(
     overview: Overview,
     rows: tuple[DeviceRow, ...],
     evaluation: Evaluation | None,
+    findings: Iterable[Finding],
     *,
     ready: bool,
 ) -> Iterator[Metric]:
@@ -90,6 +93,15 @@ def of_run(
     for code in REFUSALS:  # also those that never came: a rate needs a value before
         refusals.add_metric([code], tally.refusals[code])
     yield refusals
+    if host.engine.guard is not None:
+        defended = CounterMetricFamily(
+            "edgeflock_defence_updates",
+            "Updates since the server started that counted in part (clipped) or not at all (dropped).",
+            labels=["decision"],
+        )
+        for decision in ("clipped", "dropped"):
+            defended.add_metric([decision], host.engine.guard.counts[decision])
+        yield defended
     for name, text, counts in (
         ("ingress", "Bytes of records from devices since the server started.", host.traffic.received),
         ("egress", "Bytes of records to devices since the server started.", host.traffic.sent),
@@ -113,6 +125,10 @@ def of_run(
     for state in STATES:
         states.add_metric([state], sum(row.state == state for row in rows))
     yield states
+    left = GaugeMetricFamily("edgeflock_left", "Devices that are away, by why they left.", labels=["why"])
+    for why in LEFT:
+        left.add_metric([why], sum(row.why_left is not None and row.why_left.startswith(why) for row in rows))
+    yield left
     for name, text, value in (
         ("updates_target", "Updates after which the run is complete; 0: never.", host.config.run.updates),
         ("parameters", "Parameters of the model.", host.layout.parameters.size),
@@ -134,11 +150,22 @@ def of_run(
     ):
         if value is not None:
             yield GaugeMetricFamily(f"edgeflock_{name}", text, value=value)
+    yield found_by(findings)
     named = GaugeMetricFamily("edgeflock_evaluation_metric", "Of model.metrics, by name.", labels=["name"])
     for name, scored in (evaluation.metrics if evaluation else {}).items():
         if scored is not None:
             named.add_metric([name], scored)
     yield named
+
+
+def found_by(findings: Iterable[Finding]) -> Metric:
+    """A series for each finding; those of the run have no device."""
+    family = GaugeMetricFamily(
+        "edgeflock_finding", "1 while it is so.", labels=["kind", "device", "severity"]
+    )
+    for finding in findings:
+        family.add_metric([finding.kind, finding.device or "", finding.severity], 1)
+    return family
 
 
 def of_devices(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
@@ -162,6 +189,10 @@ def _scaled(column: str, factor: float) -> Value:
     return value
 
 
+def _retired(row: DeviceRow) -> float:
+    return float(row.why_left is not None and row.why_left.startswith(("finished", "retired")))
+
+
 _OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Value], ...] = (
     (CounterMetricFamily, "updates", "Accepted since the run began.", attrgetter("updates")),
     (CounterMetricFamily, "refused", "Updates refused since the server started.", attrgetter("refused")),
@@ -178,6 +209,7 @@ _OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, st
         lambda row: row.state == "training",
     ),
     (GaugeMetricFamily, "paused", "1 if it is paused or dropped.", lambda row: row.state == "paused"),
+    (GaugeMetricFamily, "retired", "1 if it left because it was done or its owner wanted it.", _retired),
     (GaugeMetricFamily, "staleness", "Of its last update, in versions.", attrgetter("staleness")),
     (GaugeMetricFamily, "loss", "Of its last batch.", attrgetter("loss")),
     (GaugeMetricFamily, "batch_samples", "In its last update.", attrgetter("batch")),

@@ -2,7 +2,7 @@
 
 `Registry` holds a `Device` for each: identity, connection (a table of states) and statistics. `Hub` is told
 of every change, for whoever watches. `Traffic` counts bytes at the socket, `Relay` hands samples on, `Paces`
-says how fast a device may go on.
+says how fast a device may go on, `Trail` keeps how the run went.
 Imports the ledger's records only; knows sessions as a `connection.Line`.
 """
 
@@ -13,6 +13,7 @@ from edgeflock.server.roster.pace import Pace, Paces
 from edgeflock.server.roster.registry import Device, Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.roster.traffic import Meter, Traffic
+from edgeflock.server.roster.trail import Trail
 
 __all__ = [
     "WINDOW",
@@ -26,4 +27,5 @@ __all__ = [
     "Registry",
     "Relay",
     "Traffic",
+    "Trail",
 ]

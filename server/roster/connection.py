@@ -104,6 +104,8 @@ class Connection:
     """the monotonic one it is told for how long it has been silent."""
     past: Meter = field(default_factory=Meter)
     """Traffic of its earlier lines."""
+    why_left: str | None = None
+    """Why its last session ended (frames.LEFT); None while it has one, or if there was none."""
     given: bool = True
     """Whether an update of it was taken since it last asked for the model."""
     secret: bytes = b""
@@ -140,7 +142,7 @@ class Connection:
     def join(self, line: Line, shown: bytes = b"") -> None:
         """A session begins that has `shown` the last secret, or some other: then it is told a new one."""
         self._happen(Event.JOIN)
-        self.line = line
+        self.line, self.why_left = line, None
         if not self.knows(shown):
             self.secret = secrets.token_bytes(SECRET_BYTES)
 
@@ -151,8 +153,10 @@ class Connection:
         """
         return bool(self.secret) and hmac.compare_digest(shown, self.secret)
 
-    def leave(self) -> None:
+    def leave(self, why: str | None = None) -> None:
+        """Its session has ended, and why."""
         self._happen(Event.LEAVE)
+        self.why_left = why
         self.past, self.line = Meter(*self.traffic), None
 
     def pause(self, because: str) -> None:

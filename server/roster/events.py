@@ -14,7 +14,7 @@ _LONGEST = 300
 _A_SECOND = 5
 """Events of each kind that devices may cause a second: a crowd of them must not crowd out the rest."""
 
-_BY_DEVICES: frozenset[EventKind] = frozenset(("joined", "left", "refused", "round"))
+_BY_DEVICES: frozenset[EventKind] = frozenset(("joined", "left", "refused", "paused", "resumed", "round"))
 
 
 class Events:

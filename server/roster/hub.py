@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from edgeflock.server.roster.events import Events
 from edgeflock.server.roster.registry import Device
 from edgeflock.server.roster.traffic import Meter
+from edgeflock.server.roster.trail import Trail
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.protocol.frames import BINS, EventKind, RunState, staleness_bin
+from edgeflock.shared.protocol.frames import BINS, EventKind, Mark, RunState, staleness_bin
 from edgeflock.shared.protocol.messages import Update
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ _LEVELS: dict[EventKind, int] = {
     "refused": logging.INFO,
     "finished": logging.INFO,
     "diverged": logging.ERROR,
+    "over": logging.INFO,
 }
 """Of an event in the log; warnings, and what operators do, are warnings."""
 
@@ -89,6 +91,8 @@ class Hub:
         """How many watch."""
         self.events = Events()
         self.tally = Counters()
+        self.trail = Trail()
+        """How it went, a mark a second."""
         self._devices: OrderedDict[int, Device] = OrderedDict()
         self._idle: set[int] = set()
         """The devices that watchers were told are idle."""
@@ -149,6 +153,7 @@ class Hub:
         while True:
             await asyncio.sleep(1)
             self._samples.append(self._sample())
+            self.trail.add(self.mark(time.time()))
             if self.watched:
                 self._look_for_idle(time.monotonic())
             if (now := state()) != before:
@@ -170,6 +175,12 @@ class Hub:
         return Reading(
             asyncio.get_running_loop().time(), self._version(), self._total.ingress, self._total.egress
         )
+
+    def mark(self, now: float) -> Mark:
+        """The counts, at a Unix time."""
+        sample = self._sample()
+        connected = sum(device.connection.here for device in self._devices.values())
+        return Mark(now, sample.version, sample.ingress, sample.egress, self.tally.loss, connected)
 
     def _look_for_idle(self, now: float) -> None:
         """Nothing tells of a device that it has fallen silent but the clock."""

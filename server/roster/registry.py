@@ -47,6 +47,17 @@ class Device:
     def name(self) -> str:
         return self.identity.name
 
+    @property
+    def rests(self) -> str | None:
+        """Why its owner lets it pause right now, as it tells; None if it does not."""
+        told = self.statistics.telemetry.get("paused")
+        return told if isinstance(told, str) and self.connection.here else None
+
+    @property
+    def present(self) -> bool:
+        """Whether it takes part: others may wait for it."""
+        return self.connection.present and self.rests is None
+
     def is_idle(self, now: float) -> bool:
         """Whether it is connected, but silent for much longer than usual, at `now` by the monotonic clock."""
         connection = self.connection

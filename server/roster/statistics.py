@@ -1,5 +1,6 @@
 """What a device has done, as its updates tell."""
 
+import math
 from dataclasses import dataclass, field
 
 from edgeflock.server.roster.history import History
@@ -11,6 +12,9 @@ _FOLLOW = 0.2
 
 _SILENT = 3.0
 """A device is idle after so many times its usual interval,"""
+
+_RECENTLY = 0.1
+"""How fast the averages of loss, staleness and refusals follow the last update."""
 
 _LEAST_SILENCE, _UNKNOWN_INTERVAL = 3.0, 10.0
 """but not before so many seconds; and what counts as its interval before it has one."""
@@ -31,9 +35,14 @@ class Statistics:
     refused: int = 0
     duplicates: int = 0
     """Updates of tasks that another device had computed before."""
+    refusing: float = 0.0
+    """Part of the updates of late that were refused."""
     staleness: int = 0
-    """tau of the last one."""
+    """tau of the last one, and"""
+    lag: float | None = None
+    """of those of late."""
     loss: float = 0.0
+    smoothed_loss: float | None = None
     samples: int = 0
     batch: int = 0
     """Samples of the last update."""
@@ -64,6 +73,10 @@ class Statistics:
         self.batch = update.samples or self.batch
         self.loss = update.loss
         self.staleness = max(0, staleness)
+        self.refusing -= _RECENTLY * self.refusing
+        self.lag = _followed(self.lag, float(self.staleness))
+        if math.isfinite(update.loss):
+            self.smoothed_loss = _followed(self.smoothed_loss, update.loss)
         if update.index_mode == sparse.DENSE:
             self.uncompressed += 1
         else:
@@ -78,6 +91,15 @@ class Statistics:
             self.history.add(now, update.loss, self.staleness, ingress)
         return True
 
+    def refuse(self) -> None:
+        """One of its updates was refused."""
+        self.refused += 1
+        self.refusing += _RECENTLY * (1.0 - self.refusing)
+
     def is_long(self, silence: float) -> bool:
         """Whether a device that has been silent for so many seconds is so for much longer than usual."""
         return silence > max(_LEAST_SILENCE, _SILENT * (self.interval or _UNKNOWN_INTERVAL))
+
+
+def _followed(before: float | None, now: float) -> float:
+    return now if before is None else before + _RECENTLY * (now - before)

@@ -37,6 +37,7 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
+    GOODBYES,
     PROTOCOL,
     Goodbye,
     Hello,
@@ -126,8 +127,8 @@ class Session:
         """Of the device, once it is let in."""
         self._too_large = 0
         """Updates that were refused for their size since the last accepted one."""
-        self._why = ""
-        """It ends, as the device says."""
+        self._why: str | None = None
+        """It ends (frames.LEFT), as whoever ends it says first."""
         self._tasks: TaskLine | None = None
         """In a run of tasks, once the device is let in."""
 
@@ -148,17 +149,18 @@ class Session:
                     record, frame = await self._next()
                     await self._answer(device, record, frame)
         except SessionRefused as refusal:
+            self._end_for(f"refused: {refusal.code}")
             await self._turn_out(device, refusal)
         except ConnectionError:
-            pass  # the device is gone; it will be back
+            self._end_for(self._lost())  # the device is gone; it will be back
         finally:
             if device is not None and device.connection.line is self:
-                device.connection.leave()
+                why = self._why or "stopped: the server gave up"
+                device.connection.leave(why)
                 self._host.relay.leave(device.id)
-                self._writer.see(device.id, device.connection.present)
+                self._writer.see(device.id, device.present)
                 account = Account.of(device.statistics.telemetry)
-                ended = f"its session has ended{self._why}{f'; {account}' if account is not None else ''}"
-                self._host.hub.note("left", device, ended)
+                self._host.hub.note("left", device, why + (f"; {account}" if account is not None else ""))
             self._ended.set()
         return self._socket
 
@@ -171,20 +173,35 @@ class Session:
 
     async def supersede(self) -> None:
         """End this session for a newer one; return when nothing of it is in flight."""
+        self._end_for("replaced: a newer session has its name")
         await self._close(4000 + Superseded.status, None, Superseded.code)
         await self._ended.wait()
 
     async def drop(self, because: SessionRefused) -> None:
         """End this session because an operator wants it."""
+        self._end_for(f"refused: {because.code}")
         await self._close(4000 + because.status, because)
 
     async def leave(self) -> None:
         """End this session because the server stops; the device will try again."""
+        self._end_for("stopped: the server stops")
         await self._close(WSCloseCode.GOING_AWAY)
 
     def _hung_up(self, refusal: Refused) -> None:
         """The door has said so to the device."""
+        self._end_for(f"refused: {refusal.code}")
         self._host.hub.refused(self._device, refusal)
+
+    def _end_for(self, why: str) -> None:
+        self._why = self._why or why
+
+    def _lost(self) -> str:
+        """Why a device's line has ended that said nothing."""
+        if isinstance(self._socket.exception(), TimeoutError):
+            return f"timed out: nothing came from it for {1.5 * HEARTBEAT:.0f} s"
+        if self._socket.close_code in (WSCloseCode.OK, WSCloseCode.GOING_AWAY):
+            return "retired: it closed its session"
+        return "killed: the line broke without a word"
 
     async def _turn_out(self, device: Device | None, refusal: SessionRefused) -> None:
         """Tell it why, and hang up."""
@@ -327,7 +344,7 @@ class Session:
             except SessionRefused:
                 raise
             except Refused as refusal:
-                device.statistics.refused += 1
+                device.statistics.refuse()
                 self._host.hub.refused(device, refusal)
                 if isinstance(told := await self._blamed(device, refusal), Quarantined):
                     raise told from refusal
@@ -374,7 +391,7 @@ class Session:
         if error is None:
             self._host.hub.updated(device, update, answer.result().staleness)
         elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
-            device.statistics.refused += 1
+            device.statistics.refuse()
             self._host.hub.refused(device, error)
 
     async def _push(self, device: Device, push: Push) -> Accepted:
@@ -442,11 +459,17 @@ class Session:
             device.connection.hear()
             self._share(device, record, frame)
         elif isinstance(record, Goodbye):
-            self._why = f": {record.reason}" if record.reason else ""
+            self._end_for(_said(record.reason))
         else:  # it says that it is there, and gives nothing: it is as idle as before
             device.connection.be_seen()
-            device.statistics.telemetry = record.facts
+            before, device.statistics.telemetry = device.rests, record.facts
             self._host.hub.changed(device)
+            if (before is None) != (device.rests is None):
+                self._writer.see(device.id, device.present)  # others wait for it no longer, or again
+                if device.rests is None:
+                    self._host.hub.note("resumed", device, "by its owner")
+                else:
+                    self._host.hub.note("paused", device, f"by its owner: {device.rests}")
 
     def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
         self._host.relay.share(device.id, samples, frame)
@@ -518,6 +541,13 @@ def _shards_of(hello: Hello) -> list[str]:
     if not all(names) or len(set(names)) < len(names):
         raise Malformed("a device names each shard that it holds once")
     return names
+
+
+def _said(reason: str) -> str:
+    """The reason of a Goodbye: whoever says no more leaves because its owner wants it."""
+    if reason.startswith(GOODBYES):
+        return reason
+    return f"retired: {reason}" if reason else "retired"
 
 
 async def _dead(connection: Connection, name: str) -> Line | None:

@@ -8,6 +8,7 @@ applied.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +27,9 @@ _GROUP = 256
 _GATHER = 0.002
 """Seconds that a group waits at most to grow as large as the one before: a flush costs the same for one
 update or many."""
+
+_FOLLOW = 0.1
+"""How fast the average time of a commit follows the last one."""
 
 _BROKEN = "the server cannot write its journal and is stopping"
 _STOPPING = "the server is stopping"
@@ -65,6 +69,8 @@ class Writer:
         self._turned = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
         self._leaving = self._stopping = self._over = self._turns = False
+        self.commit_seconds = 0.0
+        """That it takes of late until a group is durable."""
         self.error: BaseException | None = None
         """What the journal or the engine has failed with: the server cannot go on."""
 
@@ -186,12 +192,23 @@ class Writer:
                 staged = await self._in_thread(lambda: engine.stage(pushes, now, hold=self._leaving))
             self._set_alarm(engine.due)
             publishes = staged.settled or staged.answered_later
-            settled = await self._in_thread(lambda: engine.publish(staged)) if publishes else []
+            settled = (
+                await self._in_thread(lambda: self._timed(lambda: engine.publish(staged)))
+                if publishes
+                else []
+            )
         for push, accepted in staged.made:
             self._made(push, accepted)
         if staged.together:
             self._together(staged.together)
         self._turns |= bool(presence or staged.together)
+        return settled
+
+    def _timed(self, publish: Callable[[], T]) -> T:
+        """What `publish` comes to."""
+        began = time.perf_counter()
+        settled = publish()
+        self.commit_seconds += _FOLLOW * (time.perf_counter() - began - self.commit_seconds)
         return settled
 
     def _set_alarm(self, due: float | None) -> None:

@@ -21,6 +21,9 @@ from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule, applied
 
+_OUTSIDE = "Global"
+"""What torch's tracker calls what no module runs."""
+
 
 def operator_in(error: BaseException) -> str:
     """The aten operator that an exporter's error speaks of, e.g. "aten.conv3d.default"; empty if none."""
@@ -37,7 +40,9 @@ def operator_in(error: BaseException) -> str:
 def module_that_calls(
     flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str] = ()
 ) -> str:
-    """The innermost module of `flat` that runs `operator` (e.g. "layers.3 (MaxPool3d)"), in either pass."""
+    """The innermost module of `flat` that runs `operator` (e.g. "layers.3 (MaxPool3d)"), in either pass, or
+    the loss.
+    """
     _, x, y = apart(arguments, fields)
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
@@ -45,6 +50,8 @@ def module_that_calls(
         flat.loss_of(applied(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
     if not watch.where:
         return "it"
+    if watch.where == _OUTSIDE:
+        return "the loss"
     _, _, name = watch.where.partition(".")
     return f"{name or 'it'} ({type(flat.module.get_submodule(name)).__name__})"
 

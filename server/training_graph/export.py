@@ -30,6 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch._dynamo.exc import UserError
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.export import Dim
 from torch.fx import GraphModule
 from torch.onnx import ONNXProgram
@@ -129,12 +130,14 @@ def _traced(
     try:
         with _quiet():
             graph = tracing.trace(flat, what, arguments, training=training)
+    except DynamicOutputShapeException as error:
+        raise NotExportable(_has_no_translation(flat, str(error.func), arguments, fields)) from error
     except Exception as error:  # torch or the user's module may raise anything
         raise NotExportable(
             f"{flat.path}: cannot be traced: {type(error).__name__}: {_first_line(error)}; {_RULES}"
         ) from error
-    if tracing.asks_where_maxima_are(graph):
-        pool = module_that_calls(flat, "aten.max_pool2d_with_indices.default", arguments, fields)
+    if asked := tracing.asks_where_maxima_are(graph):
+        pool = module_that_calls(flat, asked, arguments, fields)
         raise NotExportable(
             f"{flat.path}: {pool} tells where its maxima are (return_indices), no ONNX of ours does"
         )
@@ -182,7 +185,8 @@ def _has_no_translation(
     flat: FlatModule, operator: str, arguments: tuple[Tensor, ...], fields: Sequence[str]
 ) -> str:
     module = module_that_calls(flat, operator, arguments, fields)
-    return f"{flat.path}: {module} uses {operator or 'an operator'}, which has no translation to ONNX"
+    uses = f"{flat.path}: {module} uses {operator or 'an operator'}"
+    return f"{uses}, which has no translation to ONNX (devices with torch can train it)"
 
 
 def _as_devices_take_it(flat: FlatModule, model: onnx.ModelProto) -> bytes:

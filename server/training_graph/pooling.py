@@ -1,6 +1,6 @@
 """Pools and their gradients, in ONNX operators."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,34 +9,35 @@ from onnxscript import opset18 as op
 from edgeflock.server.training_graph.onnx_values import Value, constant, numbers, single
 
 
-def max_pool2d(
+def max_pool(
     x: Value,
     kernel: Sequence[int],
     stride: Sequence[int] = (),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
     ceil: bool = False,
 ) -> tuple[Value, Value]:
     """(y, a placeholder). Where the maxima were is expensive to ask for, and the gradient does without."""
-    stride = stride or kernel
+    stride, padding, dilation = _for_each(kernel, stride or kernel, padding, dilation)
+    sizes = x.shape[2:]
     if ceil:
         # ONNX has windows that begin beyond the image, torch has not: the padding says how many.
         spans = [spread * (size - 1) + 1 for spread, size in zip(dilation, kernel, strict=True)]
         last = [
             min(-((span - size - 2 * pad) // step), (size + pad - 1) // step) * step
-            for size, span, step, pad in zip(x.shape[2:], spans, stride, padding, strict=True)
+            for size, span, step, pad in zip(sizes, spans, stride, padding, strict=True)
         ]
         ends = [
             max(0, start + span - size - pad)
-            for start, span, size, pad in zip(last, spans, x.shape[2:], padding, strict=True)
+            for start, span, size, pad in zip(last, spans, sizes, padding, strict=True)
         ]
         x = op.Pad(x, numbers(0, 0, *padding, 0, 0, *ends), constant(np.float32(-np.inf)))
-        padding = (0, 0)
+        padding = [0] * len(kernel)
     y = op.MaxPool(x, kernel_shape=kernel, strides=stride, pads=[*padding, *padding], dilations=dilation)
     return single(y), op.Shape(x)
 
 
-def max_pool2d_backward(
+def max_pool_backward(
     g: Value,
     x: Value,
     kernel: Sequence[int],
@@ -47,42 +48,40 @@ def max_pool2d_backward(
     indices: Value,
 ) -> Value:
     """Each window's gradient goes to the first of its maxima, row by row, as torch has it."""
-    y, _ = max_pool2d(x, kernel, stride, padding, dilation, ceil)  # merged with the forward's
-    stride = stride or kernel
-    _, channels, height, width = x.shape
+    y, _ = max_pool(x, kernel, stride, padding, dilation, ceil)  # merged with the forward's
+    stride, padding, dilation = _for_each(kernel, stride or kernel, padding, dilation)
+    _, channels, *sizes = x.shape
     if (*kernel, *stride, *padding, *dilation) == (2, 2, 2, 2, 0, 0, 1, 1) and not ceil:
-        return _halved(g, x, y, channels, height, width)
-    rows, columns = g.shape[2:]
-    ends = [
-        max(0, (out - 1) * step + spread * (size - 1) + 1 - pad - long)
-        for out, step, spread, size, pad, long in zip(
-            (rows, columns), stride, dilation, kernel, padding, (height, width), strict=True
-        )
+        return _halved(g, x, y, channels, *sizes)
+    outs, axes = g.shape[2:], numbers(*range(2, len(x.shape)))
+    spans = [
+        (out - 1) * step + spread * (size - 1) + 1
+        for out, step, spread, size in zip(outs, stride, dilation, kernel, strict=True)
     ]
+    ends = [max(0, span - pad - size) for span, pad, size in zip(spans, padding, sizes, strict=True)]
+    none = [0] * len(kernel)
     sides = numbers(0, 0, *padding, 0, 0, *ends)
     padded = op.Pad(x, sides, constant(np.float32(-np.inf))) if any(padding) or any(ends) else x
     left, parts = g, []
-    for a in range(kernel[0]):
-        for b in range(kernel[1]):
-            start = a * dilation[0], b * dilation[1]
-            end = start[0] + (rows - 1) * stride[0] + 1, start[1] + (columns - 1) * stride[1] + 1
-            seen = op.Slice(padded, numbers(*start), numbers(*end), numbers(2, 3), numbers(*stride))
-            part = op.Where(op.Equal(seen, y), left, constant(np.float32(0)))
-            left = op.Sub(left, part)
-            parts.append(op.Reshape(part, numbers(-1, 1, rows, columns)))
+    for place in np.ndindex(*kernel):
+        start = [at * spread for at, spread in zip(place, dilation, strict=True)]
+        end = [at + (out - 1) * step + 1 for at, out, step in zip(start, outs, stride, strict=True)]
+        seen = op.Slice(padded, numbers(*start), numbers(*end), axes, numbers(*stride))
+        part = op.Where(op.Equal(seen, y), left, constant(np.float32(0)))
+        left = op.Sub(left, part)
+        parts.append(op.Reshape(part, numbers(-1, 1, *outs)))
     # Each part back to its place in the window: a transposed convolution with a one for each.
-    places = constant(np.eye(len(parts), dtype=np.float32).reshape(len(parts), 1, *kernel))
-    dx = op.ConvTranspose(op.Concat(*parts, axis=1), places, strides=stride, dilations=dilation)
-    full = [
-        (out - 1) * step + spread * (size - 1) + 1
-        for out, step, spread, size in zip((rows, columns), stride, dilation, kernel, strict=True)
-    ]
-    short = [
-        max(0, pad + long - have) for pad, long, have in zip(padding, (height, width), full, strict=True)
-    ]
-    dx = op.Pad(dx, numbers(0, 0, 0, 0, 0, 0, *short)) if any(short) else dx
-    inside = numbers(*padding), numbers(padding[0] + height, padding[1] + width), numbers(2, 3)
-    return op.Reshape(op.Slice(dx, *inside), numbers(-1, channels, height, width))
+    back = constant(np.eye(len(parts), dtype=np.float32).reshape(len(parts), 1, *kernel))
+    dx = op.ConvTranspose(op.Concat(*parts, axis=1), back, strides=stride, dilations=dilation)
+    short = [max(0, pad + size - span) for pad, size, span in zip(padding, sizes, spans, strict=True)]
+    dx = op.Pad(dx, numbers(0, 0, *none, 0, 0, *short)) if any(short) else dx
+    until = (pad + size for pad, size in zip(padding, sizes, strict=True))
+    return op.Reshape(op.Slice(dx, numbers(*padding), numbers(*until), axes), numbers(-1, channels, *sizes))
+
+
+def _for_each(kernel: Sequence[int], *given: Sequence[int]) -> Iterator[list[int]]:
+    """Each of what is `given` with as many numbers as the kernel has: torch may write one for all."""
+    return (list(some) * (len(kernel) // len(some)) for some in given)
 
 
 def _halved(g: Value, x: Value, y: Value, channels: int, height: int, width: int) -> Value:
@@ -107,7 +106,7 @@ def _halved(g: Value, x: Value, y: Value, channels: int, height: int, width: int
     return op.Pad(dx, numbers(0, 0, 0, 0, 0, 0, height % 2, width % 2)) if height % 2 or width % 2 else dx
 
 
-def avg_pool2d_backward(
+def avg_pool_backward(
     g: Value,
     x: Value,
     kernel: Sequence[int],
@@ -117,19 +116,42 @@ def avg_pool2d_backward(
     count_padding: bool,
     divisor: int | None,
 ) -> Value:
-    """Averaging is a product with one matrix for the rows and one for the columns; so is its transpose."""
-    rows, columns = (
-        _windows(x.shape[2 + i], g.shape[2 + i], kernel[i], (stride or kernel)[i], padding[i], count_padding)
-        for i in (0, 1)
-    )
+    """Averaging is a product with a matrix for each axis; so is its transpose."""
+    stride, padding = _for_each(kernel, stride or kernel, padding)
+    matrices = [
+        _windows(size, out, length, step, pad, count_padding)
+        for size, out, length, step, pad in zip(
+            x.shape[2:], g.shape[2:], kernel, stride, padding, strict=True
+        )
+    ]
     if divisor is not None:
-        rows, columns = np.sign(rows), np.sign(columns) * np.float32(1 / divisor)
-    return op.MatMul(constant(rows.T), op.MatMul(g, constant(columns)))
+        matrices = [np.sign(matrix) for matrix in matrices]
+        matrices[-1] *= np.float32(1 / divisor)
+    return _along(g, matrices)
 
 
-def adaptive_avg_pool2d_backward(g: Value, x: Value) -> Value:
-    rows, columns = (_shares(x.shape[2 + i], g.shape[2 + i]) for i in (0, 1))
-    return op.MatMul(constant(rows.T), op.MatMul(g, constant(columns)))
+def adaptive_avg_pool(x: Value, outs: Sequence[int]) -> Value:
+    return _along(x, [_shares(size, out).T for size, out in zip(x.shape[2:], outs, strict=True)])
+
+
+def adaptive_avg_pool_backward(g: Value, x: Value) -> Value:
+    return _along(g, [_shares(size, out) for size, out in zip(x.shape[2:], g.shape[2:], strict=True)])
+
+
+def _along(x: Value, matrices: Sequence[NDArray[np.float32]]) -> Value:
+    """x with each axis behind the channels' multiplied by a matrix of its own: [its size, the new size]."""
+    sizes, last = [len(matrix) for matrix in matrices], len(matrices) - 1
+    for axis in range(last, -1, -1):
+        matrix, before = matrices[axis], sizes[: axis + 1]
+        sizes[axis] = matrix.shape[1]
+        if axis == last:
+            x = op.MatMul(x, constant(matrix))
+        elif axis == last - 1:
+            x = op.MatMul(constant(matrix.T), x)
+        else:  # the axes behind it are one
+            x = op.MatMul(constant(matrix.T), op.Reshape(x, numbers(0, 0, *before, -1)))
+            x = op.Reshape(x, numbers(0, 0, *sizes))
+    return x
 
 
 def _windows(

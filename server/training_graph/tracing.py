@@ -29,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from edgeflock.server.training_graph import recurrence
+from edgeflock.server.training_graph.apart import TAKEN_APART
 from edgeflock.server.training_graph.translations import TRANSLATIONS
 from edgeflock.shared.model.fields import Inputs, named
 from edgeflock.shared.model.torch_module import FlatModule, X, call_of
@@ -144,19 +145,28 @@ def trace(flat: FlatModule, what: Trace, example: tuple[Tensor, ...], *, trainin
     return graph
 
 
-def asks_where_maxima_are(graph: GraphModule) -> bool:
-    """Whether more than a max pool's own gradient needs its indices, which no translation computes."""
-    users = (
-        user
-        for pool in graph.graph.find_nodes(
-            op="call_function", target=aten.max_pool2d_with_indices.default, sort=False
+MAX_POOLS = {
+    aten.max_pool2d_with_indices.default: aten.max_pool2d_with_indices_backward.default,
+    aten.max_pool3d_with_indices.default: aten.max_pool3d_with_indices_backward.default,
+}
+"""Each with its gradient."""
+
+
+def asks_where_maxima_are(graph: GraphModule) -> str:
+    """The max pool (e.g. "aten.max_pool2d_with_indices.default") of which more than its own gradient needs
+    the indices, which no translation computes; empty if there is none.
+    """
+    for forward, backward in MAX_POOLS.items():
+        users = (
+            user
+            for pool in graph.graph.find_nodes(op="call_function", target=forward, sort=False)
+            for indices in pool.users
+            if indices.args[1] == 1
+            for user in indices.users
         )
-        for indices in pool.users
-        if indices.args[1] == 1
-        for user in indices.users
-    )
-    own = aten.max_pool2d_with_indices_backward.default
-    return any(user.target is not own and _needed(user) for user in users)
+        if any(user.target is not backward and _needed(user) for user in users):
+            return str(forward)
+    return ""
 
 
 def _needed(node: Node) -> bool:
@@ -193,7 +203,7 @@ def _traceable(module: nn.Module, training: bool) -> Iterator[None]:
 
 
 class _AsOnnxHasIt(TorchFunctionMode):
-    """Recurrent layers in their small form, and no memory formats: ONNX has one."""
+    """Recurrent layers in their small form, others taken apart, and no memory formats: ONNX has one."""
 
     def __torch_function__(
         self,
@@ -202,7 +212,9 @@ class _AsOnnxHasIt(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        result = recurrence.of(func, args)
+        result: Any = recurrence.of(func, args)
+        if result is None and func in TAKEN_APART:
+            result = TAKEN_APART[func](*args, **(kwargs or {}))
         if result is not None:
             return result
         if func in (Tensor.to, Tensor.contiguous, Tensor.clone):

@@ -89,8 +89,16 @@ class FlatModule:
         start = measured(theta, other.numpy(), self.layout, seed)
         return (theta, None) if start is None else (generate(start, self.layout), start)
 
-    def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
-        """Of a batch, until the next call. What is right is said of the outputs of the step itself.
+    @property
+    def predicts(self) -> bool:
+        """Whether outputs are right or wrong: then they are logits."""
+        return self.loss.right is not None
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic], temperature: float = 1.0
+    ) -> Gradient:
+        """Of a batch, until the next call. What is right is said of the outputs of the step itself. The loss
+        is that of outputs divided by the temperature.
 
         theta is float32 [P + B]; the statistics are in the order of theta[P:].
         """
@@ -99,7 +107,7 @@ class FlatModule:
         self.module.train()
         given, target = tensors_of(x), torch.from_numpy(y)
         output = applied(self.module, given)
-        loss = self.loss_of(output, target, given)
+        loss = self.loss_of(output if temperature == 1 else output / temperature, target, given)
         right = self.right_of(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
         trained = self._gradient.numel()

@@ -7,18 +7,31 @@ server's own trouble (5xx). What a person must mend is told once.
 
 import ssl
 from collections.abc import Iterator
-from random import Random
+from typing import Protocol, TypeVar
 
 from edgeflock.shared.errors import ConfigError, WrongKey
 
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+class Uniform(Protocol[T_co]):
+    """What draws: random.Random, or for many devices at once."""
+
+    def uniform(self, a: float, b: float, /) -> T_co: ...
+
+
 _PASSING = (408, 425, 429)
 """Statuses below 500 that mean "later": Request Timeout, Too Early, Too Many Requests."""
+
+_UPGRADE = 426
+"""What the server's port with TLS answers to plain HTTP."""
 
 _NOT_YET_VALID, _EXPIRED, _OTHER_NAMES = 9, 10, (62, 64)
 """OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, _HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
 
 
-def back_off(random: Random, first: float = 0.5, longest: float = 30.0) -> Iterator[float]:
+def back_off(random: Uniform[T], first: float = 0.5, longest: float = 30.0) -> Iterator[T]:
     """Seconds to wait before each next attempt: exponential, with full jitter, for ever.
 
     After M. Brooker, "Exponential Backoff And Jitter", 2015: a fleet that lost its server must not return
@@ -59,7 +72,9 @@ def permanent(url: str, error: Exception, status: int | None = None) -> ConfigEr
 def _answered(url: str, status: int) -> ConfigError | None:
     if may_pass(status):
         return None
-    if status in (400, 426):
+    if status == _UPGRADE and url.startswith("http:"):
+        return ConfigError(f"{url} speaks TLS: write https:// instead of http://")
+    if status in (400, _UPGRADE):
         return ConfigError(
             f"{url} opens no WebSocket (it answers {status}): check that it is an Edgeflock server, and "
             "that a proxy in front of it passes the Upgrade header on"

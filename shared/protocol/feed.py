@@ -18,7 +18,9 @@ from edgeflock.shared.protocol.frames import (
     DeviceRow,
     Evaluation,
     Event,
+    Finding,
     Frame,
+    Mark,
     Overview,
     Point,
     RunFacts,
@@ -75,6 +77,11 @@ def device_history(document: object) -> tuple[DeviceRow, tuple[Point, ...]]:
     return row, _points(document["history"], "history")
 
 
+def history(document: object) -> tuple[Mark, ...]:
+    """The answer of GET /v1/history, read from JSON: rows of marks, oldest first. Raises Malformed."""
+    return _marks(document, "history")
+
+
 def _sections(value: Any, name: str) -> Any:
     if type(value) is not dict or not all(type(section) is dict for section in value.values()):
         raise Malformed(f"{name} must map sections to their settings")
@@ -128,7 +135,7 @@ def _row_for(kind: type[Row]) -> Check:
 _NUMBERS = Evaluation._fields.index("metrics")
 _evaluation_rows, _number = rows_for(Evaluation), check_for(float | None, {})
 
-_rows, _points = rows_for(DeviceRow), rows_for(Point)
+_rows, _points, _marks = rows_for(DeviceRow), rows_for(Point), rows_for(Mark)
 
 _CHECKS: dict[Any, Check] = {
     dict: _sections,
@@ -137,6 +144,7 @@ _CHECKS: dict[Any, Check] = {
     tuple[DeviceRow, ...]: _rows,
     tuple[Evaluation, ...]: _evaluations,
     tuple[Event, ...]: rows_for(Event),
+    tuple[Finding, ...]: rows_for(Finding),
 }
 _CHECKS |= {kind: _map_for(kind) for kind in (RunFacts, Overview)}
 

@@ -25,7 +25,38 @@ EventKind = Literal[
     "diverged",
     "finished",
     "warning",
+    "finding",
+    "over",
 ]
+"""finding: something begins to be wrong; over: it is no longer. The text begins with the finding's kind."""
+
+Severity = Literal["critical", "warning", "notice"]
+FindingKind = Literal[
+    "diverged",
+    "stalled",
+    "overfitting",
+    "disagrees",
+    "norm",
+    "silent",
+    "gone",
+    "stale",
+    "refused",
+    "dropping",
+    "hot",
+    "throttled",
+    "undervoltage",
+    "clock",
+    "disk",
+    "journal",
+]
+
+LEFT = ("finished", "retired", "error", "refused", "killed", "timed out", "replaced", "stopped")
+"""What why_left begins with: the device has done its part; its owner stopped it; it failed, as it says; the
+server hung up; the line broke without a word; nothing came any more; a newer session has its name; the server
+stopped."""
+
+MOST_FINDINGS = 50
+"""In an overview: more than anybody reads."""
 
 BINS = 12
 """Of the histogram of staleness: 0, 1, 2-3, 4-7, ..., 512-1023, 1024 and more."""
@@ -87,6 +118,26 @@ class DeviceRow(NamedTuple):
     repeated: int | None
     """its results of shards that already had one."""
     paused_because: str | None
+    smoothed_loss: float | None
+    """Of its updates of late."""
+    updates_per_s: float | None
+    """Of late; None before two of them, and while it is away."""
+    why_left: str | None
+    """Why its last session ended, first one of LEFT; None while it is here, and if nobody knows."""
+
+
+class Finding(NamedTuple):
+    """Something that is wrong with the run, or with one device."""
+
+    kind: FindingKind
+    severity: Severity
+    device: str | None
+    since: float
+    """Unix time."""
+    text: str
+    """What it is, and"""
+    remedy: str
+    """what to do."""
 
 
 class Evaluation(NamedTuple):
@@ -121,6 +172,22 @@ class Point(NamedTuple):
     staleness: int | None
     bytes: int
     """Received from it until then."""
+
+
+class Mark(NamedTuple):
+    """The run's counts at a time (GET /v1/history). Rates are differences of two marks."""
+
+    time: float
+    """Unix."""
+    version: int
+    ingress: int
+    """Bytes that the server received by then, and"""
+    egress: int
+    """sent."""
+    loss: float | None
+    """Of training, averaged over the updates before."""
+    connected: int
+    """Devices."""
 
 
 class Standing(NamedTuple):
@@ -179,6 +246,12 @@ class Overview:
     shared_samples: int
     tasks: Standing | None
     """The open round, in a run of tasks."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong now, the worst first; at most MOST_FINDINGS."""
+    more_findings: int = 0
+    """Those that had no room."""
+    began: float | None = None
+    """Unix time of the run's first update; None before it, or if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

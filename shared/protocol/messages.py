@@ -256,11 +256,17 @@ class Telemetry:
     facts: Facts
 
 
+GOODBYES = ("finished", "retired", "error")
+"""What the reason of a Goodbye begins with: it has done its part, its owner stops it, it failed. Another one
+counts as its owner's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Goodbye:
     """The device leaves, and says why. There is no answer to it; it closes the session."""
 
     reason: str
+    """One of GOODBYES, a colon, and what people are to know."""
 
 
 Record = (

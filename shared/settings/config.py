@@ -94,6 +94,9 @@ class RunSettings(Section):
     )
     insecure: bool = Field(False, description="speak plain HTTP also beyond this machine")
     open: bool = Field(False, description="let devices and viewers in without a token, on this machine")
+    origins: list[str] = Field(
+        [], description="of pages that may act and watch, beside the server's own: https://flock.example.org"
+    )
     updates: Annotated[int, Field(ge=0)] = Field(0, description="stop after so many; 0: never")
     accuracy: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="stop once an evaluation has it; 0: never"
@@ -136,17 +139,50 @@ class RunSettings(Section):
     on_evaluated: Annotated[str, one_of_the_ends("run.on_evaluated")] = Field(
         "", description="package.module:function that is told of each evaluation"
     )
+    on_finding: Annotated[str, one_of_the_ends("run.on_finding")] = Field(
+        "", description="package.module:function that is told of each finding when it begins"
+    )
     stop: Annotated[str, one_of_the_ends("run.stop")] = Field(
         "", description="package.module:function of an evaluation to whether it is enough"
     )
 
-    @field_validator("trackers", mode="before")
+    @field_validator("trackers", "origins", mode="before")
     @classmethod
-    def _from_one_line(cls, trackers: object) -> object:
+    def _from_one_line(cls, names: object) -> object:
         """The environment and --set have them behind each other, with commas."""
-        if not isinstance(trackers, str):
-            return trackers
-        return [name.strip() for name in trackers.split(",") if name.strip()]
+        if not isinstance(names, str):
+            return names
+        return [name.strip() for name in names.split(",") if name.strip()]
+
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, origins: list[str]) -> list[str]:
+        """As a browser writes them: in lower case, without what follows the host."""
+        for origin in origins:
+            if not re.fullmatch(r"https?://([^\s/?#@:*\[\]]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?", origin):
+                raise ValueError(f"{origin!r} must be a scheme and a host, as https://flock.example.org")
+        return [origin.lower() for origin in origins]
+
+
+class JournalSettings(Section):
+    """Where the run is kept, and who may write it."""
+
+    url: str = Field(
+        "", description="sqlite:PATH or postgresql://HOST/DATABASE; empty: journal.sqlite in run.directory"
+    )
+    lease: Annotated[float, Field(ge=1, le=3600)] = Field(
+        5.0, description="seconds without an answer of PostgreSQL after which another server may take over"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _of_a_kind(cls, url: str) -> str:
+        kind, _, rest = url.partition(":")
+        if url and (kind not in ("sqlite", "postgresql", "postgres") or not rest):
+            raise ValueError(
+                f"{kind}:... is no place for a journal; use sqlite:PATH or postgresql://HOST/DATABASE"
+            )
+        return url
 
 
 class ModelSettings(Section):
@@ -250,6 +286,10 @@ class CoordinationSettings(Section):
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         30.0, description="of rounds: seconds after its first update when one ends in any case"
     )
+    aggregate: Annotated[str, one_of_the_ends("coordination.aggregate")] = Field(
+        "mean",
+        description="of rounds: mean; or median, trimmed, krum, which some bad updates may be in",
+    )
     gate: Annotated[str, one_of_the_ends("coordination.gate")] = Field(
         "", description="ssp: no device more than bound updates ahead; asp: no copy more behind; empty: none"
     )
@@ -307,6 +347,16 @@ class CoordinationSettings(Section):
             )
         return gate
 
+    @field_validator("aggregate")
+    @classmethod
+    def _is_for_rounds(cls, aggregate: str, info: ValidationInfo) -> str:
+        if aggregate != "mean" and info.data.get("mode") not in ("rounds", None):
+            raise ValueError(
+                'only rounds have several updates to compare; set coordination.mode = "rounds", or '
+                'coordination.aggregate = "mean"'
+            )
+        return aggregate
+
     @model_validator(mode="after")
     def _has_what_tasks_need(self) -> Self:
         if self.tasks and self.mode != "rounds":
@@ -318,6 +368,19 @@ class CoordinationSettings(Section):
         if self.distinct and not self.tasks:
             raise ValueError(f"distinct = {self.distinct} counts tasks: set tasks, or leave it out")
         return self
+
+
+class DefenceSettings(Section):
+    """Against updates of broken or hostile devices."""
+
+    mode: Annotated[str, one_of_the_ends("defence.mode")] = Field(
+        "none",
+        description="clip: none is larger than three times what is usual; score: none of devices that "
+        "disagree with the server's own gradient either, for which a part of model.data is set apart",
+    )
+    refresh: Annotated[int, Field(ge=1)] = Field(
+        20, description="of score: updates from one gradient of the server's own to the next"
+    )
 
 
 class CompressionSettings(Section):
@@ -469,7 +532,10 @@ class ClientConfigSettings(Section):
 class ClientSettings(Section):
     """One device."""
 
-    server: str = "http://127.0.0.1:8470"
+    server: str = Field(
+        "http://127.0.0.1:8470",
+        description="its URL; of servers that stand by for each other all, with commas",
+    )
     token: str = Field("", description="of a viewer or an admin, for status, top, plot and rollback")
     identity: str = Field(
         "", description="file that `edgeflock client join` keeps; empty: one for all of this user"
@@ -513,25 +579,37 @@ class ClientSettings(Section):
     )
     share: bool = Field(False, description="let samples of this device go to others, through the server")
     health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")
+    gentle: bool = Field(True, description="run at the lowest priority: whatever else runs here goes first")
+    cpu: str = Field("", description="the most of a core that it takes, e.g. 25%; empty: what it gets")
+    bandwidth: str = Field(
+        "", description="the most that it sends and receives together, e.g. 50kB/s; empty: what it gets"
+    )
+    pause_on: list[str] = Field(
+        [],
+        description="beside hot:80 and undervoltage (NAME:off turns them off): battery[:PERCENT], metered, "
+        "owner, file:PATH",
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 
-    @field_validator("shards", mode="before")
+    @field_validator("shards", "pause_on", mode="before")
     @classmethod
-    def _from_one_line(cls, shards: object) -> object:
+    def _from_one_line(cls, entries: object) -> object:
         """The environment and --set have them behind each other, with commas."""
-        if not isinstance(shards, str):
-            return shards
-        return [entry.strip() for entry in shards.split(",") if entry.strip()]
+        if not isinstance(entries, str):
+            return entries
+        return [entry.strip() for entry in entries.split(",") if entry.strip()]
 
 
 class Config(Section):
     """Everything that can be set."""
 
     run: RunSettings = RunSettings()
+    journal: JournalSettings = JournalSettings()
     model: ModelSettings = ModelSettings()
     coordination: CoordinationSettings = CoordinationSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     compression: CompressionSettings = CompressionSettings()
+    defence: DefenceSettings = DefenceSettings()
     downlink: DownlinkSettings = DownlinkSettings()
     injection: InjectionSettings = InjectionSettings()
     limits: LimitSettings = LimitSettings()

@@ -11,6 +11,7 @@ STAT = "cpu  {user} 0 {system} {idle} {iowait} 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9
 MEMORY = (
     "MemTotal:        3884332 kB\nMemFree:          118208 kB\nMemAvailable:    3211260 kB\nBuffers: 1 kB\n"
 )
+NOW = 1_766_000_000.7
 IDLE = {"proc/stat": STAT.format(user=100, system=50, idle=850, iowait=0), "proc/meminfo": MEMORY}
 
 PI_4 = {
@@ -59,7 +60,7 @@ def tree(root: Path, *parts: Mapping[str, str]) -> Path:
 
 def health(root: Path, throttled: str | None = None) -> dict[str, object]:
     """After a quarter of the time went into work since the start."""
-    asked = Health(root, (lambda: throttled) if throttled is not None else None)
+    asked = Health(root, (lambda: throttled) if throttled is not None else None, lambda: NOW)
     (root / "proc/stat").write_text(STAT.format(user=140, system=60, idle=950, iowait=50))
     return dict(asked())
 
@@ -67,7 +68,13 @@ def health(root: Path, throttled: str | None = None) -> dict[str, object]:
 def test_a_raspberry_pi(tmp_path: Path) -> None:
     root = tree(tmp_path, IDLE, PI_4)
     assert device_class(root) == "raspberry-pi-4"
-    assert health(root) == {"cpu": 25.0, "ram": 657, "temperature": 61.8, "undervoltage": 1}
+    assert health(root) == {
+        "cpu": 25.0,
+        "ram": 657,
+        "temperature": 61.8,
+        "undervoltage": 1,
+        "clock": int(NOW),
+    }
     (root / "sys/class/hwmon/hwmon1/in0_lcrit_alarm").write_text("0\n")
     assert Health(root)()["undervoltage"] == 0
 
@@ -84,13 +91,13 @@ def test_a_raspberry_pi_of_an_older_kernel(tmp_path: Path, told: str, expected: 
 def test_a_jetson(tmp_path: Path) -> None:
     root = tree(tmp_path, IDLE, JETSON_NANO)
     assert device_class(root) == "jetson-nano"
-    assert health(root) == {"cpu": 25.0, "ram": 657, "temperature": 43.0}
+    assert health(root) == {"cpu": 25.0, "ram": 657, "temperature": 43.0, "clock": int(NOW)}
 
 
 def test_a_laptop(tmp_path: Path) -> None:
     root = tree(tmp_path, IDLE, LAPTOP)
     assert device_class(root) == "laptop"
-    assert health(root) == {"cpu": 25.0, "ram": 657, "temperature": 55.2, "battery": 31}
+    assert health(root) == {"cpu": 25.0, "ram": 657, "temperature": 55.2, "battery": 31, "clock": int(NOW)}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,7 @@ def test_sensors_that_say_nothing(tmp_path: Path) -> None:
     (root / "sys/class/power_supply/BAT0/capacity").unlink()
     (root / "sys/class/power_supply/BAT1/capacity").write_text("unknown\n")
     (root / "proc/meminfo").write_text("MemTotal: 5 kB\n")
-    assert health(root) == {"cpu": 25.0}
+    assert health(root) == {"cpu": 25.0, "clock": int(NOW)}
 
 
 def test_a_machine_without_proc(tmp_path: Path) -> None:

@@ -53,7 +53,6 @@ async def test_tls_to_a_server_without_is_told_at_once() -> None:
         (400, "passes the Upgrade header on"),
         (403, "ask who runs it"),
         (404, "is no Edgeflock server"),
-        (426, "passes the Upgrade header on"),
     ],
 )
 async def test_what_a_person_must_mend_is_told_at_once(status: int, words: str) -> None:

@@ -27,6 +27,9 @@ def instructions(dockerfile: str) -> list[tuple[str, str]]:
     return [(name, re.sub(r"\s+", " ", rest)) for name, rest in parts]
 
 
+HADOLINT = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
 def stages() -> list[list[tuple[str, str]]]:
     found: list[list[tuple[str, str]]] = []
     for name, rest in instructions((DEPLOY / "Dockerfile").read_text()):
@@ -36,9 +39,10 @@ def stages() -> list[list[tuple[str, str]]]:
     return found
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed")
 def test_hadolint() -> None:
-    done = subprocess.run(["hadolint", str(DEPLOY / "Dockerfile")], capture_output=True, text=True)
+    assert HADOLINT is not None
+    done = subprocess.run([HADOLINT, str(DEPLOY / "Dockerfile")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

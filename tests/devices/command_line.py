@@ -4,6 +4,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,9 +35,21 @@ def edgeflock(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
         return subprocess.CompletedProcess(arguments, process.exitcode, out.read_text(), err.read_text())
 
 
+@contextmanager
+def running(*arguments: str, cwd: Path, said: Path) -> Iterator[BaseProcess]:
+    """`edgeflock ARGUMENTS` in `cwd`, until it is killed; what it says goes to the end of `said`."""
+    process = _PROCESSES.Process(target=_run, args=(arguments, cwd, dict(os.environ), said, said))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
 def _run(arguments: tuple[str, ...], cwd: Path, environment: dict[str, str], out: Path, err: Path) -> None:
     for path, number in ((out, 1), (err, 2)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)

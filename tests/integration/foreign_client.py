@@ -620,7 +620,7 @@ def first_model(layout: list[Any], start: list[Any]) -> list[float]:
 
 async def load(port: int, device: str, have: int = 0, digest: str = "") -> tuple[int, str, bytes]:
     """(HTTP status, ETag, body) of what is missing of the first model's file."""
-    lines = [f"GET /v1/start?device={device} HTTP/1.1", "Host: server.example", "Connection: close"]
+    lines = [f"GET /v1/start?device={device} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close"]
     if have:
         lines += [f"Range: bytes={have}-", f'If-Range: "{digest}"']
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

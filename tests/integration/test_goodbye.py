@@ -11,8 +11,9 @@ from edgeflock.client.joining import join
 from edgeflock.client.run import run_client
 from edgeflock.shared.errors import ConfigError, NameInUse
 from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.tui.sources.feed_client import FeedClient
 from tests.hosting import Hosted, hosting
-from tests.integration.foreign_client import GOODBYE, joined, pack
+from tests.integration.foreign_client import GOODBYE, connected, joined, pack
 from tests.integration.test_reconnect import link
 
 
@@ -32,7 +33,7 @@ async def test_a_device_that_leaves_says_why(tmp_path: Path, caplog: pytest.LogC
                 await device.join()
                 await device.leave("the battery\nis empty" + "!" * 1000)
             left = await told(hosted, "left")
-    assert left.startswith("its session has ended: the battery")
+    assert left.startswith("retired: the battery")
     assert len(left) <= 350
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("joined pi: at version 0") for line in lines)
@@ -64,10 +65,10 @@ async def test_what_ends_a_client_is_told_without_its_data(tmp_path: Path, ends:
     assert "secret" not in left
     assert "123456" not in left
     why = {
-        "cancelled": "stopped by its owner",
-        "unfit": "its settings or its data do not fit the run; its own log says why",
+        "cancelled": "retired: stopped by its owner",
+        "unfit": "error: its settings or its data do not fit the run; its own log says why",
     }
-    assert left == f"its session has ended: {why[ends]}"
+    assert left == why[ends]
 
 
 async def test_two_devices_of_one_name_are_told_what_to_do(tmp_path: Path) -> None:
@@ -83,3 +84,19 @@ async def test_tls_to_a_port_that_speaks_none_is_named(tmp_path: Path) -> None:
         token = hosted.register.create("device").text
         with pytest.raises(ConfigError, match="speaks no TLS: write http:// instead of https://"):
             await join(hosted.url.replace("http:", "https:"), token, "pi")
+
+
+async def test_plain_http_to_a_port_that_speaks_tls_is_named(tmp_path: Path) -> None:
+    """Of a device, which would try again for ever, of a monitor, and of whatever else asks."""
+    async with hosting(tmp_path, "model.module=edgeflock.client.zoo:DigitsCNN", with_tls=True) as hosted:
+        url = f"http://127.0.0.1:{hosted.port}"
+        settings = ClientSettings(server=url, name="pi", backend="torch", health=False)
+        with pytest.raises(ConfigError, match="speaks TLS: write https:// instead of http://"):
+            await run_client(settings)
+        with pytest.raises(ConfigError, match="speaks TLS: write https:// instead of http://"):
+            await anext(FeedClient(url, "").frames())
+        async with connected(hosted.port) as anybody:
+            anybody.writer.write(b"GET / HTTP/1.1\r\nHost: server.example\r\n\r\n")
+            said = await anybody.reader.read()
+        assert said.startswith(b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2, HTTP/1.1\r\n")
+        assert said.endswith(b"\r\n\r\nthis port speaks TLS: write https:// instead of http://")

@@ -110,8 +110,11 @@ async def test_the_dashboard_shows_nothing_that_is_not_there(tmp_path: Path) -> 
             for family in text_string_to_metric_families((await viewer.get("/metrics"))[1])
         }
     there = {sample.name for family in families.values() for sample in family.samples}
-    # These come with an evaluation, which a server without a model has none of.
+    # These come with an evaluation, which a server without a model has none of,
     there |= {"edgeflock_evaluation_loss", "edgeflock_evaluation_accuracy_ratio"}
+    # and this one with what is wrong.
+    assert "edgeflock_finding" in families
+    there |= {"edgeflock_finding"}
     dashboard = json.loads(DASHBOARD.read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     queries = [variable["query"] for variable in dashboard["templating"]["list"]]

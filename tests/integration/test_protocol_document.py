@@ -220,8 +220,13 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         messages.Samples(2, True, bytes([0, 51, 255, 102]), True, struct.pack("<2i", 1, 0)),
     ),
     "pull-part": ([PULL, 3, 0, 10, 20], messages.Pull(3, 0, 10, 20)),
-    "goodbye": ([GOODBYE, "stopped by its owner"], messages.Goodbye("stopped by its owner")),
+    "goodbye": (
+        [GOODBYE, "retired: stopped by its owner"],
+        messages.Goodbye("retired: stopped by its owner"),
+    ),
     "telemetry": ([TELEMETRY, {"waiting": 12}], messages.Telemetry({"waiting": 12})),
+    "telemetry-paused": ([TELEMETRY, {"paused": "hot 83C"}], messages.Telemetry({"paused": "hot 83C"})),
+    "telemetry-goes-on": ([TELEMETRY, {}], messages.Telemetry({})),
     "pull-held": ([PULL, 5, 65500], messages.Pull(5, 65500)),
     "update-held": (
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500],

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 import edgeflock as ef
+from edgeflock.server.findings import Picture
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.frames import Finding
 from tests.library.nets import LINEAR, Linear, sides
 
 X, Y = sides(100)
@@ -37,6 +39,23 @@ def test_a_seed_is_a_run_and_leaves_the_process_as_it_was() -> None:
     assert one.outcome.classes.keys() == {"laptop"}
     assert one.accuracy is not None
     assert one.accuracy > 0.7
+
+
+def test_a_model_of_several_inputs(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    size, town = random.standard_normal((40, 2)).astype(np.float32), random.integers(0, 5, 40)
+    arrays = {
+        f"{name}_{split}{of}": values
+        for split in ("train", "test")
+        for name, of, values in (("x", ".size", size), ("x", ".town", town), ("y", "", size[:, :1]))
+    }
+    np.savez(tmp_path / "houses.npz", allow_pickle=False, **arrays)
+    model = ef.Model("tests.shared.model.test_own_models:House", loss="mse")
+    uri = f"npz:{tmp_path / 'houses.npz'}"
+    run = fleet(model, data=uri, evaluate=uri, updates=20, coordination={"learning_rate": 0.1}).run()
+    loss = run.evaluations[-1].loss
+    assert loss is not None
+    assert loss < 0.5 * float((size[:, :1] ** 2).mean())
 
 
 def test_a_program_is_told_and_may_end_it() -> None:
@@ -153,3 +172,17 @@ def test_other_processes_do_not_find_what_is_at_hand(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"objects of this program.* or run\(seed\) each"):
         fleet().sweep(tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_program_is_told_once_of_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(picture: Picture, before: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return tuple(
+            Finding("disagrees", "warning", one.name, picture.time, "", "")
+            for one in picture.devices
+            if one.seen is not None and one.seen.updates >= 10 and one.name == "pi-1"
+        )
+
+    monkeypatch.setattr("edgeflock.devices.emulation.fleet.findings", wrong)
+    found: list[Finding] = []
+    fleet(classes={"pi": {"step_ms": 200}}, updates=120).run(on_finding=found.append)
+    assert [(one.kind, one.device) for one in found] == [("disagrees", "pi-1")]

@@ -19,7 +19,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.outcomes import Answer
-from edgeflock.server.ledger.examination import examine, seal
+from edgeflock.server.ledger.examination import File, examine, seal
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.mark import Mark
 from edgeflock.server.ledger.recovery import recover
@@ -130,7 +130,7 @@ def recovered(directory: Path, regime: Regime, layout: Layout = LAYOUT) -> Param
 
 def tampered(path: Path, statement: str, *values: object, sealed: bool = False) -> None:
     """Change a closed journal; with `sealed` its checksums and its mark fit again, as a mistake's would."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with closing(sqlite3.connect(path, isolation_level=None, factory=File)) as db:
         db.execute("BEGIN")
         db.execute(statement, values)
         if sealed:

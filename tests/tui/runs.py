@@ -107,6 +107,11 @@ def rows(number: int, second: int, rng: random.Random) -> list[DeviceRow]:
                 3,
                 n % 4,
                 "too hot on the roof, by admin" if paused else None,
+                round(2.2 * math.exp(-second / 180) + 0.12, 4) if updates else None,
+                None if gone else speed,
+                ("killed: the line broke without a word" if n % 2 else "retired: stopped by its owner")
+                if gone
+                else None,
             )
         )
     return made

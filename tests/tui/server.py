@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.shared.protocol import feed
-from edgeflock.shared.protocol.frames import COLUMNS, Delta, DeviceRow, Frame, Point, Snapshot
+from edgeflock.shared.protocol.frames import COLUMNS, Delta, DeviceRow, Frame, Mark, Point, Snapshot
 
 
 @dataclass
@@ -28,6 +28,8 @@ class Feed:
     refusal: tuple[int, str] | None = None
     """How actions are refused."""
     history: tuple[DeviceRow, list[Point]] | None = None
+    past: list[Mark] = field(default_factory=list)
+    """What it remembers of the run."""
 
     @property
     def url(self) -> str:
@@ -84,9 +86,13 @@ async def serving(*first: Frame, token: str = "", port: int = 0) -> AsyncIterato
         row, points = told.history
         return web.json_response({"device": dict(zip(COLUMNS, row, strict=True)), "history": points})
 
+    async def past(request: web.Request) -> web.Response:
+        return web.json_response(told.past)
+
     app = web.Application(middlewares=[authenticate])
     app.router.add_get("/v1/feed", watch)
     app.router.add_get("/v1/devices/{name}", device)
+    app.router.add_get("/v1/history", past)
     app.router.add_post("/v1/{path:.*}", act)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()

@@ -77,6 +77,14 @@ def stayed(accuracy: Curve) -> float:
     return fmean(accuracy.y[-5:])
 
 
+def without_outliers(values: Sequence[float]) -> list[float]:
+    """The values without the first few wild ones, which would flatten all others."""
+    if len(values) < 20:
+        return list(values)
+    bound = 3 * sorted(values)[int(len(values) * 0.9)]
+    return [value for value in values if value <= bound]
+
+
 def recent(state: State, field: Rate, window: float) -> Curve:
     """A rate over the last `window` seconds; x is in seconds before now, the last of them 0."""
     known = [m for m in state.trend if m.time >= state.time - window]

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.pages.findings import of_device
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling
+from edgeflock.tui.text.chart import Axis, Series, around, chart, duration_ceiling, width_beside
 from edgeflock.tui.text.lines import Ink, Line, apart, beside, fit, heading, page
 
 _NEWEST = {"loss": numbers.decimal, "staleness": numbers.count, "bytes": numbers.size}
@@ -21,15 +22,17 @@ def device_page(
 ) -> list[Line]:
     """Facts on the left, curves on the right, its events below where there is room."""
     sign, state_ink = STATES[row.state]
-    told = f"{sign} {row.state}" + (f": {numbers.plain(row.paused_because)}" if row.paused_because else "")
+    why = row.paused_because or (row.why_left if row.state == "away" else None)
+    told = f"{sign} {row.state}" + (f": {numbers.plain(why)}" if why else "")
     title: Line = [(numbers.plain(row.name), "strong"), ("  " + told, state_ink)]
     if row.name in labels:
         title.append(("  " + numbers.plain(labels[row.name]), "accent"))
     events = [event for event in state.events if event.device == row.name]
     log = min(6, len(events)) if height >= 30 else 0
-    body = height - 2 - (log + 2 if log else 0)
+    wrong = of_device(state.overview.findings, row.name, state.time, width) if height >= 20 else []
+    body = height - 2 - len(wrong) - (log + 2 if log else 0)
     graphs = width - _FACTS - 3
-    lines = [apart(title, [("esc back", "dim")], width), []]
+    lines = [apart(title, [("esc back", "dim")], width), *wrong, []]
     lines += beside([(_facts(state, row, body), _FACTS), (_graphs(points, graphs, body), graphs)], gap=3)
     if log:
         lines += [[], heading("Its events", [], width)]
@@ -45,6 +48,7 @@ def _facts(state: State, row: DeviceRow, height: int) -> list[Line]:
         if column.key not in ("name", "state", "label", "paused_because")
     ]
     facts += [
+        ("contribution", numbers.percent(_contribution(state, row)), "text"),
         ("samples", numbers.count(row.samples), "text"),
         ("compressed", numbers.count(row.compressed), "text"),
     ]
@@ -58,6 +62,11 @@ def _facts(state: State, row: DeviceRow, height: int) -> list[Line]:
         [(fit(name, 12), "dim"), (fit(value.strip(), _FACTS - 12, "right"), meaning)]
         for name, value, meaning in facts[:height]
     ] + [[]] * max(0, height - len(facts))
+
+
+def _contribution(state: State, row: DeviceRow) -> float | None:
+    """The part of the updates in the model that are its."""
+    return row.updates / state.overview.version if state.overview.version else None
 
 
 def _graphs(points: Sequence[Point], width: int, height: int) -> list[Line]:
@@ -76,16 +85,26 @@ def _graphs(points: Sequence[Point], width: int, height: int) -> list[Line]:
         ("Staleness", "staleness", "third"),
         ("Received", "bytes", "second"),
     )
+    known = {
+        field: [(p.time - now, float(value)) for p in points if (value := getattr(p, field)) is not None]
+        for _, field, _ in panels
+    }
+    axes = {
+        field: around(
+            [value for _, value in told],
+            numbers.short_size if field == "bytes" else numbers.short,
+            zero=field != "bytes",
+        )
+        for field, told in known.items()
+    }
+    gutter = max(width_beside(y) for y in axes.values())  # one moment is one column in all three
     for number, (title, field, meaning) in enumerate(panels):
         rows = each if number < 2 else height - 2 * each
-        known = [(p.time - now, float(value)) for p in points if (value := getattr(p, field)) is not None]
-        if not known:
+        if not known[field]:
             lines += [heading(title, [("not told", "dim")], width), *[[]] * (rows - 1)]
             continue
-        times, values = [time for time, _ in known], [value for _, value in known]
-        form = numbers.short_size if field == "bytes" else numbers.short
-        y = around(values, form, zero=field != "bytes")
+        times, values = zip(*known[field], strict=True)
         last: Line = [(_NEWEST[field](values[-1]), meaning)]
         lines.append(heading(title, last, width))
-        lines += chart([Series(times, values, meaning)], x, y, width, rows - 1)
+        lines += chart([Series(times, values, meaning)], x, axes[field], width, rows - 1, gutter=gutter)
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from edgeflock.shared.protocol.frames import Event
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.lines import Ink, Line, fit, notice, page
+from edgeflock.tui.text.lines import Ink, Line, crop, fit, notice, page
 
 INKS: dict[str, Ink] = {
     "joined": "good",
@@ -21,6 +21,8 @@ INKS: dict[str, Ink] = {
     "refused": "warn",
     "warning": "warn",
     "diverged": "bad",
+    "finding": "warn",
+    "over": "good",
 }
 
 
@@ -44,9 +46,9 @@ def _holds(event: Event, word: str) -> bool:
 
 def event_line(event: Event, now: float, width: int) -> Line:
     """A clock time (with the day if it is not of the last 24 hours), the kind, the device, the text."""
-    form = "%H:%M:%S" if now - event.time < 86400 else "%d %b %H:%M"
+    form, cells = ("%H:%M:%S", 9) if now - event.time < 86400 else ("%d %b %H:%M", 13)
     clock = time.strftime(form, time.localtime(event.time))
-    line: Line = [(fit(clock, 9), "dim"), (fit(event.kind, 11), INKS[event.kind])]
+    line: Line = [(fit(clock, cells), "dim"), (fit(event.kind, 11), INKS[event.kind])]
     if event.device is not None:
         line.append((numbers.plain(event.device) + "  ", "strong"))
     if event.text != event.kind:
@@ -54,21 +56,39 @@ def event_line(event: Event, now: float, width: int) -> Line:
     return line
 
 
-def events_page(state: State, query: str, back: int, width: int, height: int) -> list[Line]:
-    """The log up to `back` lines before its end, with a line about what is not shown."""
-    found = matching(state.events, query)
+def place(found: Sequence[Event], chosen: Event | None) -> int:
+    """How many events are newer than the chosen one. One that is gone was the oldest."""
+    if chosen is None or not found:
+        return 0
+    return next((at for at, event in enumerate(reversed(found)) if event == chosen), len(found) - 1)
+
+
+def in_sight(at: int, back: int, total: int, rows: int) -> int:
+    """How many events to leave out below, `back` if that can be, so that the one at `at` is to be seen."""
+    return max(0, at - rows + 1, min(back, at, total - rows))
+
+
+def events_page(
+    state: State, found: Sequence[Event], query: str, at: int, back: int, width: int, height: int
+) -> list[Line]:
+    """The log of what was `found`, up to `back` lines before its end, with a line about what is not shown.
+
+    `at`: how many are newer than the chosen one.
+    """
     if not found:
         about = f"no event holds {query!r}; esc clears the filter" if query else "nothing has happened yet"
         return notice([[(about, "dim")]], width, height)
     rows = height - 1
-    end = len(found) - min(back, max(0, len(found) - rows))
-    shown = found[max(0, end - rows) : end]
+    end = len(found) - back
+    first = max(0, end - rows)
     parts = [f"{len(found):,} events" + (f" with {query!r}" if query else "")]
     if state.missed_events:
         parts.append(
             f"{state.missed_events:,} were dropped, because they came faster than this link takes them"
         )
-    if end < len(found):
-        parts.append(f"{len(found) - end:,} newer below")
-    lines = [event_line(event, state.time, width) for event in shown]
+    if back:
+        parts.append(f"{back:,} newer below")
+    lines = [event_line(event, state.time, width) for event in found[first:end]]
+    cursor = len(found) - 1 - at - first
+    lines[cursor] = crop([("".join(text for text, _ in lines[cursor]).ljust(width), "cursor")], width)
     return page([*lines, *[[]] * (rows - len(lines)), [(", ".join(parts), "dim")]], width, height)

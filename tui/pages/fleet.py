@@ -1,11 +1,13 @@
 """The table of devices as data: its columns, their order, and which devices are in it."""
 
+import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import query
 from edgeflock.tui.pages.query import Labels
@@ -116,6 +118,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column("ingress", "in", 7, numbers.size, "bytes received from it"),
     _column("egress", "out", 7, numbers.size, "bytes sent to it"),
+    _column("smoothed_loss", "~loss", 6, numbers.decimal, "of its updates of late, averaged"),
+    _column("updates_per_s", "upd/s", 5, numbers.rate, "its updates a second, of late"),
     _column("depth", "depth", 6, numbers.count, "samples that wait in its buffer"),
     _column("cpu", "cpu", 4, _measure("%"), "of all its cores"),
     _column("ram", "ram", 6, _measure("M"), "MiB that are used"),
@@ -148,6 +152,7 @@ COLUMNS: tuple[Column, ...] = (
         "left",
     ),
     _column("paused_because", "paused because", 20, _words, "who paused it, and why", "left"),
+    _column("why_left", "left because", 20, _words, "why its last session ended", "left"),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
 
@@ -194,6 +199,16 @@ def told(rows: Sequence[DeviceRow], labels: Labels) -> list[Column]:
     rest = COLUMNS[1:]
     known = [column for column in rest if any(column.value(row, labels) is not None for row in rows)]
     return known + [column for column in rest if column not in known]
+
+
+def by_name(name: str) -> Column:
+    """The column of this title or name. Raises ConfigError."""
+    known = {column.title: column for column in COLUMNS} | BY_KEY
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(BY_KEY)}"
+        raise ConfigError(f"there is no column {name!r}; {hint}")
+    return known[name]
 
 
 def fitting(rest: Sequence[Column], width: int, first: int, names: int) -> tuple[list[Column], int]:

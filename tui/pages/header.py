@@ -6,7 +6,7 @@ from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import meter
-from edgeflock.tui.text.lines import Ink, Line, apart, crop, width_of
+from edgeflock.tui.text.lines import Line, apart, crop, width_of
 
 Page = Literal["overview", "fleet", "events", "config", "device"]
 PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config")
@@ -91,11 +91,10 @@ def menu(state: State | None, page: Page, width: int) -> Line:
         line.append((title + " ", "chosen" if on_it else "dim"))
     if state is None:
         return crop(line, width)
-    overview = state.overview
-    up: Ink = "good" if overview.connected else "warn"
+    up = sum(row.state not in ("away", "paused") for row in state.devices.values())
     right: Line = [
-        (f"{overview.connected:,}", up),
-        (f"/{overview.devices:,} up  ", "dim"),
+        (f"{up:,}", "good" if up else "warn"),
+        (f"/{len(state.devices):,} up  ", "dim"),
         (state.role + " ", "dim"),
     ]
     return apart(line, right, width)

@@ -1,7 +1,5 @@
 """The first page: how the run is doing."""
 
-from collections.abc import Sequence
-
 from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.curves import Against, Curve
 from edgeflock.tui.pages.events import event_line
@@ -12,6 +10,11 @@ from edgeflock.tui.text.lines import Ink, Line, Span, apart, beside, columns, fi
 
 WINDOW = 300.0
 """Seconds that the curves of rates cover."""
+
+_DAY = 86400.0
+
+_WIDE = 100
+"""Cells: on a narrower screen the charts need the lines of what is only of interest now and then."""
 
 _EVENTS = 6
 """Lines of events below the charts, where there is room."""
@@ -66,6 +69,12 @@ def overview_numbers(state: State, width: int) -> list[Line]:
     if (tasks := overview.tasks) is not None:
         tiles.append(("shards done", f"{tasks.finished} of {tasks.shards}", "strong", 12))
         tiles.append(("repeated", numbers.count(tasks.duplicates), "strong", 9))
+    if width >= _WIDE and overview.began is not None:
+        elapsed = max(1.0, state.time - overview.began)
+        share = _DAY / elapsed / max(1, overview.devices)
+        tiles.append(("elapsed", numbers.duration(elapsed), "strong", 10))
+        tiles.append(("up, a day and device", numbers.size(traffic.ingress * share), "strong", 21))
+        tiles.append(("down, a day and device", numbers.size(traffic.egress * share), "strong", 23))
     dense: Tile = ("dense each way", numbers.size(overview.dense_bytes), "dim", 15)
     if sum(tile[3] for tile in [*tiles, dense]) <= width:
         tiles.append(dense)
@@ -112,17 +121,9 @@ def _loss(state: State, against: Against, width: int, height: int) -> list[Line]
     legend: Line = [("test", "first")] if test.y else []
     if training.y:
         legend += [("  " if legend else "", "text"), ("training", "second")]
-    y = around(_without_outliers([*test.y, *training.y]), lambda value: f"{value:.3g}", zero=True)
+    y = around(curves.without_outliers([*test.y, *training.y]), lambda value: f"{value:.3g}", zero=True)
     series: list[tuple[Curve, Ink]] = [(training, "second"), (test, "first")]
     return [heading("Loss", legend, width), *_against(state, against, series, y, width, height - 1)]
-
-
-def _without_outliers(values: Sequence[float]) -> list[float]:
-    """The values without the first few wild ones, which would flatten all others."""
-    if len(values) < 20:
-        return list(values)
-    bound = 3 * sorted(values)[int(len(values) * 0.9)]
-    return [value for value in values if value <= bound]
 
 
 def _reduction(state: State, against: Against, width: int, height: int) -> list[Line]:

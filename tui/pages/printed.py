@@ -5,6 +5,7 @@ from typing import Any
 from edgeflock.shared.protocol.frames import DeviceRow, Overview
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.pages.findings import line
 from edgeflock.tui.pages.header import header
 from edgeflock.tui.pages.overview import overview_numbers
 from edgeflock.tui.pages.table import Window, fleet_page
@@ -27,7 +28,8 @@ def block(state: State, source: str, width: int) -> list[Line]:
     )
     events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
     top = header(state, LinkState("live"), Freshness(0.0), source, width)
-    return [top, *overview_numbers(state, width), [], *table, *([[], *events] if events else [])]
+    wrong = [line(finding, state.time) for finding in state.overview.findings]
+    return [top, *wrong, *overview_numbers(state, width), [], *table, *([[], *events] if events else [])]
 
 
 def summary(state: State) -> dict[str, Any]:
@@ -41,7 +43,8 @@ def summary(state: State) -> dict[str, Any]:
         "parameters": run.parameters,
         "updates_target": run.updates_target,
         "role": state.role,
-        "overview": {name: getattr(overview, name) for name in Overview.__slots__},
+        "overview": {name: getattr(overview, name) for name in Overview.__slots__ if name != "findings"},
+        "findings": [finding._asdict() for finding in overview.findings],
         "device_ingress": state.traffic.ingress,
         "device_egress": state.traffic.egress,
         "reduction_both_ways": state.traffic.reduction_both_ways,

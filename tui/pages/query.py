@@ -22,6 +22,7 @@ _SHORT = {
     "temp": "temperature",
     "batt": "battery",
     "accuracy": "stream_accuracy",
+    "~loss": "smoothed_loss",
 }
 """Titles of the table that differ from their column's name."""
 _TERM = re.compile(r"(?P<key>[a-z_]+)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")
@@ -33,7 +34,7 @@ _UNITS = {
     "last_seen": {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0},
 }
 """What may stand behind a number, by column: ages are of seconds without."""
-_SEARCHED = ("name", "state", "class_", "backend", "paused_because")
+_SEARCHED = ("name", "state", "class_", "backend", "paused_because", "why_left")
 
 
 def parse(query: str, now: float) -> Test:

@@ -15,6 +15,7 @@ from textual.widgets import Footer
 
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.header import PAGES
+from edgeflock.tui.pages.tabs import Tab, tab, tab_at, tab_line
 from edgeflock.tui.screen import preferences
 from edgeflock.tui.screen.dialogs import Help
 from edgeflock.tui.screen.frugal import Frugal
@@ -24,8 +25,7 @@ from edgeflock.tui.screen.run_view import Host
 from edgeflock.tui.screen.table import FleetPage
 from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, OverviewPage
 from edgeflock.tui.sources.source import Source
-from edgeflock.tui.text.lines import Line, crop
-from edgeflock.tui.text.numbers import plain
+from edgeflock.tui.text.lines import Line
 
 _OWNERS = (
     ("Everywhere", None),
@@ -51,7 +51,6 @@ class Top(App[None]):
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "keys", "Help", id="help"),
-        Binding("colon", "command_palette", "Commands", id="commands", show=False),
         Binding("tab", "server(1)", "Next server", id="next_server", show=False, priority=True),
         Binding("shift+tab", "server(-1)", "Server before", id="server_before", show=False, priority=True),
         Binding("q", "quit", "Quit", id="quit"),
@@ -70,7 +69,8 @@ class Top(App[None]):
         self.palette = Palette()
         self.palette.take(self.current_theme, plain=self.no_color)
         self.views = [
-            Host(source, self.palette, self.book, id=f"run-{number}") for number, source in enumerate(sources)
+            Host(source, self.palette, self.book, self._preferences.columns, id=f"run-{number}")
+            for number, source in enumerate(sources)
         ]
         self.at = 0
         self._servers = Bar(self._server_line, self.palette, id="servers")
@@ -83,7 +83,9 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self.set_keymap(dict(self._preferences.keys))
         self.theme_changed_signal.subscribe(self, self._recolor)
-        self._servers.display = len(self.views) > 1
+        if len(self.views) > 1:
+            self._servers.display = True
+            self.set_interval(1.0, self._servers.redraw)
         self.show_server(0)
 
     @property
@@ -116,14 +118,18 @@ class Top(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return len(self.views) > 1 and len(self.screen_stack) == 1 if action == "server" else True
 
+    def _tabs(self) -> list[Tab]:
+        return [
+            tab(view.source.name, view.state, view.source.link, view.source.freshness())
+            for view in self.views
+        ]
+
     def _server_line(self, width: int) -> Line:
-        line: Line = [(" ", "text")]
-        for number, view in enumerate(self.views):
-            line += [
-                (f" {plain(view.source.name)} ", "chosen" if number == self.at else "dim"),
-                (" ", "text"),
-            ]
-        return crop(line, width)
+        return tab_line(self._tabs(), self.at, width)
+
+    def on_bar_clicked(self, message: Bar.Clicked) -> None:
+        if message.bar is self._servers and (at := tab_at(self._tabs(), message.x)) is not None:
+            self.show_server(at)
 
     # Help and commands
 
@@ -165,6 +171,7 @@ class Top(App[None]):
             ("seek", "Go to a time", "In this recording", view.action_seek),
             ("learning_rate", "Change the learning rate", "Admin", view.action_learning_rate),
             ("checkpoint", "Checkpoint now", "Admin", view.action_checkpoint),
+            ("roll_back", "Roll back to an earlier model", "Admin", view.action_roll_back),
             ("pause_device", "Pause or resume the chosen device", "Admin", view.action_pause_device),
             ("drop_device", "Drop the chosen device", "Admin", view.action_drop_device),
         )

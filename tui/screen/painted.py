@@ -6,6 +6,7 @@ from typing import ClassVar
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -82,6 +83,13 @@ class Bar(Painted):
 
     DEFAULT_CSS: ClassVar[str] = "Bar { height: 1; }"
 
+    class Clicked(Message):
+        """Somebody clicked on a cell of it."""
+
+        def __init__(self, bar: "Bar", x: int) -> None:
+            super().__init__()
+            self.bar, self.x = bar, x
+
     def __init__(self, line: Callable[[int], Line], palette: Palette, *, id: str) -> None:
         """`line`: width -> what is to be seen."""
         super().__init__(palette, id=id)
@@ -89,3 +97,6 @@ class Bar(Painted):
 
     def draw(self, width: int, height: int) -> list[Line]:
         return [self._line(width)]
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Clicked(self, event.x))

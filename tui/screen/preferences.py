@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeflock.shared.errors import ConfigError
+from edgeflock.tui.pages import fleet
 
-_KEYS = ("theme", "keys")
+_KEYS = ("theme", "columns", "keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Preferences:
     """The content of top.toml."""
 
     theme: str = "edgeflock"
+    columns: tuple[fleet.Column, ...] = ()
+    """Of the table, behind the name; none: all."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Binding -> its keys, apart by commas."""
 
@@ -36,6 +39,13 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
     theme, keys = table.get("theme", "edgeflock"), table.get("keys", {})
     if theme not in (known := list(themes)):
         raise ConfigError(f"{path}: theme = {theme!r} is none of {', '.join(known)}")
+    columns = table.get("columns", [])
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise ConfigError(f'{path}: columns = {columns!r} must be titles, such as ["state", "loss", "temp"]')
+    try:
+        chosen = tuple(fleet.by_name(name) for name in columns)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: columns = {columns!r}: {error}") from error
     if not isinstance(keys, dict):
         raise ConfigError(f"{path}: keys = {keys!r} must be a section: [keys]")
     known = list(bindings)
@@ -56,7 +66,7 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
                     f"{path}: keys.{name} and keys.{taken[key.strip()]} are both {key.strip()!r}"
                 )
             taken[key.strip()] = name
-    return Preferences(theme, keys)
+    return Preferences(theme, chosen, keys)
 
 
 class LabelBook:

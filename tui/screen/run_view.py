@@ -1,5 +1,6 @@
 """One run on the screen: its source, its pages, and what an operator does to it."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import work
@@ -10,9 +11,11 @@ from textual.widgets import Input
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.frames import DeviceRow
+from edgeflock.tui.pages import fleet
+from edgeflock.tui.pages.commands import FOR_ADMINS, OF_DEVICES, USAGE, Command, device_of, parse
+from edgeflock.tui.pages.findings import strip
 from edgeflock.tui.pages.header import Page, header, menu
-from edgeflock.tui.screen import operator
-from edgeflock.tui.screen.dialogs import Ask
+from edgeflock.tui.screen import asking, operator
 from edgeflock.tui.screen.painted import Bar
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.screen.preferences import LabelBook
@@ -36,7 +39,6 @@ class Host(Vertical):
     DEFAULT_CSS: ClassVar[str] = """
     Host { height: 1fr; }
     Host > Input { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
-    Host > #menu { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "page('overview')", "Overview", id="overview", show=False),
@@ -45,6 +47,7 @@ class Host(Vertical):
         Binding("4", "page('config')", "Config", id="config", show=False),
         # Before any other: keys that arrive together with it are the filter's already.
         Binding("slash", "filter", "Filter", id="filter", tooltip="Show only what matches", priority=True),
+        Binding("colon", "command", "Command", id="command", show=False, priority=True),
         Binding("space", "freeze", "Freeze", id="freeze", tooltip="Freeze, or go on"),
         Binding("left_square_bracket", "step(-1)", "A frame back", id="back", show=False),
         Binding("right_square_bracket", "step(1)", "A frame on", id="forward", show=False),
@@ -58,15 +61,25 @@ class Host(Vertical):
         Binding("D", "drop_device", "Drop", id="drop_device", tooltip="Drop the device"),
         Binding("L", "learning_rate", "Rate", id="learning_rate", tooltip="The learning rate"),
         Binding("C", "checkpoint", "Save", id="checkpoint", tooltip="Checkpoint now"),
+        Binding("R", "roll_back", "Roll back", id="roll_back", tooltip="Go back to an earlier model"),
         Binding("escape", "back", "Back", id="escape", show=False),
     ]
 
-    def __init__(self, source: Source, palette: Palette, book: LabelBook, *, id: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        palette: Palette,
+        book: LabelBook,
+        columns: Sequence[fleet.Column] = (),
+        *,
+        id: str,
+    ) -> None:
         super().__init__(id=id)
         self.source = source
         self._book = book
         self.page: Page = "overview"
-        self.fleet = FleetPage(source, palette, book, id="fleet")
+        self._before: Page = "fleet"
+        self.fleet = FleetPage(source, palette, book, columns, id="fleet")
         self.device = DevicePage(source, palette, book, id="device")
         self.pages: dict[Page, PageWidget] = {
             "overview": OverviewPage(source, palette, id="overview"),
@@ -77,9 +90,11 @@ class Host(Vertical):
         }
         self._header = Bar(self._top_line, palette, id="header")
         self._menu = Bar(self._menu_line, palette, id="menu")
+        self._strip = Bar(self._strip_line, palette, id="strip")
         self._filter = FilterLine(
             id="filter", placeholder="pi   state:paused   loss>1.5   !class:laptop", compact=True
         )
+        self._command = FilterLine(id="command", placeholder=" | ".join(USAGE.values()), compact=True)
         self._role = "viewer"
 
     @property
@@ -89,10 +104,12 @@ class Host(Vertical):
     def compose(self) -> ComposeResult:
         yield self._header
         yield self._menu
+        yield self._strip
         for name, page in self.pages.items():
             page.display = name == self.page
             yield page
         yield self._filter
+        yield self._command
 
     def on_mount(self) -> None:
         self.run_worker(self.source.run(self.renew), group="source")
@@ -109,7 +126,7 @@ class Host(Vertical):
             self.redraw()
 
     def redraw(self, *, whole: bool = False) -> None:
-        for bar in (self._header, self._menu, self.pages[self.page]):
+        for bar in (self._header, self._menu, self._strip, self.pages[self.page]):
             bar.redraw(whole=whole)
 
     def _top_line(self, width: int) -> Line:
@@ -118,20 +135,30 @@ class Host(Vertical):
     def _menu_line(self, width: int) -> Line:
         return menu(self.state, self.page, width)
 
+    def _strip_line(self, width: int) -> Line:
+        return [] if self.state is None else strip(self.state, width)
+
     # Where one is
 
     def action_page(self, page: Page) -> None:
         self.page = page
         for name, widget in self.pages.items():
             widget.display = name == page
-        self._filter.display = False
+        self._filter.display = self._command.display = False
         self.screen.set_focus(self.pages[page])
         self.redraw(whole=True)
         self.refresh_bindings()
 
-    async def on_fleet_page_opened(self, message: FleetPage.Opened) -> None:
+    def on_page_widget_opened(self, message: PageWidget.Opened) -> None:
         message.stop()
-        self.device.show(message.device, ())
+        self._open(message.device)
+
+    def _open(self, device: int) -> None:
+        """A closer look; the way back leads to the page one comes from."""
+        if self.page != "device":
+            self._before = self.page
+        self.fleet.point_at(device)
+        self.device.show(device, ())
         self.action_page("device")
         if (row := self.device.row) is not None:
             self._load_history(row)
@@ -157,11 +184,11 @@ class Host(Vertical):
         if isinstance(page, FleetPage | EventsPage) and page.sought:
             page.filter("")
         elif self.page == "device":
-            self.action_page("fleet")
+            self.action_page(self._before)
         elif self.source.freshness().frozen:
             self.action_freeze()
 
-    # The filter
+    # What is typed
 
     def action_filter(self) -> None:
         if self.page not in ("fleet", "events"):
@@ -178,14 +205,21 @@ class Host(Vertical):
         if self._filter.display and isinstance(page, FleetPage | EventsPage):
             page.filter(event.value)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.leave_filter()
+    def action_command(self) -> None:
+        self._command.value = ""
+        self._command.display = True
+        self.screen.set_focus(self._command)
 
-    def leave_filter(self) -> None:
-        """Keep what is filtered, put the line away."""
-        self._filter.display = False
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep what is filtered or do what is asked for, and put the line away."""
+        event.stop()
+        self._filter.display = self._command.display = False
         self.screen.set_focus(self.pages[self.page])
+        if event.input is self._command and event.value.strip():
+            try:
+                self._order(parse(event.value))
+            except ConfigError as error:
+                self.app.notify(str(error), severity="error", markup=False)
 
     # Time
 
@@ -207,36 +241,14 @@ class Host(Vertical):
 
     @work(exclusive=True, group="dialog")
     async def action_seek(self) -> None:
-        where = await self.app.push_screen_wait(
-            Ask("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
-        )
-        if where:
-            try:
-                self.source.seek(where)
-            except ConfigError as error:
-                self.app.notify(str(error), severity="error", markup=False)
-            self.redraw()
-
-    # Labels
+        await asking.seek(self.app, self.source)
+        self.redraw()
 
     @work(exclusive=True, group="dialog")
     async def action_label(self) -> None:
-        if (row := self._device()) is None:
-            return
-        label = await self.app.push_screen_wait(
-            Ask(
-                "Label",
-                f"What {row.name} is called here. Empty: nothing.",
-                self._book.labels.get(row.name, ""),
-            )
-        )
-        if label is None:
-            return
-        try:
-            self._book.label(row.name, label.strip())
-        except OSError as error:
-            self.app.notify(f"labels cannot be kept: {error}", severity="warning", markup=False)
-        self.redraw()
+        if (row := self._device()) is not None:
+            await asking.label(self.app, self._book, row.name)
+            self.redraw()
 
     # What an admin may do
 
@@ -248,11 +260,11 @@ class Host(Vertical):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that do nothing here are not offered."""
-        if self._filter.display:
+        if self._filter.display or self._command.display:
             return False
         admin = self.source.actions is not None and self._role == "admin"
         replay = self.source.link.phase in ("replay", "ended")
-        if action in ("learning_rate", "checkpoint"):
+        if action in ("learning_rate", "checkpoint", "roll_back"):
             return admin
         if action in ("pause_device", "drop_device"):
             return admin and self.page in ("fleet", "device")
@@ -265,21 +277,55 @@ class Host(Vertical):
         return True
 
     @work(exclusive=True, group="dialog")
-    async def action_pause_device(self) -> None:
-        if (row := self._device()) is not None and self.source.actions is not None:
-            await operator.pause_or_resume(self.app, self.source.actions, row)
+    async def _order(self, command: Command) -> None:
+        """Tell in one line why not, or do it."""
+        if command.verb == "quit":
+            self.app.exit()
+            return
+        state, actions = self.state, self.source.actions
+        try:
+            if state is None:
+                raise ConfigError(f"{command.verb}: nothing is known of the run yet")
+            row = device_of(command, state, self._device()) if command.verb in OF_DEVICES else None
+            if command.verb in FOR_ADMINS:
+                if actions is None or self._role != "admin":
+                    whose = "a viewer's token" if actions is not None else "a recording"
+                    raise ConfigError(f"{command.verb} is for admins, and this is {whose}")
+                await operator.order(self.app, actions, state, command, row)
+            elif row is not None:
+                self._open(row.id)
+            else:
+                self._show(command)
+        except ConfigError as error:
+            self.app.notify(str(error), severity="error", markup=False)
 
-    @work(exclusive=True, group="dialog")
-    async def action_drop_device(self) -> None:
-        if (row := self._device()) is not None and self.source.actions is not None:
-            await operator.drop(self.app, self.source.actions, row)
+    def _show(self, command: Command) -> None:
+        """What concerns the screen alone. Raises ConfigError."""
+        page = self.pages[self.page]
+        if command.verb == "filter" and isinstance(page, EventsPage):
+            page.filter(command.text)
+            return
+        self.action_page("fleet")
+        if command.verb == "filter":
+            self.fleet.filter(command.text)
+        elif command.verb == "columns":
+            names = command.text.replace(",", " ").split()
+            self.fleet.choose([fleet.by_name(name) for name in names])
+        elif command.verb == "sort":
+            self.fleet.sort_by(fleet.by_name(command.text).key)
 
-    @work(exclusive=True, group="dialog")
-    async def action_learning_rate(self) -> None:
-        if self.state is not None and self.source.actions is not None:
-            await operator.learning_rate(self.app, self.source.actions, self.state)
+    def action_pause_device(self) -> None:
+        if (row := self._device()) is not None:
+            self._order(Command("resume" if row.state == "paused" else "pause"))
 
-    @work(exclusive=True, group="dialog")
-    async def action_checkpoint(self) -> None:
-        if self.source.actions is not None:
-            await operator.checkpoint(self.app, self.source.actions)
+    def action_drop_device(self) -> None:
+        self._order(Command("drop"))
+
+    def action_learning_rate(self) -> None:
+        self._order(Command("rate"))
+
+    def action_checkpoint(self) -> None:
+        self._order(Command("checkpoint"))
+
+    def action_roll_back(self) -> None:
+        self._order(Command("rollback"))

@@ -1,10 +1,10 @@
 """The table of devices as a widget: its cursor, its order, its filter, and which part of it is in sight."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
@@ -36,16 +36,19 @@ class FleetPage(PageWidget):
         Binding("right,l", "columns(1)", "Columns to the right", id="columns_right", show=False),
     ]
 
-    class Opened(Message):
-        """A device was chosen for a closer look."""
-
-        def __init__(self, device: int) -> None:
-            super().__init__()
-            self.device = device
-
-    def __init__(self, source: Source, palette: Palette, book: LabelBook, *, id: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        palette: Palette,
+        book: LabelBook,
+        columns: Sequence[fleet.Column] = (),
+        *,
+        id: str,
+    ) -> None:
+        """`columns` behind the name; none: all."""
         super().__init__(source, palette, id=id)
         self._book = book
+        self._wanted = columns
         self.look = fleet.View()
         self.window = Window()
         self.trouble: str | None = None
@@ -94,7 +97,8 @@ class FleetPage(PageWidget):
         self._shown = shown
         try:
             self._rows = fleet.select(state, self.look, labels)
-            self._rest = fleet.told(list(state.devices.values()), labels)
+            wanted = [column for column in self._wanted if column is not fleet.COLUMNS[0]]
+            self._rest = wanted or fleet.told(list(state.devices.values()), labels)
             self.trouble = None
         except ConfigError as error:
             self.trouble = str(error)
@@ -107,6 +111,17 @@ class FleetPage(PageWidget):
         window = Window(cursor, self.window.top, self.window.first)
         self.window = scrolled(window, len(self._rows), self.body)
         self._chosen = self._rows[self.window.cursor].id if self._rows else None
+
+    def point_at(self, device: int) -> None:
+        """Put the cursor on this device, if it is shown."""
+        self._chosen, self._shown = device, ()
+        self._select()
+
+    def choose(self, columns: Sequence[fleet.Column]) -> None:
+        """Show these columns behind the name; none: all."""
+        self._wanted, self._shown = columns, ()
+        self.window = Window(self.window.cursor, self.window.top)
+        self.redraw()
 
     def filter(self, query: str) -> None:
         """Show the devices that match."""
@@ -145,9 +160,8 @@ class FleetPage(PageWidget):
         self.action_move(direction * max(1, self.body - 1))
 
     def action_columns(self, step: int) -> None:
-        self.window = scrolled(
-            Window(self.window.cursor, self.window.top, self.window.first + step), len(self._rows), self.body
-        )
+        first = min(self.window.first + step, len(self._rest) - 1)
+        self.window = scrolled(Window(self.window.cursor, self.window.top, first), len(self._rows), self.body)
         self.redraw()
 
     def action_open(self) -> None:

@@ -7,11 +7,11 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
-from edgeflock.shared.protocol.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Event, Point
 from edgeflock.tui.pages.config import config_page
 from edgeflock.tui.pages.curves import AGAINST, Against
 from edgeflock.tui.pages.device import device_page
-from edgeflock.tui.pages.events import events_page, matching
+from edgeflock.tui.pages.events import events_page, in_sight, matching, place
 from edgeflock.tui.pages.header import absent
 from edgeflock.tui.pages.overview import overview
 from edgeflock.tui.screen.painted import Painted
@@ -27,6 +27,13 @@ class PageWidget(Painted, can_focus=True):
     """One page of a run."""
 
     DEFAULT_CSS: ClassVar[str] = "PageWidget { padding: 0 1; } FleetPage { padding: 0; }"
+
+    class Opened(Message):
+        """A device was chosen for a closer look."""
+
+        def __init__(self, device: int) -> None:
+            super().__init__()
+            self.device = device
 
     def __init__(self, source: Source, palette: Palette, *, id: str) -> None:
         super().__init__(palette, id=id)
@@ -68,36 +75,52 @@ class OverviewPage(PageWidget):
 
 
 class EventsPage(PageWidget):
-    """The log; it follows its end until one scrolls back."""
+    """The log; it follows its end until one chooses an earlier event."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "scroll_by(1)", "Older", id="older", show=False),
-        Binding("down,j", "scroll_by(-1)", "Newer", id="newer", show=False),
-        Binding("pageup", "scroll_by(20)", "Much older", id="much_older", show=False),
-        Binding("pagedown", "scroll_by(-20)", "Much newer", id="much_newer", show=False),
-        Binding("home", "scroll_by(1000000)", "Oldest", id="oldest", show=False),
-        Binding("end", "scroll_by(-1000000)", "Newest", id="newest", show=False),
+        Binding("enter", "open", "Open", id="open_event", tooltip="The event's device"),
+        Binding("up,k", "choose(1)", "Older", id="older", show=False),
+        Binding("down,j", "choose(-1)", "Newer", id="newer", show=False),
+        Binding("pageup", "choose(20)", "Much older", id="much_older", show=False),
+        Binding("pagedown", "choose(-20)", "Much newer", id="much_newer", show=False),
+        Binding("home", "choose(1000000)", "Oldest", id="oldest", show=False),
+        Binding("end", "choose(-1000000)", "Newest", id="newest", show=False),
     ]
     back, sought = 0, ""
+    chosen: Event | None = None
+    """None: the newest, whichever that is."""
 
     def lines(self, state: State, width: int, height: int) -> list[Line]:
-        return events_page(state, self.sought, self.back, width, height)
+        found = matching(state.events, self.sought)
+        at = place(found, self.chosen)
+        self.back = in_sight(at, self.back, len(found), height - 1)
+        return events_page(state, found, self.sought, at, self.back, width, height)
 
     def filter(self, query: str) -> None:
-        self.sought, self.back = query, 0
+        self.sought, self.back, self.chosen = query, 0, None
         self.redraw()
 
-    def action_scroll_by(self, lines: int) -> None:
-        if self.state is not None:
-            most = len(matching(self.state.events, self.sought)) - self.body
-            self.back = max(0, min(self.back + lines, most))
+    def action_choose(self, older: int) -> None:
+        if self.state is not None and (found := matching(self.state.events, self.sought)):
+            at = max(0, min(place(found, self.chosen) + older, len(found) - 1))
+            self.chosen = found[-1 - at] if at else None
             self.redraw()
 
+    def action_open(self) -> None:
+        if (state := self.state) is None or not (found := matching(state.events, self.sought)):
+            return
+        name = found[-1 - place(found, self.chosen)].device
+        row = next((row for row in state.devices.values() if row.name == name), None)
+        if row is None:
+            self.app.notify("this event is of no device" if name is None else f"{name} is not in the run")
+        else:
+            self.post_message(self.Opened(row.id))
+
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        self.action_scroll_by(-3)
+        self.action_choose(-3)
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        self.action_scroll_by(3)
+        self.action_choose(3)
 
 
 class ConfigPage(PageWidget):
@@ -175,7 +198,7 @@ class DevicePage(PageWidget):
 
 
 class FilterLine(Input):
-    """What to look for; the page follows every letter."""
+    """What to look for, or to do; empty once it is called off."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Keep"),

@@ -11,6 +11,16 @@ from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
 from edgeflock.tui.sources.replay import Replay
 from edgeflock.tui.sources.source import Source
-from edgeflock.tui.sources.state import State, reduce
+from edgeflock.tui.sources.state import State, reduce, remembering
 
-__all__ = ["FeedClient", "Live", "Recorder", "Recording", "Replay", "Source", "State", "reduce"]
+__all__ = [
+    "FeedClient",
+    "Live",
+    "Recorder",
+    "Recording",
+    "Replay",
+    "Source",
+    "State",
+    "reduce",
+    "remembering",
+]

@@ -12,12 +12,15 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unau
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import permanent
-from edgeflock.shared.protocol.frames import DeviceRow, Point
+from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
 
 LARGEST_FRAME = 1 << 26
 """Bytes; a row takes about 150."""
 
 SECONDS = aiohttp.ClientTimeout(total=20)
+
+_LONG = aiohttp.ClientTimeout(total=600)
+"""To go back updates since a snapshot are replayed."""
 
 _HEARTBEAT = 15.0
 """Seconds of silence after which the monitor pings; after half of it again without an answer it hangs up."""
@@ -75,6 +78,10 @@ class FeedClient:
         """A device and its recent updates. Raises EdgeflockError."""
         return feed.device_history(await self._ask("GET", f"/v1/devices/{quote(name, safe='')}"))
 
+    async def history(self) -> tuple[Mark, ...]:
+        """How the run went while nobody watched. Raises EdgeflockError."""
+        return feed.history(await self._ask("GET", "/v1/history"))
+
     async def pause(self, name: str, because: str) -> str:
         await self._act(f"/v1/devices/{quote(name, safe='')}/pause", {"because": because})
         return f"{name} is paused"
@@ -95,12 +102,22 @@ class FeedClient:
         await self._act("/v1/checkpoint")
         return "a checkpoint is written"
 
+    async def roll_back(self, version: int) -> str:
+        done = await self._ask("POST", "/v1/rollback", {"version": version}, _LONG)
+        return f"the model of version {done['of']:,} counts again, as version {done['version']:,}"
+
     async def _act(self, path: str, body: dict[str, Any] | None = None) -> None:
         await self._ask("POST", path, body or {})
 
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        total: aiohttp.ClientTimeout = SECONDS,
+    ) -> Any:
         try:
-            async with self._session(timeout=SECONDS) as http:
+            async with self._session(timeout=total) as http:
                 async with http.request(method, self._url(path), json=body) as response:
                     text = await response.text()
                     if not response.ok:

@@ -15,7 +15,7 @@ from edgeflock.tui.sources.kept import Kept
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.recording import Recorder
 from edgeflock.tui.sources.source import Actions, Notify
-from edgeflock.tui.sources.state import State, reduce
+from edgeflock.tui.sources.state import State, reduce, remembering
 
 
 class Live:
@@ -59,6 +59,7 @@ class Live:
                     frame = feed.decode(octets)
                     state = reduce(state if greeted or isinstance(frame, Snapshot) else None, frame)
                     if not greeted:
+                        state = remembering(state, await self._client.history())
                         greeted, delays = True, self._delays()
                         self.link = LinkState("live")
                     self._arrived = self._clock()

@@ -4,7 +4,8 @@ A State is never changed: the frames kept for stepping back are the states thems
 not change between them.
 """
 
-from collections.abc import Iterable, Mapping
+import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ from edgeflock.shared.protocol.frames import (
     Evaluation,
     Event,
     Frame,
+    Mark,
     Overview,
     Role,
     RunFacts,
@@ -23,6 +25,12 @@ from edgeflock.shared.protocol.frames import (
 MOST_EVENTS = 1000
 MOST_POINTS = 2000
 """Of a curve: more than a terminal has columns."""
+
+
+_OVER = 10.0
+"""Seconds that rates are averaged over, and"""
+_APART = 2.0
+"""from which on two moments are two."""
 
 
 class Moment(NamedTuple):
@@ -131,6 +139,44 @@ def snapshot(state: State) -> Snapshot:
 def replaced_trend(state: State, trend: tuple[Moment, ...]) -> State:
     """`state` with curves that are known from elsewhere."""
     return replace(state, trend=trend)
+
+
+def remembering(state: State, past: Sequence[Mark]) -> State:
+    """`state` with curves also of the times in which nobody watched from here, as the server knows."""
+    known = sorted(moment.time for moment in state.trend)
+    new = [moment for moment in _moments(past) if _away(moment.time, known) > _APART]
+    if not new:
+        return state
+    earlier = sorted([*state.trend[:-1], *new], key=lambda moment: moment.time)
+    return replace(state, trend=_thinned((*earlier, state.trend[-1])))
+
+
+def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
+    """What a watcher would have seen of the marks: rates over as many seconds as the server's own are."""
+    since = 0
+    for number in range(1, len(past)):
+        mark = past[number]
+        while since < number - 1 and past[since + 1].time <= mark.time - _OVER:
+            since += 1
+        before = past[since]
+        seconds = max(mark.time - before.time, 1e-3)
+        yield Moment(
+            mark.time,
+            mark.version,
+            mark.ingress,
+            mark.egress,
+            (mark.version - before.version) / seconds,
+            (mark.ingress - before.ingress) / seconds,
+            (mark.egress - before.egress) / seconds,
+            mark.loss,
+            None,
+        )
+
+
+def _away(time: float, known: Sequence[float]) -> float:
+    """From the nearest of the times, which are in order."""
+    place = bisect.bisect_left(known, time)
+    return min((abs(one - time) for one in known[max(0, place - 1) : place + 1]), default=float("inf"))
 
 
 def _begin(before: State | None, frame: Snapshot) -> State:

@@ -14,6 +14,8 @@ _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.in
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _MINUTES = (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+_BETWEEN = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Seconds between the marks of an axis of time."""
 _STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -56,6 +58,13 @@ def duration_ceiling(seconds: float) -> float:
     return ceiling(seconds / 86400) * 86400
 
 
+def round_times(low: float, high: float, most: int = 6) -> list[float]:
+    """Seconds between the two for the marks of an axis of time: at most `most` + 1, round, as far apart."""
+    days = max(1.0, ceiling((high - low) / most / 86400))
+    step = next((step for step in _BETWEEN if (high - low) / step <= most), days * 86400)
+    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
 def around(
     values: Sequence[float], form: Callable[[float], str], *, zero: bool, top: float | None = None
 ) -> Axis:
@@ -66,22 +75,46 @@ def around(
     if zero and low >= 0:
         return Axis(0.0, ceiling(high), form)
     width = ceiling(max(high - low, abs(high) * 1e-3, 1e-9))
-    step = width / 4
+    axis = _rounded(low, high, width / 4, form, top)
+    while len({form(value) for value in _marks(axis)}) < 3 and width < 16 * max(abs(low), abs(high)):
+        # Numbers that read alike say nothing: a wider axis, until they do not.
+        width = ceiling(1.5 * width)
+        axis = _rounded(low, high, width / 4, form, top)
+    return axis
+
+
+def _rounded(low: float, high: float, step: float, form: Callable[[float], str], top: float | None) -> Axis:
+    """The multiples of `step` around them."""
     low, high = math.floor(low / step) * step, math.ceil(high / step) * step
     if top is not None:
         high = min(high, top)
     return Axis(low, high if high > low else low + step, form)
 
 
-def chart(series: Sequence[Series], x: Axis, y: Axis, width: int, height: int) -> list[Line]:
-    """The curves with their axes: `height` lines of `width` cells, the last one with x's numbers."""
+def _marks(axis: Axis) -> tuple[float, float, float]:
+    """What stands beside it at most."""
+    return axis.low, (axis.low + axis.high) / 2, axis.high
+
+
+def width_beside(y: Axis) -> int:
+    """Cells that the numbers of an axis may take."""
+    return max(len(y.form(value)) for value in _marks(y))
+
+
+def chart(
+    series: Sequence[Series], x: Axis, y: Axis, width: int, height: int, *, gutter: int = 0
+) -> list[Line]:
+    """The curves with their axes: `height` lines of `width` cells, the last one with x's numbers.
+
+    `gutter`: cells for y's numbers at least, alike for charts whose x axes stand below each other.
+    """
     rows = height - 1
     if rows < 1:
         return [[] for _ in range(height)]
     ticks = {rows - 1: y.low, 0: y.high}
     if rows >= 5 and rows % 2:
         ticks[rows // 2] = (y.low + y.high) / 2
-    gutter = max(len(y.form(value)) for value in ticks.values())
+    gutter = max(gutter, *(len(y.form(value)) for value in ticks.values()))
     cells, owners = _plot(series, x, y, width - gutter - 1, rows)
     inks: list[Ink] = ["text", *(one.ink for one in series)]
     lines: list[Line] = []

@@ -1,13 +1,18 @@
 """All of a journal held against its checksums, without changing it: what is whole, what is not."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeflock.server.ledger import mark
 from edgeflock.server.ledger.chain import COVERED, of_vectors, walk
-from edgeflock.server.ledger.examination import Examined, examine, is_damage, reading
+from edgeflock.server.ledger.database import Database
+from edgeflock.server.ledger.examination import Examined, File, examine, is_damage, look, reading
+from edgeflock.server.ledger.links import JournalLost
 from edgeflock.server.ledger.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.place import file_of
+from edgeflock.server.ledger.postgres import Reader
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 
@@ -31,16 +36,31 @@ class Verified:
     damage: list[str] = field(default_factory=list)
 
 
-def verify(path: Path) -> Verified:
-    """Read all of it; its server may be running. Raises ConfigError if there is no journal of this schema at
-    `path`, JournalDamaged if nothing of it can be read.
+def verify(place: Path | str) -> Verified:
+    """Read all of it, the file or the place (place.py); its server may be running. Raises ConfigError if
+    there is no journal of this schema, JournalDamaged if nothing of it can be read.
     """
+    path = place if isinstance(place, Path) else file_of(place)
+    return _of_database(str(place)) if path is None else _of_file(path)
+
+
+def _of_database(url: str) -> Verified:
+    try:
+        with closing(Reader(url)) as db:
+            if not db.schema():
+                raise ConfigError(f"{db.path} holds no run")
+            return verified(db, db.path, None, look(db, db.path))
+    except JournalLost as error:
+        raise ConfigError(f"it cannot be read: {error}") from error
+
+
+def _of_file(path: Path) -> Verified:
     noted = mark.read(path)  # before the journal, which may grow meanwhile
     try:
         with reading(path) as db:
             if (schema := schema_of(db, path)) != SCHEMA:
                 raise ConfigError(
-                    f"{path} is of schema {schema}, which has no checksums; its server migrates it"
+                    f"{path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
                     if schema
                     else f"{path} holds no run"
                 )
@@ -54,13 +74,13 @@ def verify(path: Path) -> Verified:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
-def verified(db: sqlite3.Connection, path: Path, noted: mark.Heads | None, found: Examined) -> Verified:
+def verified(db: Database, path: object, noted: mark.Heads | None, found: Examined) -> Verified:
     """What of an open journal is whole, of which `found` is known."""
     (run,) = db.execute("SELECT run FROM meta").fetchone()
     acknowledged = -1 if noted is None else noted["updates"].row
     result = Verified(run, found.version, acknowledged, damage=found.damage)
     last = _unsound_regime(db, found)
-    rows = db.execute(f"SELECT {COVERED['updates']}, chain, frame FROM updates ORDER BY version")
+    rows = db.stream(f"SELECT {COVERED['updates']}, chain, frame FROM updates ORDER BY version")
     try:
         for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.turns, 0, path):
             if last is not None and facts[0] > last:
@@ -73,7 +93,8 @@ def verified(db: sqlite3.Connection, path: Path, noted: mark.Heads | None, found
     except sqlite3.Error as error:
         _note(result, f"what follows version {result.whole} cannot be read: {error}", error)
     _look_at_snapshots(db, found, result)
-    _look_at_pages(db, result)
+    if isinstance(db, File):  # PostgreSQL looks at its pages by itself, and has pg_amcheck
+        _look_at_pages(db, result)
     if not found.heads["regimes"].row and result.version:
         result.damage.append("it does not say how its updates count")
     try:
@@ -86,20 +107,20 @@ def verified(db: sqlite3.Connection, path: Path, noted: mark.Heads | None, found
     return result
 
 
-def _unsound_regime(db: sqlite3.Connection, found: Examined) -> int | None:
+def _unsound_regime(db: Database, found: Examined) -> int | None:
     """The version at which the first one begins that is not as it was written: what follows is not known."""
     begins = "SELECT version FROM regimes WHERE rowid >= ? ORDER BY rowid LIMIT 1"
     versions = [db.execute(begins, (number,)).fetchone() for number in found.unsound.get("regimes", ())]
     return min((int(row[0]) for row in versions if row is not None), default=None)
 
 
-def _look_at_snapshots(db: sqlite3.Connection, found: Examined, result: Verified) -> None:
+def _look_at_snapshots(db: Database, found: Examined, result: Verified) -> None:
     try:
         chains = dict(
             db.execute("SELECT version, chain FROM updates WHERE version IN (SELECT version FROM snapshots)")
         )
         chains[0] = found.heads["meta"].chain
-        for version, theta, average, memory, record, chain in db.execute(
+        for version, theta, average, memory, record, chain in db.stream(
             "SELECT version, theta, average, memory, sum, chain FROM snapshots ORDER BY version"
         ):
             if version > result.whole:

@@ -147,3 +147,16 @@ def test_a_step_that_is_stopped_leaves_nothing() -> None:
     trainer.undo()
     assert trainer.step(theta_at(5), 3, 4) == other.step(theta_at(5), 3, 4)
     assert trainer.layout == LAYOUT
+
+
+async def test_after_a_pause_a_task_is_left_to_others_and_the_model_pulled_anew() -> None:
+    waits = iter([False, True, False])
+    server, held = FakeServer([], TASKS, handed=[Task(2), Task(0)]), shards()
+
+    async def permitted() -> bool:
+        return next(waits)
+
+    await Worker(server, training(FakeBackend(), held), held, choose=held.choose, permitted=permitted).run()
+    asked = [question for question in server.asked[2:] if not isinstance(question, Update)]
+    assert asked == [("pull", None), "task", ("pull", 3), "task"]
+    assert [(update.task, update.sequence) for update in server.updates] == [(0, 41)]

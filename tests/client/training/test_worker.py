@@ -346,3 +346,120 @@ def test_the_device_s_health_goes_with_it() -> None:
 def test_stored_data_have_nothing_to_tell() -> None:
     data = Shuffled(Dataset(np.zeros((9, 1), np.float32), np.arange(9)), np.random.default_rng(0))
     assert told(SlowServer([None] * 5), data) == [None] * 6
+
+
+# The update that outlasts its client
+
+
+class Kept:
+    """A spool in memory."""
+
+    def __init__(self, update: Update | None = None) -> None:
+        self.update = update
+        self.at_push: list[Update | None] = []
+
+    def keep(self, run: str, layout: bytes, update: Update) -> None:
+        assert (run, layout) == (WELCOME.run, LAYOUT.digest)
+        self.update = update
+
+    def find(self, run: str, layout: bytes, most: int) -> Update | None:
+        return self.update
+
+    def drop(self) -> None:
+        self.update = None
+
+
+def spooling(server: FakeServer, spool: Kept) -> Worker:
+    data = Dataset(np.zeros((50, 1), np.float32), np.arange(50))
+    batches = Shuffled(data, np.random.default_rng(0))
+    return Worker(server, training(FakeBackend(), batches), batches, spool=spool)
+
+
+class Noting(FakeServer):
+    """Notes what is kept while it has an update."""
+
+    spool: Kept
+
+    async def push(self, update: Update) -> Receipt:
+        self.spool.at_push.append(self.spool.update)
+        return await super().push(update)
+
+
+def noting(replies: list[Exception | None], spool: Kept, welcome: Welcome = WELCOME) -> Noting:
+    server = Noting(replies, welcome)
+    server.spool = spool
+    return server
+
+
+async def test_an_update_is_kept_until_its_receipt_is_there() -> None:
+    spool = Kept()
+    server = noting([None, StepTooLarge("no"), BaseExpired("old"), None], spool)
+    progress = await spooling(server, spool).run()
+    assert spool.at_push == server.updates
+    assert spool.update is None, "refused for good, or answered, or the run is over"
+    assert (progress.updates, progress.refused) == (2, 2)
+
+
+async def computed_before(sequence: int = 41) -> Update:
+    """What a worker sends first."""
+    server = FakeServer([])
+    await worker(server, FakeBackend()).run()
+    return replace(server.updates[0], sequence=sequence, facts={"cpu": 3.0}, held=9)
+
+
+async def test_what_was_under_way_is_sent_first_as_it_was() -> None:
+    before = await computed_before()
+    spool = Kept(before)
+    server = noting([None, None], spool)
+    progress = await spooling(server, spool).run()
+    assert server.asked[:2] == ["join", ("speak as", LAYOUT.digest)]
+    again, pulled, following = server.asked[2:5]
+    assert again == replace(before, facts=None, held=0, pull=False)
+    assert pulled == ("pull", None)
+    assert isinstance(following, Update)
+    assert (following.sequence, following.base) == (42, 4)
+    assert (progress.updates, progress.samples) == (2, 12)
+
+
+async def test_what_had_arrived_is_not_sent_again() -> None:
+    spool = Kept(await computed_before(sequence=40))
+    server = noting([None], spool)
+    await spooling(server, spool).run()
+    assert [update.sequence for update in server.updates] == [41, 42]
+
+
+@pytest.mark.parametrize("refusal", [BaseExpired("too old"), BadSequence("no"), StepTooLarge("no")])
+async def test_what_is_refused_by_now_is_dropped_with_a_line(
+    refusal: Refused, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = Kept(await computed_before())
+    server = noting([refusal, None], spool)
+    progress = await spooling(server, spool).run()
+    assert (progress.updates, progress.refused) == (1, 1)
+    assert [update.sequence for update in server.updates] == [41, 41, 42]
+    assert f"dropped update 41 of before this start: {refusal}" in caplog.text
+
+
+async def test_what_is_under_way_stays_if_the_session_is_refused() -> None:
+    before = await computed_before()
+    spool = Kept(before)
+    with pytest.raises(Unauthorized):
+        await spooling(noting([Unauthorized("who?")], spool), spool).run()
+    assert spool.update == replace(before, facts=None, held=0, pull=False)
+
+
+# Who may not train for a while
+
+
+async def test_after_a_pause_the_model_is_pulled_anew() -> None:
+    waits = iter([False, False, True, False, False, False])
+    server = FakeServer([None, None])
+
+    async def permitted() -> bool:
+        return next(waits)
+
+    data = Dataset(np.zeros((50, 1), np.float32), np.arange(50))
+    batches = Shuffled(data, np.random.default_rng(0))
+    await Worker(server, training(FakeBackend(), batches), batches, permitted=permitted).run()
+    kinds = ["update" if isinstance(asked, Update) else asked for asked in server.asked[2:]]
+    assert kinds == [("pull", None), "update", ("pull", 4), "update", "update"]

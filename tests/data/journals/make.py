@@ -96,6 +96,14 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
             ({"how": {"kind": "adagrad", "together": 3, "schedule": "cosine", "period": 300.0}}, 22),
         ],
     ),
+    "schema-10": (
+        True,
+        [
+            ({"average": 3.0}, 40),
+            ({"rule": "none", **ROUNDS, "how": {"aggregate": "median"}}, 36),
+            ({"how": {"kind": "adam", "together": 4}}, 30),
+        ],
+    ),
 }
 SINCE = [
     "schema-1-first",
@@ -110,6 +118,7 @@ SINCE = [
     "schema-7",
     "schema-8",
     "schema-9",
+    "schema-10",
 ]
 WITHOUT_A_LOSS = SINCE[1:]
 """Made by commits that take a loss that is no number."""
@@ -121,8 +130,23 @@ STARTED = SINCE[8:]
 """Made by commits that remember how a first model is made from a seed."""
 MARKED = SINCE[10:]
 """Made by commits that note beside the journal how far it got."""
+DEFENDED = SINCE[12:]
+"""Made by commits that remember what part of an update counts: of some half, of some nothing."""
 START = (7, ((2, 0.0, 0.75), (1, -0.5, 0.25), (0, 0.5, 0.0), (0, 0.0, 0.0), (0, 1.0, 0.0)))
 """Normal, uniform, and constants."""
+
+
+class Drops:
+    """Stands for a guard: by their samples it takes, halves and drops updates."""
+
+    trusts = False
+
+    def decide(self, device: int, step: Any, weight: float) -> Any:
+        decision = import_module("edgeflock.server.defence").Decision
+        return decision((1.0, 0.5, 0.0)[step.samples % 3], 0.0, None)
+
+    def took(self, device: int, decision: Any) -> None:
+        pass
 
 
 class Run:
@@ -149,7 +173,8 @@ class Run:
         bounds = named("server.engine", "Bounds")(snapshot_every=13)
         made = (self.journal, self.layout, self.recovered)
         more = (self.coordinator(), bounds) if ROOMS else (bounds,)
-        self.engine = named("server.engine", "Engine")(*made, *more)
+        guard = {"guard": Drops()} if self.name in DEFENDED else {}
+        self.engine = named("server.engine", "Engine")(*made, *more, **guard)
         self.devices = [self.engine.device_id(f"device-{i}") for i in range(3)]
 
     def begin(self) -> None:
@@ -164,7 +189,8 @@ class Run:
         """One whose rounds end at second 30 and not before."""
         coordination = import_module("edgeflock.server.coordination.rounds")
         if self.regime.rounds:
-            return coordination.Rounds(coordination.Ending(1 << 30, 30.0), self.layout)
+            aggregate = [self.regime.how.aggregate] if self.name in DEFENDED else []
+            return coordination.Rounds(coordination.Ending(1 << 30, 30.0), self.layout, *aggregate)
         return import_module("edgeflock.server.coordination.asynchronous").Asynchronous()
 
     @property

@@ -86,3 +86,30 @@ def test_a_server_on_a_damaged_journal_ends_with_one_line(tmp_path: Path) -> Non
         "edgeflock: edgeflock-run/journal.sqlite: it ends at version 11, and version 12 was acknowledged; "
         "to see what is whole: edgeflock journal verify edgeflock-run/journal.sqlite"
     )
+
+
+def test_a_copy_and_what_databases_do_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    path, other = journal_of(tmp_path / "one"), tmp_path / "two" / "journal.sqlite"
+    assert called("journal", "copy", str(tmp_path / "one"), f"sqlite:{other}", monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{other}: run run, version 12, ")
+    assert f"rows, as they are in {path}\n" in said
+    assert called("journal", "verify", str(other), monkeypatch=monkeypatch) == 0
+    capsys.readouterr()
+    assert called("journal", "copy", str(path), str(other), monkeypatch=monkeypatch) == 2
+    assert "holds a run already, run; name another place" in capsys.readouterr().err
+    database = "postgresql://127.0.0.1:1/runs"
+    assert called("journal", "repair", database, "--to", "3", monkeypatch=monkeypatch) == 2
+    assert "repair mends files of SQLite; of a database restore a backup" in capsys.readouterr().err
+
+
+def test_a_standby_needs_a_journal_that_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--set", f"run.directory={tmp_path}", "--set", "model.module=arrays:none.npz"]
+    assert called("server", "--standby", *settings, monkeypatch=monkeypatch) == 2
+    assert "servers that stand by for each other share a database" in capsys.readouterr().err

@@ -10,8 +10,11 @@ from importlib import metadata
 
 import pytest
 
+from edgeflock.client.neighbour import priority
+from edgeflock.devices.commands import client as client_command
 from edgeflock.devices.commands.options import _Lines, _Objects
 from edgeflock.shared import extras
+from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock
 
 RECORD = logging.LogRecord("edgeflock.server", logging.INFO, "", 0, "joined %s", ("pi",), None)
@@ -78,3 +81,31 @@ def test_what_to_install_works_from_a_clone(
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
     assert extras.install("onnx") == command
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"cpu": "25"}, "client.cpu = '25' must be a percentage"),
+        ({"bandwidth": "50"}, "client.bandwidth = '50' must be 1kB/s or more"),
+        ({"pause_on": "battery:40,heat"}, "client.pause_on: 'heat' is none of these: hot:80"),
+    ],
+)
+def test_what_a_client_may_take_is_looked_at_first(
+    flags: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_command, "log_to_stderr", lambda level, format: None)
+    with pytest.raises(ConfigError, match=told):
+        client_command.train(server="http://127.0.0.1:9", **flags)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("gentle", [True, False])
+def test_a_client_gives_way_unless_it_need_not(gentle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    gave_way: list[bool] = []
+    monkeypatch.setattr(priority, "give_way", lambda: gave_way.append(True))
+    monkeypatch.setattr(client_command, "log_to_stderr", lambda level, format: None)
+    with pytest.raises(ConfigError, match="client.cpu = '25'"):
+        client_command.train(
+            server="http://127.0.0.1:9", set_=[f"client.gentle={str(gentle).lower()}"], cpu="25"
+        )
+    assert gave_way == [True] * gentle

@@ -10,6 +10,7 @@ import pytest
 from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import Journaled
+from edgeflock.server.ledger.sqlite import SqliteStore
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Update
@@ -160,4 +161,5 @@ def test_frames_name_the_updates_whose_records_are_there(tmp_path: Path) -> None
 
 def test_a_journal_need_not_wait_for_the_disk(tmp_path: Path) -> None:
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
-        assert journal._db.execute("PRAGMA synchronous").fetchone() == (0,)
+        assert isinstance(journal._store, SqliteStore)
+        assert journal._store.db.execute("PRAGMA synchronous").fetchone() == (0,)

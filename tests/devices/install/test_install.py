@@ -5,6 +5,7 @@ they are asked to do. tests/devices/install/test_for_real.py runs it with the re
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -283,7 +284,11 @@ def test_half_a_download_does_nothing(machine: Machine) -> None:
         assert not (machine.root / "opt").exists()
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
 def test_shellcheck() -> None:
-    done = subprocess.run(["shellcheck", str(INSTALL / "install.sh")], capture_output=True, text=True)
+    assert SHELLCHECK is not None
+    done = subprocess.run([SHELLCHECK, str(INSTALL / "install.sh")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -100,6 +100,15 @@ def test_the_run_is_all_there(path: Path) -> None:
     assert end.overview.ingress == 100_000 + last, "what the server counted at its last evaluation, and since"
     assert [e.version for e in end.evaluations] == [e.version for e in Journal(path).evaluations()]
     assert end.overview.state == "finished"
+    assert end.overview.began == BEGAN
+
+
+def test_a_run_that_has_diverged_is_no_finished_one(path: Path) -> None:
+    journal = Journal(path)
+    journal.add_evaluation(Evaluation(122, BEGAN + 101, None, 0.1, 1, 1))
+    journal.commit()
+    journal.close()
+    assert [one.overview.state for one in states(path)][-2:] == ["training", "diverged"]
 
 
 def test_time_goes_as_it_went(path: Path) -> None:

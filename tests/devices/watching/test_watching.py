@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,15 @@ def test_equal_runs_make_equal_figures(tmp_path: Path) -> None:
     assert "Accuracy: last five " in drawn
 
 
+def test_the_figure_leaves_out_what_would_flatten_it(tmp_path: Path) -> None:
+    made = state(14, 60)
+    wild = replace(made, evaluations=(made.evaluations[0]._replace(loss=9e6), *made.evaluations[1:]))
+    draw(wild, "time", tmp_path / "wild.svg")
+    drawn = (tmp_path / "wild.svg").read_text()
+    assert "1e6" not in drawn
+    assert all(f">{mark}<" in drawn for mark in ("0s", "10s", "60s")), "round"
+
+
 def test_figures_of_a_recording_or_of_nothing(tmp_path: Path) -> None:
     done = edgeflock("plot", str(tmp_path / "nowhere"), "--out", "x.pdf", cwd=tmp_path)
     assert done.returncode == 2
@@ -104,6 +114,13 @@ def test_figures_of_a_recording_or_of_nothing(tmp_path: Path) -> None:
 def test_what_cannot_be_shown(plan: Plan, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         sources(plan, None)
+
+
+def test_a_monitor_without_a_terminal_refuses_in_a_line(tmp_path: Path) -> None:
+    done = edgeflock("top", "http://127.0.0.1:9", "--record", "kept.rec", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "top needs a terminal, and standard input and standard output is none" in done.stderr
+    assert not (tmp_path / "kept.rec").exists()
 
 
 def test_each_server_has_its_token_or_all_one() -> None:

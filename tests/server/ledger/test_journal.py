@@ -12,6 +12,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
+from edgeflock.server.ledger.sqlite import SqliteStore
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.start import NORMAL, Filling, Start
 from edgeflock.shared.protocol.frames import Evaluation
@@ -39,6 +40,11 @@ def journal(path: Path) -> Iterator[Journal]:
     opened.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
     yield opened
     opened.close()
+
+
+def database(journal: Journal) -> sqlite3.Connection:
+    assert isinstance(journal._store, SqliteStore)
+    return journal._store.db
 
 
 def test_a_new_journal_has_no_run(path: Path) -> None:
@@ -248,7 +254,7 @@ def test_a_missing_table_is_damage(path: Path) -> None:
 
 def test_a_locked_file_is_no_damage(path: Path, journal: Journal) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        journal._db.execute("PRAGMA busy_timeout = 0")
+        database(journal).execute("PRAGMA busy_timeout = 0")
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             journal.device_id("new")
@@ -257,8 +263,8 @@ def test_a_locked_file_is_no_damage(path: Path, journal: Journal) -> None:
 def test_a_commit_is_on_the_disk_when_it_returns(path: Path) -> None:
     """WAL with synchronous = FULL (2): SQLite flushes the log at every commit."""
     journal = Journal(path)
-    assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert database(journal).execute("PRAGMA synchronous").fetchone() == (2,)
+    assert database(journal).execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_opened_one_after_the_other(tmp_path: Path) -> None:
@@ -289,8 +295,8 @@ def test_opened_twice_at_once_only_one_can_write(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_part_of_a_commit(path: Path, journal: Journal) -> None:
     """SQLite rolls back by itself when it is full: what comes next must not go in row by row."""
     journal.device_id("one")
-    (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
-    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = database(journal).execute("PRAGMA page_count").fetchone()
+    database(journal).execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(sqlite3.OperationalError, match="full"):
         journal.add_snapshot(1, np.zeros(100_000, np.float32))
     for version, frame in enumerate((b"small", b"small", bytes(1 << 20)), 1):

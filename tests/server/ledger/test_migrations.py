@@ -1,6 +1,7 @@
 """Journals of older versions: migrated whole or not at all, and replayed to the bits that older code made."""
 
 import sqlite3
+import tarfile
 from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
@@ -18,6 +19,7 @@ from edgeflock.server.descent.how import How
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
+from edgeflock.server.ledger.backup import restore
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.migrations import SCHEMA, STEPS, migrate
 from edgeflock.server.ledger.recovery import recover, replay
@@ -37,9 +39,10 @@ ADDED: dict[str, tuple[object, ...]] = {
     "meta": (None,),
     "snapshots": (None, None),
     "regimes": (0.0, 0, 0, "settings", ""),
+    "updates": (1.0,),
 }
-"""What rows from before the columns start, average and memory, and average, base_batch, rounds, kind and how,
-have there."""
+"""What rows from before the columns start, average and memory, average, base_batch, rounds, kind and how, and
+share, have there."""
 
 
 def opened(name: str, directory: Path) -> Path:
@@ -87,7 +90,7 @@ def content(path: Path) -> tuple[int, list[str], dict[str, list[tuple[object, ..
 
 def _decoded(table: str, rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """Those of updates with the fields of the frame, whichever order it has them in."""
-    return [(*row[:-1], _fields(row[-1])) for row in rows] if table == "updates" else rows
+    return [(*row[:6], _fields(row[6]), *row[7:]) for row in rows] if table == "updates" else rows
 
 
 def _fields(frame: Any) -> list[object]:
@@ -102,6 +105,11 @@ def _fields(frame: Any) -> list[object]:
 def test_there_is_a_journal_of_every_schema() -> None:
     assert {known["schema"] for known in KNOWN.values()} == set(range(1, SCHEMA + 1))
     assert set(STEPS) == set(range(1, SCHEMA))
+
+
+def test_what_reads_what_is_written_down() -> None:
+    said = (JOURNALS.parents[2] / "docs/how-to/backup-and-upgrade.md").read_text("utf-8")
+    assert f"Today's is {SCHEMA}.\nSchemas 1 to {SCHEMA} are all there have been" in said
 
 
 def test_the_same_run_came_to_the_same_bits_before_and_after_there_were_rooms() -> None:
@@ -162,6 +170,23 @@ def test_a_migrated_journal_goes_on(name: str, tmp_path: Path) -> None:
         answers = commit(engine, [Push(device, 1.0, update, wire.encode(update))])
         assert answers == [Receipt(sequence, before + 1, None)]
         assert found(replay(journal, run.layout)) == found(engine.parameters)
+
+
+@every_journal
+def test_a_backup_of_an_older_version_is_restored(name: str, tmp_path: Path) -> None:
+    """As that version made it: the run's directory, packed."""
+    (old := tmp_path / "old").mkdir()
+    opened(name, old)
+    with tarfile.open(tmp_path / "backup", "w:gz") as archive:
+        for path in sorted(old.iterdir()):
+            archive.add(path, path.name.replace(name, "journal"))
+    for same in (True, False):
+        restored = restore(tmp_path / "backup", directory := tmp_path / f"same-{same}", same_run=same)
+        assert restored.version == KNOWN[name]["version"]
+        with closing(Journal(directory / "journal.sqlite")) as journal:
+            run = journal.run()
+            assert run is not None
+            assert found(replay(journal, run.layout))["theta"] == KNOWN[name]["theta"]
 
 
 def test_a_first_model_that_was_made_from_a_seed_is_made_again(tmp_path: Path) -> None:

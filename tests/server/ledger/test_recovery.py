@@ -311,12 +311,12 @@ def test_killed_while_the_run_is_set_up(tmp_path: Path, monkeypatch: pytest.Monk
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for number, method in enumerate(("_write", "add_snapshot", "commit")):
+    for number, method in enumerate(("write", "add_snapshot", "commit")):
         directory = tmp_path / str(number)
         directory.mkdir()
         journal = Journal(directory / "journal.sqlite")
         with monkeypatch.context() as patch:
-            patch.setattr(journal, method, killed)
+            patch.setattr(journal._store if method == "write" else journal, method, killed)
             with pytest.raises(KeyboardInterrupt):
                 journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
         _, engine = open_engine(copy_as_killed(directory, directory / "killed"))

@@ -299,11 +299,7 @@ class Volume(nn.Sequential):
 
 
 def adaptive_maxima() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(2, 2, 3), nn.AdaptiveMaxPool2d(2), *_head(8))
-
-
-def weight_normed() -> nn.Module:
-    return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)))
+    return nn.Sequential(nn.Conv2d(2, 2, 3), nn.AdaptiveMaxPool2d(4), *_head(32))
 
 
 def bags() -> nn.Module:

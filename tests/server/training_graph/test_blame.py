@@ -54,4 +54,4 @@ def test_a_module_in_a_module_has_its_path() -> None:
     x, y = np.zeros((4, 2, 8, 8), np.float32), np.zeros(4, np.int64)
     arguments = example(flat, x, y)
     assert module_that_calls(flat, "aten.convolution_backward.default", arguments) == "0.0 (Conv3d)"
-    assert module_that_calls(flat, "aten._log_softmax.default", arguments) == "it (Volume)"
+    assert module_that_calls(flat, "aten._log_softmax.default", arguments) == "the loss"

@@ -393,9 +393,7 @@ def refusal(name: str, shape: tuple[int, ...], loss: str = "cross_entropy") -> s
 
 
 UNKNOWN = {
-    "Volume": (PICTURE, ["1 (MaxPool3d)", "aten.max_pool3d_with_indices"]),
     "adaptive_maxima": (PICTURE, ["1 (AdaptiveMaxPool2d)", "aten.adaptive_max_pool2d_backward"]),
-    "weight_normed": (SIX, ["0.parametrizations.weight.0 (_WeightNorm)", "aten._weight_norm_interface"]),
     "bags": (SIX, ["0 (Bag)", "aten._embedding_bag_backward"]),
     "Places": (PICTURE, ["pool (MaxPool2d)", "return_indices"]),
     "part_of_the_batch": (SIX, ["a part of a batch cannot train"]),
@@ -410,7 +408,7 @@ def test_what_has_no_translation_is_named(name: str, shape: tuple[int, ...], say
         assert part in said
 
 
-@pytest.mark.parametrize("name", ["Volume", "adaptive_maxima", "weight_normed", "bags"])
+@pytest.mark.parametrize("name", ["adaptive_maxima", "bags"])
 def test_what_has_no_translation_is_refused_before_torch_exports(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,8 @@
 """Pools and their gradients are torch's: to the bit where there is nothing to round."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -41,8 +44,8 @@ def max_pool(pool: Max) -> tuple[onnxruntime.InferenceSession, tuple[int, int]]:
     ).shape[2:]
     graph = session(
         lambda g, x: (
-            pooling.max_pool2d(x, kernel, stride, padding, dilation, ceil)[0],
-            pooling.max_pool2d_backward(g, x, kernel, stride, padding, dilation, ceil, None),
+            pooling.max_pool(x, kernel, stride, padding, dilation, ceil)[0],
+            pooling.max_pool_backward(g, x, kernel, stride, padding, dilation, ceil, None),
         ),
         {"g": (None, 3, rows, columns), "x": (None, 3, height, width)},
     )
@@ -118,7 +121,7 @@ def test_an_average_shares_its_gradient_out(pool: Average) -> None:
 
     rows, columns = average(torch.zeros(1, 1, height, width)).shape[2:]
     graph = session(
-        lambda g, x: pooling.avg_pool2d_backward(g, x, kernel, stride, padding, ceil, counted, divisor),
+        lambda g, x: pooling.avg_pool_backward(g, x, kernel, stride, padding, ceil, counted, divisor),
         {"g": (None, 3, rows, columns), "x": (None, 3, height, width)},
     )
     for batch in BATCHES:
@@ -133,8 +136,80 @@ def test_an_average_shares_its_gradient_out(pool: Average) -> None:
     [((8, 8), (1, 1)), ((7, 9), (3, 2)), ((5, 5), (5, 5)), ((3, 4), (5, 6)), ((1, 13), (1, 4))],
 )
 def test_adaptive_averages(size: Pair, out: Pair) -> None:
-    graph = session(pooling.adaptive_avg_pool2d_backward, {"g": (None, 3, *out), "x": (None, 3, *size)})
+    graph = session(pooling.adaptive_avg_pool_backward, {"g": (None, 3, *out), "x": (None, 3, *size)})
     for batch in BATCHES:
         x, g = normal(batch, 3, *size).requires_grad_(), normal(batch, 3, *out, seed=1)
         (wanted,) = torch.autograd.grad(functional.adaptive_avg_pool2d(x, out), x, g)
         assert_close(run(graph, g, x)[0], wanted, (batch, size, out))
+
+
+# Three dimensions
+
+SOLID = (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation", "ceil"),
+    [
+        ([2, 2, 2], [], [0], [1], False),
+        ([1, 2, 3], [1, 2, 2], [0, 1, 1], [1, 1, 1], False),
+        ([2, 3, 2], [2, 2, 3], [1, 1, 0], [2, 1, 1], True),
+    ],
+)
+def test_a_maximum_of_a_solid_gets_the_gradient(
+    kernel: list[int], stride: list[int], padding: list[int], dilation: list[int], ceil: bool
+) -> None:
+    """torch may give one number for all axes, and no stride where it is the kernel's."""
+    how = kernel, stride, padding, dilation, ceil
+
+    def pool(x: Tensor) -> Tensor:
+        y: Tensor = torch.ops.aten.max_pool3d_with_indices(x, *how)[0]
+        return y
+
+    outs = pool(torch.zeros(1, 1, *SOLID)).shape[2:]
+    graph = session(
+        lambda g, x: (pooling.max_pool(x, *how)[0], pooling.max_pool_backward(g, x, *how, None)),
+        {"g": (None, 3, *outs), "x": (None, 3, *SOLID)},
+    )
+    for batch in (1, 4):
+        x = normal(batch, 3, *SOLID).round().float().requires_grad_()
+        g = (8 * normal(batch, 3, *outs, seed=1)).round().float()
+        y = pool(x)
+        (wanted,) = torch.autograd.grad(y, x, g)
+        found, slope = run(graph, g, x)
+        assert np.array_equal(found, y.detach().numpy())
+        assert np.array_equal(slope, wanted.numpy())
+
+
+def solid_averages() -> dict[str, tuple[Callable[[Tensor], Tensor], Callable[..., Any]]]:
+    def average(x: Tensor) -> Tensor:
+        return functional.avg_pool3d(x, (2, 3, 2), (1, 2, 2), (1, 1, 0), True, False)
+
+    def average_back(g: Any, x: Any) -> Any:
+        return pooling.avg_pool_backward(g, x, [2, 3, 2], [1, 2, 2], [1, 1, 0], True, False, None)
+
+    return {
+        "average": (average, average_back),
+        "adaptive average": (
+            lambda x: functional.adaptive_avg_pool3d(x, (2, 3, 9)),
+            pooling.adaptive_avg_pool_backward,
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", solid_averages())
+def test_what_is_linear_in_a_solid_gives_its_gradient_back(name: str) -> None:
+    forward, backward = solid_averages()[name]
+    outs = forward(torch.zeros(1, 1, *SOLID)).shape[2:]
+    graph = session(backward, {"g": (None, 3, *outs), "x": (None, 3, *SOLID)})
+    for batch in (1, 4):
+        x, g = normal(batch, 3, *SOLID).requires_grad_(), normal(batch, 3, *outs, seed=1)
+        (wanted,) = torch.autograd.grad(forward(x), x, g)
+        given = [g] if len(graph.get_inputs()) == 1 else [g, x]
+        assert_close(run(graph, *given)[0], wanted, batch)
+
+
+def test_an_adaptive_average_of_a_solid() -> None:
+    graph = session(lambda x: pooling.adaptive_avg_pool(x, (2, 3, 9)), {"x": (None, 3, *SOLID)})
+    x = normal(2, 3, *SOLID)
+    assert_close(run(graph, x)[0], functional.adaptive_avg_pool3d(x, (2, 3, 9)))

@@ -17,6 +17,7 @@ from edgeflock.shared.protocol.frames import (
     DeviceRow,
     Evaluation,
     Event,
+    Finding,
     Overview,
     Point,
     RunFacts,
@@ -38,12 +39,23 @@ rows = st.builds(
     st.none() | st.booleans(),
     *[st.none() | counts] * 2,
     st.none() | texts,
+    *[st.none() | numbers] * 2,
+    st.none() | texts,
 )
 metrics = st.dictionaries(texts, st.none() | numbers, max_size=2)
 evaluations = st.builds(
     Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts, metrics
 )
 events = st.builds(Event, numbers, st.sampled_from(get_args(frames.EventKind)), st.none() | texts, texts)
+findings = st.builds(
+    Finding,
+    st.sampled_from(get_args(frames.FindingKind)),
+    st.sampled_from(get_args(frames.Severity)),
+    st.none() | texts,
+    numbers,
+    texts,
+    texts,
+)
 overviews = st.builds(
     Overview,
     version=counts,
@@ -55,6 +67,9 @@ overviews = st.builds(
     **{name: numbers for name in ("updates_per_s", "ingress_rate", "egress_rate")},
     **{name: counts for name in ("ingress", "egress", "dense_bytes", "devices", "connected")},
     shared_samples=counts,
+    findings=st.lists(findings, max_size=2).map(tuple),
+    more_findings=counts,
+    began=st.none() | numbers,
     tasks=st.none() | st.builds(frames.Standing, *[counts] * 4),
     evaluation_failed=st.booleans(),
 )
@@ -85,10 +100,12 @@ def test_what_is_encoded_comes_back(frame: Snapshot | Delta) -> None:
 PI = DeviceRow(
     *(3, "pi-3", "training", "pi4", "onnx", 8.0, 10, 0, 0, 0, 0, None, None, 1e9),
     *(2, 0.5, 7, 0, 900, 90, 70, 7, 31.5, 212.0),
-    *(48.0, None, False, 3, 1, None),
+    *(48.0, None, False, 3, 1, None, 0.4, 1.5, None),
 )
 OVERVIEW = Overview(
-    *(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0, None)
+    *(7, 1.0, 900, 90, 90.0, 9.0, 9000, 10.0, [0] * BINS, 1, 1, 1.0, 0.5, False, "training", 0, None),
+    findings=(Finding("disagrees", "warning", "pi-3", 1e9, "its updates point away", "look at its labels"),),
+    began=1e9,
 )
 GOOD = Delta(1e9, OVERVIEW, (PI,), (), (Event(1e9, "joined", "pi-3", "joined"),), 0)
 
@@ -96,6 +113,12 @@ GOOD = Delta(1e9, OVERVIEW, (PI,), (), (Event(1e9, "joined", "pi-3", "joined"),)
 def other(**values: Any) -> list[Any]:
     """The row of a device that is not as it should be."""
     return list((dict(zip(DeviceRow._fields, PI, strict=True)) | values).values())
+
+
+def told(**entries: Any) -> dict[str, Any]:
+    """The overview as it is not."""
+    overview: dict[str, Any] = msgpack.unpackb(feed.encode(GOOD))["overview"]
+    return overview | entries
 
 
 def edited(**entries: Any) -> bytes:
@@ -113,12 +136,16 @@ def edited(**entries: Any) -> bytes:
         (edited(more=1), "delta has the keys .*, not .*more"),
         (edited(missed_events="2"), "delta.missed_events must be int, not str"),
         (edited(missed_events=True), "delta.missed_events must be int, not bool"),
-        (edited(devices=[[1, 2]]), "delta.devices must be rows of 30"),
+        (edited(devices=[[1, 2]]), "delta.devices must be rows of 33"),
         (edited(devices=[other(updates=None)]), "delta.devices.updates must be int, not NoneType"),
         (edited(devices=[PI, other(loss=float("nan"))]), "delta.devices.loss must be finite"),
         (edited(devices=[other(state="asleep")]), "delta.devices.state must be one of .*'asleep'"),
         (edited(devices=[other(state=["idle"])]), "delta.devices.state must be one of"),
         (edited(events=[[1.0, "exploded", None, ""]]), "delta.events.kind must be one of .*'exploded'"),
+        (
+            edited(overview=told(findings=[["tired", "warning", None, 1.0, "", ""]])),
+            "findings.kind must be one of",
+        ),
         (edited(overview={}), "delta.overview has the keys"),
     ],
 )

@@ -65,12 +65,16 @@ async def test_several_servers_are_tabs() -> None:
     async with serving(next(frames(4, 0))) as one, serving(other) as two:
         live = [Live(FeedClient(server.url, "")) for server in (one, two)]
         async with screen(*live) as pilot:
-            await shows(pilot, f" 127.0.0.1:{one.port}   127.0.0.1:{two.port}")
+            await shows(pilot, f" ● 127.0.0.1:{one.port}   ● 127.0.0.1:{two.port}")
             await shows(pilot, "5f3c0ad1")
             await pilot.press("tab")
             await shows(pilot, "another1")
             await pilot.press("2")
             await shows(pilot, "2 devices")
             await pilot.press("shift+tab")
+            await shows(pilot, "5f3c0ad1")
+            await pilot.click("#servers", offset=(26, 0))
+            await shows(pilot, "another1")
+            await pilot.click("#servers", offset=(3, 0))
             await shows(pilot, "5f3c0ad1")
             await shows(pilot, "Accuracy")

@@ -21,14 +21,16 @@ async def test_a_viewer_is_offered_no_action() -> None:
         await pilot.press("2")
         await shows(pilot, "viewer")
         await shows(pilot, "jetson-1")
-        for key in ("p", "D", "L", "C"):
+        for key in ("p", "D", "L", "C", "R"):
             await pilot.press(key)
         await pilot.press("question_mark")
         await shows(pilot, "any key closes this")
         for words in ("Pause or resume it", "Drop the device", "The learning rate", "Checkpoint now"):
             assert words not in text(pilot)
-        await pilot.press("z", "colon", *"checkpoint")
+        await pilot.press("z", "ctrl+p", *"checkpoint")
         await shows(pilot, "No matches found")
+        await pilot.press("escape", "colon", *"checkpoint", "enter")
+        await shows(pilot, "checkpoint is for admins, and this is a viewer's token")
         assert server.acts == []
 
 
@@ -63,6 +65,39 @@ async def test_an_admin_is_asked_and_then_it_is_done() -> None:
             ("/v1/devices/jetson-1/drop", {}),
             ("/v1/learning_rate", {"value": 0.02}),
             ("/v1/checkpoint", {}),
+        ]
+
+
+async def test_an_admin_goes_back_to_an_earlier_model() -> None:
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        await shows(pilot, "admin")
+        await pilot.press("R")
+        await asked(pilot, "Roll back to which version?")
+        await pilot.press("home", *["delete"] * 6, *"640", "enter")
+        await asked(pilot, "Roll back to version 640?")
+        await pilot.press("n")
+        await lacks(pilot, "Roll back to version 640?")
+        assert server.acts == []
+
+
+async def test_what_is_typed_is_asked_and_then_it_is_done() -> None:
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        await shows(pilot, "admin")
+        await pilot.press("colon", *"pause pi4-5 too hot", "enter")
+        await asked(pilot, "Pause pi4-5?")
+        await pilot.press("enter")
+        await shows(pilot, "pi4-5 is paused")
+        await pilot.press("colon", *"rate 0.02", "enter")
+        await asked(pilot, "count with 0.02 instead of 0.05")
+        await pilot.press("y")
+        await shows(pilot, "the learning rate is 0.02")
+        await pilot.press("colon", *"drop", "enter")
+        await shows(pilot, "drop which device?")
+        await pilot.press("colon", *"filter state:paused", "enter")
+        await shows(pilot, "1 of 14 devices · filter state:paused")
+        assert server.acts == [
+            ("/v1/devices/pi4-5/pause", {"because": "too hot"}),
+            ("/v1/learning_rate", {"value": 0.02}),
         ]
 
 

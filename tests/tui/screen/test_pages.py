@@ -47,12 +47,22 @@ async def test_the_log_scrolls() -> None:
         await pilot.press("home")
         await shows(pilot, "newer below")
         first = text(pilot)
-        await pilot.press("down")
+        await pilot.press("pagedown")
         await until(pilot, lambda: text(pilot) != first)
         await pilot.press("end")
         await lacks(pilot, "newer below")
         for key in ("k", "j", "pageup", "pagedown", "up"):
             await pilot.press(key)
+
+
+async def test_enter_on_an_event_opens_its_device() -> None:
+    async with screen() as pilot:
+        await pilot.press("3", "slash", *"kind:paused", "enter", "up", "enter")
+        await shows(pilot, " pi4-5  ‖ paused")
+        await pilot.press("escape")
+        await shows(pilot, "events with 'kind:paused'")
+        await pilot.press("slash", *["backspace"] * 11, *"snapshot", "enter", "enter")
+        await shows(pilot, "this event is of no device")
 
 
 async def test_the_configuration_scrolls_and_marks_what_was_changed() -> None:
@@ -102,7 +112,7 @@ async def test_help_names_every_key_that_does_something_here() -> None:
 
 async def test_the_palette_finds_commands() -> None:
     async with screen(size=WIDE) as pilot:
-        await pilot.press("colon")
+        await pilot.press("ctrl+p")
         await shows(pilot, "Search for commands")
         await pilot.press(*"sort by temp")
         await shows(pilot, "Celsius")

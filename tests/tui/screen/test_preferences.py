@@ -49,6 +49,19 @@ async def test_keys_are_bound_anew(tmp_path: Path) -> None:
         await shows(pilot, "f f3")
 
 
+async def test_columns_are_chosen_in_the_file_and_by_a_command(tmp_path: Path) -> None:
+    (tmp_path / "top.toml").write_text('columns = ["temp", "smoothed_loss"]\n')
+    async with screen(folder=tmp_path) as pilot:
+        await pilot.press("2")
+        await shows(pilot, "▲device    temp  ~loss\n")
+        await pilot.press("right", "right", "right", "left", "colon", *"columns in,out", "enter")
+        await shows(pilot, "▲device         in     out\n")
+        await pilot.press("colon", *"columns inn", "enter")
+        await shows(pilot, "there is no column 'inn'")
+        await pilot.press("colon", *"columns", "enter")
+        await shows(pilot, "state")
+
+
 @pytest.mark.parametrize(
     ("toml", "complaint"),
     [
@@ -56,6 +69,8 @@ async def test_keys_are_bound_anew(tmp_path: Path) -> None:
         ("[keys]\nfleet = 3", "keys.fleet = 3 must be keys as text"),
         ("[keys]\nfleet = 'f'\nevents = 'e,f'", "keys.events and keys.fleet are both 'f'"),
         ("theme = 'pink'", "theme = 'pink' is none of"),
+        ("columns = ['state', 'lose']", "there is no column 'lose'; did you mean loss?"),
+        ("columns = 'state'", "columns = 'state' must be titles"),
         ("tehme = 'x'", "unknown key tehme"),
         ("keys = 'vi'", "must be a section"),
         ("[keys", "not TOML"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.shared.protocol.frames import Frame
+from edgeflock.shared.protocol.frames import Frame, Mark
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
@@ -69,6 +69,17 @@ async def test_it_connects_again_and_keeps_what_it_saw() -> None:
             assert live.freshness().again_in is not None
             await until(lambda: live.link.phase == "live" and len(live.kept) == 4)
         assert [moment.time for moment in live.state.trend] == [BEGAN, BEGAN + 1, BEGAN + 2, BEGAN]
+
+
+async def test_curves_begin_with_what_the_server_remembers() -> None:
+    async with serving(*FRAMES[:2]) as server:
+        server.past = [Mark(BEGAN - 60 + 10 * n, 100 * n, 0, 0, 0.5, 3) for n in range(6)]
+        live = Live(FeedClient(server.url, ""))
+        async with following(live) as until:
+            await until(lambda: live.state is not None and live.state.time == BEGAN + 1)
+        assert live.state is not None
+        assert [moment.time - BEGAN for moment in live.state.trend] == [-50, -40, -30, -20, -10, 0, 1]
+        assert live.state.trend[0].updates_per_s == 10
 
 
 async def test_a_server_that_comes_later_is_found() -> None:

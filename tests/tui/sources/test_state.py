@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.frames import Delta, Event, Snapshot
-from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, State, reduce, snapshot
+from edgeflock.shared.protocol.frames import Delta, Event, Mark, Snapshot
+from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, State, reduce, remembering, snapshot
 from tests.tui.runs import BEGAN, frames
 
 
@@ -15,6 +15,23 @@ def begun(number: int = 3) -> tuple[Snapshot, Delta]:
     assert isinstance(first, Snapshot)
     assert isinstance(second, Delta)
     return first, second
+
+
+def test_what_a_server_remembers_fills_the_times_in_which_nobody_watched() -> None:
+    first, *rest = frames(2, 2)
+    seen = reduce(None, first)
+    for frame in rest:
+        seen = reduce(seen, frame)
+    assert [m.time - BEGAN for m in seen.trend] == [0, 1, 2]
+    past = [
+        *(Mark(BEGAN - 300 + 100 * n, 1000 * n, 50 * n, 20 * n, None, 2) for n in range(3)),
+        *(Mark(BEGAN + t, 5, 6, 7, 0.25, 2) for t in (0.4, 1.4)),
+    ]
+    both = remembering(seen, past)
+    assert [m.time - BEGAN for m in both.trend] == [-200, -100, 0, 1, 2], "what was watched is seen better"
+    assert both.trend[2:] == seen.trend
+    assert both.trend[0][1:8] == (1000, 50, 20, 10.0, 0.5, 0.2, None)
+    assert remembering(seen, past[:1]) is seen, "one mark has no rate"
 
 
 def test_a_delta_replaces_the_rows_it_brings_and_no_other() -> None:

@@ -5,7 +5,17 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.tui.text.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
+from edgeflock.tui.text.chart import (
+    Axis,
+    Series,
+    around,
+    bars,
+    ceiling,
+    chart,
+    duration_ceiling,
+    round_times,
+    width_beside,
+)
 from edgeflock.tui.text.lines import crop, text_of, width_of
 
 
@@ -22,6 +32,28 @@ def test_an_axis_holds_its_values() -> None:
     assert 0.97 <= axis.high <= 1.0
     assert around([3.0, 8.5], str, zero=True) == Axis(0.0, 10.0, str)
     assert around([5.0, 5.0], str, zero=False).low < around([5.0, 5.0], str, zero=False).high
+
+
+def test_no_two_numbers_beside_an_axis_read_alike() -> None:
+    axis = around([231.9, 232.3], lambda value: f"{value:.3g}x", zero=False)
+    assert axis.low <= 231.9
+    assert axis.high >= 232.3
+    assert len({axis.form(value) for value in (axis.low, (axis.low + axis.high) / 2, axis.high)}) == 3
+    assert around([5.0], lambda value: "", zero=False).high > 5.0, "there is an end to it"
+
+
+def test_marks_of_time_are_round_and_few() -> None:
+    assert round_times(0, 250) == [0, 60, 120, 180, 240]
+    assert round_times(-300, 0) == [-300, -240, -180, -120, -60, 0]
+    assert round_times(0, 9 * 3600) == [0, 7200, 14400, 21600, 28800]
+    assert len(round_times(0, 40 * 86400)) <= 7
+
+
+def test_charts_below_each_other_share_their_columns() -> None:
+    x, y = Axis(0, 10, str), Axis(0, 10, str)
+    lines = chart([Series([0, 10], [0, 10], "first")], x, y, 30, 4, gutter=6)
+    assert [text_of([line]).find("┤") for line in lines] == [6, -1, 6, -1]
+    assert width_beside(Axis(0, 10_000, str)) == len("5000.0")
 
 
 def test_a_straight_line_is_drawn_straight() -> None:

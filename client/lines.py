@@ -1,0 +1,107 @@
+"""Lines of a limited rate: what a device sends and receives, as its sockets carry it.
+
+    aiohttp, TLS <-> one end of a pair of sockets <-> the other end <-> TCP, at the allowance's rate
+
+Both directions of all lines share one allowance, and TLS is within. What comes down is held back by the
+sender: nothing is read before there is room for it, and the kernel takes no more than it must.
+"""
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from typing import Any
+
+import aiohappyeyeballs
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+from edgeflock.client.allowance import Allowance
+
+_PIECE_SECONDS = 0.05
+"""What is carried at once is worth so many seconds."""
+
+_LEAST_PIECE, _MOST_PIECE = 256, 1 << 16
+
+_LAST_SECONDS = 2.0
+
+
+class Lines(aiohttp.TCPConnector):
+    """Connects as its parent does, and carries so many bytes a second, both ways together."""
+
+    def __init__(self, rate: float, tls: ssl.SSLContext | bool) -> None:
+        super().__init__(ssl=tls)
+        self._allowance = Allowance(rate, asyncio.get_running_loop().time())
+        self._piece = int(min(max(rate * _PIECE_SECONDS, _LEAST_PIECE), _MOST_PIECE))
+        self._carrying: set[asyncio.Task[None]] = set()
+
+    async def _wrap_create_connection(
+        self,
+        *args: Any,
+        addr_infos: Any,
+        req: Any,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # its parent's
+        client_error: type[Exception] = aiohttp.ClientConnectorError,
+        **kwargs: Any,
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        """In the place of aiohttp's, which has no door for this: its errors are those of that one."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                outer = await aiohappyeyeballs.start_connection(
+                    addr_infos, loop=loop, socket_factory=self._socket
+                )
+            inner, other = socket.socketpair()
+            for end in (outer, inner, other):
+                end.setblocking(False)
+            carrying = asyncio.create_task(self._carry_both(other, outer))
+            self._carrying.add(carrying)
+            carrying.add_done_callback(self._carrying.discard)
+            made: tuple[Any, Any] = await loop.create_connection(*args, **kwargs, sock=inner)
+            return made
+        except ssl.CertificateError as error:
+            raise aiohttp.ClientConnectorCertificateError(req.connection_key, error) from error
+        except ssl.SSLError as error:
+            raise aiohttp.ClientConnectorSSLError(req.connection_key, error) from error
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise client_error(req.connection_key, error) from error
+
+    def _socket(self, address: Any) -> socket.socket:
+        """One that the kernel keeps little of: what it has taken was carried before anybody was asked."""
+        made = socket.socket(*address[:3])
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, max(1 << 12, 2 * self._piece))
+        return made
+
+    async def _carry_both(self, inner: socket.socket, outer: socket.socket) -> None:
+        """Until this end has nothing more to say, or the line is gone."""
+        down = asyncio.create_task(self._carry(outer, inner))
+        try:
+            with suppress(OSError):
+                await self._carry(inner, outer)
+        finally:
+            down.cancel()
+            await asyncio.wait((down,))
+            inner.close()
+            outer.close()
+
+    async def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while octets := await loop.sock_recv(source, self._piece):
+                await asyncio.sleep(self._allowance.spend(len(octets), loop.time()))
+                await loop.sock_sendall(target, octets)
+        finally:
+            with suppress(OSError):
+                target.shutdown(socket.SHUT_WR)
+
+    async def carried(self) -> None:
+        """Return once what was said last is carried, after all lines were closed; or after a moment."""
+        if self._carrying:
+            _, late = await asyncio.wait(self._carrying, timeout=_LAST_SECONDS)
+            for carrying in late:
+                carrying.cancel()
+            if late:
+                await asyncio.wait(late)

@@ -1,0 +1,68 @@
+"""Holds training back while the machine says that there is a reason, and goes on by itself."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from edgeflock.client.neighbour.reasons import Judge, Reason, Rules, Seen
+from edgeflock.client.neighbour.sensors import Sensors
+from edgeflock.shared.protocol.messages import Facts
+
+log = logging.getLogger(__name__)
+
+_EVERY = 5.0
+"""Seconds from one look to the next."""
+
+
+class Pausing:
+    """Of one device."""
+
+    def __init__(
+        self, rules: Rules, see: Callable[[float], Seen] | None = None, *, says_why: bool = True
+    ) -> None:
+        """Raises ConfigError if the machine cannot tell what the rules ask for. Without `says_why` the
+        server is told that the device pauses, and nothing more.
+        """
+        self._see = see or Sensors(rules)
+        self._judge = Judge(rules)
+        self._says_why = says_why
+        self._reason: Reason | None = None
+        self._may = asyncio.Event()
+        self._may.set()
+
+    def facts(self) -> Facts:
+        """What the server is told: nothing while the device trains."""
+        if self._reason is None:
+            return {}
+        return {"paused": self._reason.told if self._says_why else "for a reason of its own"}
+
+    async def permitted(self) -> bool:
+        """Return once the device may train; whether it had to wait."""
+        waits = not self._may.is_set()
+        await self._may.wait()
+        return waits
+
+    async def watch(self, tell: Callable[[], Awaitable[None]]) -> None:
+        """Look now and then, until cancelled; `tell` the server when something changes."""
+        since: float | None = None
+        while True:
+            await self.look()
+            if self._reason is not None and since is None:
+                since = time.monotonic()
+                log.warning("paused: %s", self._reason.told)
+                await tell()
+            elif self._reason is None and since is not None:
+                log.info("goes on, after a pause of %.0f s", time.monotonic() - since)
+                since = None
+                await tell()
+            await asyncio.sleep(_EVERY)
+
+    async def look(self) -> None:
+        """Once. What it takes may wait for D-Bus, so it is in a thread of its own."""
+        seen = await asyncio.to_thread(self._see, time.time())
+        self._reason = self._judge(seen, time.monotonic())
+        if self._reason is None:
+            self._may.set()
+        else:
+            self._may.clear()

@@ -1,0 +1,129 @@
+"""What is a reason to pause, and until when. Pure.
+
+hot:80          the processor has 80 C or more, until it has 75
+undervoltage    the supply is too weak, until it was not for a minute
+battery:40      it runs on its battery, which has less than 40%; `battery`: whatever it has
+metered         the network's owner pays by what it carries
+owner           somebody uses the machine
+file:PATH       there is such a file, whose first line says why
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgeflock.shared.errors import ConfigError
+
+_HOT = 80.0
+"""Degrees Celsius from which a Raspberry Pi slows itself down, and a laptop's fan is heard."""
+
+_COOLER = 5.0
+"""Degrees below, at which it goes on,"""
+
+_STEADY = 60.0
+"""and seconds for which a supply has to be strong enough."""
+
+_LONGEST = 90
+"""Characters of what is told."""
+
+_ALL = "hot:80, hot:off, undervoltage:off, battery, battery:40, metered, owner, file:PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is to pause a device. Of these the first two protect the machine itself, and hold unless they are
+    turned off; the others are for its owner to choose.
+    """
+
+    hot: float | None = _HOT
+    undervoltage: bool = True
+    battery: int | None = None
+    """Percent; 101: on its battery in any case."""
+    metered: bool = False
+    owner: bool = False
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the machine says; None where it does not."""
+
+    temperature: float | None = None
+    undervoltage: bool | None = None
+    discharging: bool = False
+    charge: int | None = None
+    metered: bool | None = None
+    owner: bool | None = None
+    note: str | None = None
+    """The first line of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a device pauses now."""
+
+    kind: str
+    told: str
+    """To its owner and to operators."""
+
+
+def rules_of(entries: Sequence[str]) -> Rules:
+    """What client.pause_on says. Raises ConfigError."""
+    rules = Rules()
+    for entry in entries:
+        name, colon, value = entry.partition(":")
+        match name, value:
+            case "hot", "off":
+                rules = replace(rules, hot=None)
+            case "hot", number if _is_within(number, 30, 120):
+                rules = replace(rules, hot=float(number))
+            case "undervoltage", "" | "off":
+                rules = replace(rules, undervoltage=not value)
+            case "battery", "":
+                rules = replace(rules, battery=101)
+            case "battery", number if _is_within(number, 1, 100):
+                rules = replace(rules, battery=int(number))
+            case "metered", "":
+                rules = replace(rules, metered=True)
+            case "owner", "":
+                rules = replace(rules, owner=True)
+            case "file", path if path:
+                rules = replace(rules, file=Path(path))
+            case _:
+                raise ConfigError(f"client.pause_on: {entry!r} is none of these: {_ALL}")
+    return rules
+
+
+class Judge:
+    """Says whether there is a reason, each time that it is shown what the machine says."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._hot = False
+        self._weak_until = 0.0
+
+    def __call__(self, seen: Seen, now: float) -> Reason | None:
+        """The first reason there is at `now`, in seconds from any time after 0 on."""
+        rules = self._rules
+        if seen.undervoltage:
+            self._weak_until = now + _STEADY
+        if rules.undervoltage and now < self._weak_until:
+            return Reason("undervoltage", "under-voltage: its supply is too weak")
+        if rules.hot is not None and seen.temperature is not None:
+            self._hot = seen.temperature >= rules.hot - _COOLER * self._hot
+            if self._hot:
+                return Reason("hot", f"hot: {seen.temperature:.0f} C, until it has {rules.hot - _COOLER:.0f}")
+        if rules.battery is not None and seen.discharging and (seen.charge or 0) < rules.battery:
+            has = "" if seen.charge is None else f", which has {seen.charge}%"
+            return Reason("battery", f"on its battery{has}")
+        if rules.metered and seen.metered:
+            return Reason("metered", "its link is metered")
+        if rules.owner and seen.owner:
+            return Reason("owner", "somebody uses the machine")
+        if seen.note is not None:
+            return Reason("file", seen.note[:_LONGEST] or f"{rules.file} is there"[:_LONGEST])
+        return None
+
+
+def _is_within(number: str, least: int, most: int) -> bool:
+    return number.isascii() and number.isdecimal() and least <= int(number) <= most

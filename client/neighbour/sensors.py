@@ -1,0 +1,119 @@
+"""What the machine says of heat, supply, battery, link and owner: small files, two questions to D-Bus."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from edgeflock.client.health import (
+    ROOT,
+    Throttled,
+    batteries,
+    charge,
+    hottest,
+    supply_of,
+    text_of,
+    thermal_zones,
+)
+from edgeflock.client.neighbour.reasons import Rules, Seen
+from edgeflock.shared.errors import ConfigError
+
+_IDLE = 300.0
+"""Seconds without a key after which nobody is at a terminal: where there is no logind, which knows better."""
+
+_NETWORK = (
+    "org.freedesktop.NetworkManager", "/org/freedesktop/NetworkManager", "org.freedesktop.NetworkManager",
+    "Metered",
+)  # fmt: skip
+_LOGIN = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "IdleHint")
+
+_METERED = {"u 1": True, "u 3": True, "u 2": False, "u 4": False}
+"""NMMetered: yes, guessed yes, no, guessed no; unknown is 0."""
+
+_THERE = {"b true": False, "b false": True}
+"""Of an IdleHint: whether somebody is there."""
+
+Ask = Callable[..., str | None]
+"""Of a D-Bus service, an object, an interface and its property what busctl prints, if it does."""
+
+
+class Sensors:
+    """Each call looks at what the rules ask for. Where it is, is looked for once."""
+
+    def __init__(
+        self, rules: Rules, root: Path = ROOT, ask: Ask | None = None, throttled: Throttled | None = None
+    ) -> None:
+        """`root` is where proc, sys and dev are. Raises ConfigError if nobody here knows what is asked."""
+        self._rules, self._root = rules, root
+        self._ask = ask or _busctl()
+        if rules.metered and self._ask is None:
+            raise ConfigError(
+                "client.pause_on: metered asks NetworkManager by busctl, which is not on this machine: leave "
+                "it out, or have a file say so: file:PATH"
+            )
+        self._zones = thermal_zones(root) if rules.hot is not None else []
+        self._supply = supply_of(root, throttled) if rules.undervoltage else lambda: None
+        self._batteries = batteries(root) if rules.battery is not None else []
+
+    def __call__(self, now: float) -> Seen:
+        """`now` is the time of day, as Unix has it."""
+        rules = self._rules
+        weak = self._supply()
+        return Seen(
+            temperature=hottest(map(text_of, self._zones)),
+            undervoltage=None if weak is None else bool(weak),
+            discharging=discharging(text_of(battery.with_name("status")) for battery in self._batteries),
+            charge=charge(map(text_of, self._batteries)),
+            metered=_METERED.get(self._property(_NETWORK)) if rules.metered else None,
+            owner=self._somebody(now) if rules.owner else None,
+            note=None if rules.file is None else first_line(rules.file),
+        )
+
+    def _somebody(self, now: float) -> bool:
+        told = _THERE.get(self._property(_LOGIN))
+        return now - last_key(self._root) < _IDLE if told is None else told
+
+    def _property(self, address: Iterable[str]) -> str:
+        return (self._ask(*address) if self._ask is not None else None) or ""
+
+
+def discharging(statuses: Iterable[str | None]) -> bool:
+    """Whether the machine runs on its batteries."""
+    return any(status == "Discharging" for status in statuses)
+
+
+def last_key(root: Path) -> float:
+    """When a key was pressed at a terminal, in Unix time: a terminal's atime says so, within 8 seconds."""
+    newest = 0.0
+    for terminal in (*(root / "dev/pts").glob("[0-9]*"), *(root / "dev").glob("tty[0-9]*")):
+        with suppress(OSError):
+            newest = max(newest, terminal.stat().st_atime)
+    return newest
+
+
+def first_line(file: Path) -> str | None:
+    """None if there is no such file."""
+    try:
+        with file.open(errors="replace") as opened:
+            line = opened.readline(1000).strip()
+    except OSError:
+        return None
+    return "".join(character if character.isprintable() else "?" for character in line)
+
+
+def _busctl() -> Ask | None:
+    path = shutil.which("busctl")
+    if path is None:
+        return None
+
+    def run(*address: str) -> str | None:
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(
+                [path, "--system", "--timeout=2", "get-property", *address],
+                capture_output=True, text=True, timeout=5,
+            )  # fmt: skip
+            return done.stdout.strip()
+        return None
+
+    return run

@@ -1,0 +1,99 @@
+"""The update that is on its way, on disk: a device that is killed before its receipt came sends it again.
+
+One file of a device in its folder, DIGEST.update: it is there while an update is computed and not settled.
+
+    SHA-256 of what follows, 32 bytes
+    msgpack [1, run, device, layout's digest, the Update as it is sent]
+
+What else stands there is none, and is dropped: a disk is believed no more than a server. It is not forced to
+the disk, so a power failure may cost it; a memory card would wear out.
+"""
+
+import hashlib
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgpack
+
+from edgeflock.shared.errors import SessionRefused
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Update
+
+log = logging.getLogger(__name__)
+
+_FORMAT = 1
+_DIGEST = hashlib.sha256().digest_size
+
+_AROUND = 1 << 12
+"""Bytes beside the Update, at most."""
+
+
+class Spool:
+    """Of one device at one server."""
+
+    def __init__(self, directory: Path, server: str, device: str) -> None:
+        whose = hashlib.sha256(f"{server}\n{device}".encode()).hexdigest()[:32]
+        self._path = directory / f"{whose}.update"
+        self._device = device
+        self._has_failed = False
+
+    def keep(self, run: str, layout: bytes, update: Update) -> None:
+        """Whole or not at all. A folder that cannot keep it is told of once: training goes on."""
+        told = msgpack.packb([_FORMAT, run, self._device, layout, wire.encode(update)])
+        fresh = self._path.with_suffix(".update-new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(hashlib.sha256(told).digest() + told)
+            fresh.replace(self._path)
+        except OSError as error:
+            if not self._has_failed:
+                log.warning(
+                    "%s cannot be written: %s; updates under way are lost when this device ends (another "
+                    "folder: client.directory)",
+                    *(self._path, error.strerror or error),
+                )
+            self._has_failed = True
+
+    def drop(self) -> None:
+        """It is settled."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def find(self, run: str, layout: bytes, most: int) -> Update | None:
+        """What an earlier client of this device computed for the run and got no receipt for. What is of
+        another run, of more than `most` bytes or not whole is dropped, with a line that says so.
+        """
+        try:
+            with open(self._path, "rb") as file:
+                octets = file.read(_DIGEST + most + _AROUND + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            log.warning("%s cannot be read: %s", self._path, error)
+            return None
+        try:
+            return self._read(octets, run, layout, most)
+        except ValueError as why:
+            log.warning("dropped the update that was under way when this device ended: %s", why)
+            self.drop()
+            return None
+
+    def _read(self, octets: bytes, run: str, layout: bytes, most: int) -> Update:
+        """Raises ValueError, which says why it is none to send."""
+        told = octets[_DIGEST:]
+        if hashlib.sha256(told).digest() != octets[:_DIGEST] or len(told) > most + _AROUND:
+            raise ValueError(f"{self._path} is not whole")
+        try:
+            found, of_run, device, of_layout, frame = msgpack.unpackb(told)
+            update = wire.decode(frame, (Update,))
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException, SessionRefused) as error:
+            raise ValueError(f"{self._path} holds none") from error
+        if (found, device) != (_FORMAT, self._device):
+            raise ValueError(f"{self._path} holds another device's, or another version's")
+        if (of_run, of_layout) != (run, layout):
+            raise ValueError("it is of another run")
+        assert isinstance(update, Update), "nothing else is decoded"
+        return update

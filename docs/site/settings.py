@@ -1,0 +1,81 @@
+"""Every setting, of the schema that reads them."""
+
+import json
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from edgeflock.shared.settings.config import Config
+
+_INTRODUCTION = """\
+# Settings
+
+A server, a device and an emulated fleet read the same ones: a TOML file, then the environment, then `--set`.
+Later ones override earlier ones.
+
+    [run]
+    port = 9000                      # in a file: edgeflock server FILE
+    EDGEFLOCK_RUN__PORT=9000         # in the environment
+    --set run.port=9000              # on the command line
+
+`edgeflock config` prints all of them as a file. A wrong one is refused with its name, its value, where it was
+set and the nearest one that there is.
+"""
+
+
+def page() -> str:
+    """Markdown: a section for each of the settings', a table row for each key."""
+    defaults = Config()
+    lines = [_INTRODUCTION]
+    for name, section in defaults:
+        lines += [f"## {name}", "", f"{type(section).__doc__}", ""]
+        lines += ["| setting | type | default | |", "|---|---|---|---|"]
+        for key, field in type(section).model_fields.items():
+            value = getattr(section, key)
+            default = json.dumps(value) if not isinstance(value, BaseModel) else ""
+            cells = (f"`{name}.{key}`", kind(field), f"`{default}`", escaped(field.description or ""))
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def kind(field: FieldInfo) -> str:
+    """What a value may be: its type, and the bounds that it keeps.
+
+    >>> from pydantic import Field
+    >>> from pydantic.fields import FieldInfo
+    >>> kind(FieldInfo.from_annotated_attribute(int, Field(3, ge=1)))
+    'integer, 1 or more'
+    """
+    told = [_named(field.annotation)]
+    for bound in field.metadata:
+        for attribute, text in _BOUNDS.items():
+            if (limit := getattr(bound, attribute, None)) is not None:
+                told.append(text.format(limit))
+    return escaped(", ".join(told))
+
+
+_BOUNDS = {"ge": "{:,} or more", "gt": "above {:,}", "le": "{:,} at most", "lt": "below {:,}"}
+
+_NAMES = {int: "integer", float: "number", str: "text", bool: "true or false", dict: "table", list: "list"}
+
+
+def _named(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    if all(isinstance(one, str) for one in arguments) and arguments:
+        return " or ".join(f"`{json.dumps(one)}`" for one in arguments)
+    if hasattr(annotation, "__metadata__"):
+        return _named(arguments[0])
+    if origin in (tuple, list):
+        return f"list of {_named(arguments[0])}" if arguments else "list"
+    if origin is dict:
+        return "table"
+    return " or ".join(_named(one) for one in arguments if one is not type(None))
+
+
+def escaped(text: str) -> str:
+    """`text` as it may stand in a cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

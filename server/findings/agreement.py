@@ -1,0 +1,135 @@
+"""How a device's updates go with those of the others, on the entries that they touch.
+
+Each update is a vote of length one for its direction, so that nobody's counts more because it is large. Of
+the votes a decaying sum is kept for each of eight groups of devices. An update of a device of group g, with
+entries w, agrees with the others as
+
+    cos(delta_w, sum of the votes of all groups but g at w)
+
+and of that, of the loss and of the logarithm of its norm each device has a moving average. Nothing of it
+touches the model.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import Step
+from edgeflock.server.findings.kernels import compare_and_vote
+
+TRACKED = 1 << 18
+"""The last so many parameters have votes, 9 MiB at most. The layers nearest to the labels come last in nearly
+all models, and there those who disagree about labels disagree most."""
+
+_TOUCHED, _DENSE = 1 << 9, 1 << 13
+"""At most the last so many entries of an update, or of a whole gradient, are looked at: bounds the time."""
+
+_GROUPS = 8
+"""Up to so many devices are each compared with all others; of more, also those of the own group are left
+out."""
+
+_DECAY = 0.99
+"""A vote counts this much less with each one after it: the last hundred say where the others go. Of the
+model's direction older ones know nothing any more."""
+
+_FAINT = 1e-3
+"""Votes that sum up to less than this have decayed or cancelled: there is nothing to agree with."""
+
+_FOLLOW = 0.02
+"""How fast the averages follow: one batch says little, fifty say which way."""
+
+_PAUSE, _A_SECOND = 0.05, 200
+"""A device's update counts if its last one that did is so many seconds older, and of all devices at most so
+many a second: what is asked of a busy server does not grow with its load."""
+
+_LARGEST_SCALE = 1e6
+"""Instead of all old votes shrinking, new ones grow; at this size all are made small again."""
+
+
+class Seen(NamedTuple):
+    """Averages over the recent updates of a device."""
+
+    updates: int
+    """Of them, those that were looked at."""
+    agreement: float | None
+    """-1 to 1; None: there was nothing to compare with."""
+    loss: float | None
+    norm: float
+    """Natural logarithm of the updates' norm."""
+
+
+class Agreement:
+    """Of all devices of a run. `observe` is for one thread at a time; `of` may be asked from another one."""
+
+    def __init__(self, parameters: int) -> None:
+        """Of a model with so many trained parameters."""
+        size = min(parameters, TRACKED)
+        self._first = parameters - size
+        self._last = np.arange(parameters - min(_DENSE, size), parameters)
+        """What is looked at of a whole gradient."""
+        self._votes = np.zeros((_GROUPS, size), np.float32)
+        self._all = np.zeros(size, np.float32)
+        self._scale = 1.0
+        self._seen: dict[int, Seen] = {}
+        self._times: dict[int, float] = {}
+
+    def of(self, device: int) -> Seen | None:
+        """None of a device that has sent nothing."""
+        return self._seen.get(device)
+
+    def observe(self, device: int, loss: float, step: Step) -> None:
+        """An update that was admitted; its time is `step`'s, in seconds."""
+        last = self._times.get(device)
+        if last is not None and 0 <= step.time - last < max(_PAUSE, len(self._times) / _A_SECOND):
+            return
+        self._times[device] = step.time
+        norm = math.sqrt(float(np.dot(step.delta, step.delta)))
+        if not 0 < norm < math.inf:
+            return
+        where, delta = self._near_the_end(step)
+        self._scale /= _DECAY
+        along, length, own = compare_and_vote(
+            where,
+            delta,
+            self._first,
+            self._all,
+            self._votes[device % _GROUPS],
+            np.float32(self._scale / norm),
+        )
+        agreement: float | None = None
+        if own > 0 and length > (_FAINT * self._scale) ** 2:
+            agreement = along / math.sqrt(own * length)
+        if self._scale > _LARGEST_SCALE:
+            self._votes /= np.float32(self._scale)
+            self._all /= np.float32(self._scale)
+            self._scale = 1.0
+        self._seen[device] = _followed(
+            self._seen.get(device), agreement, loss if math.isfinite(loss) else None, math.log(norm)
+        )
+
+    def _near_the_end(self, step: Step) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The last entries of the update: (where, how much)."""
+        if isinstance(step.where, slice):
+            count = self._last.size
+            return self._last, step.delta[step.delta.size - count :]
+        return step.where[-_TOUCHED:], step.delta[-_TOUCHED:]
+
+
+def _followed(before: Seen | None, agreement: float | None, loss: float | None, norm: float) -> Seen:
+    if before is None:
+        return Seen(1, agreement, loss, norm)
+    part = max(_FOLLOW, 1 / (before.updates + 1))
+    return Seen(
+        before.updates + 1,
+        _towards(before.agreement, agreement, part),
+        _towards(before.loss, loss, part),
+        before.norm + part * (norm - before.norm),
+    )
+
+
+def _towards(before: float | None, now: float | None, part: float) -> float | None:
+    if before is None or now is None:
+        return before if now is None else now
+    return before + part * (now - before)

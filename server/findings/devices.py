@@ -1,0 +1,132 @@
+"""Rules of one device alone."""
+
+from collections.abc import Callable, Iterator
+
+from edgeflock.server.findings.picture import Picture, Portrait
+from edgeflock.server.findings.signs import Before, Sign
+from edgeflock.shared.protocol.frames import FindingKind
+
+_SILENT = 30.0
+"""Seconds that one is silent for, and unusually so: shorter ones are lines that stutter."""
+
+_GONE = ("killed", "timed out", "error", "refused")
+"""What frames.LEFT calls an end that its owner may know nothing of."""
+
+_OFTEN, _SELDOM, _LEAST_REFUSED = 0.3, 0.1, 5
+"""Part of its updates that are refused, and how many at least: a restart costs each device one or two."""
+
+_HOT, _COOL, _BOILING = 80.0, 75.0, 85.0
+"""Degrees Celsius: a Raspberry Pi slows down at 80, and more at 85."""
+
+_WRONG_CLOCK, _RIGHT_CLOCK = 60.0, 30.0
+"""Seconds: what it tells may be five old, and a line as slow again."""
+
+
+def silent(picture: Picture, before: Before) -> Iterator[Sign]:
+    """It is there, and nothing comes."""
+    if picture.state != "training":
+        return
+    for one in picture.devices:
+        if one.here and one.idle and one.silent >= _SILENT:
+            yield Sign(
+                "silent", "warning", one.name,
+                f"it is connected, and has sent nothing for {one.silent:,.0f} s"
+                + (": it waits for samples" if one.starved else ""),
+                "look at its stream" if one.starved else "look at its log: it may hang, or wait for its data",
+            )  # fmt: skip
+
+
+def gone(picture: Picture, before: Before) -> Iterator[Sign]:
+    """It left, and not because it was done or its owner wanted it."""
+    if picture.state != "training":
+        return
+    for one in picture.devices:
+        if not one.here and one.why_left is not None and one.why_left.startswith(_GONE):
+            if one.silent >= _SILENT:
+                yield Sign(
+                    "gone", "warning", one.name, f"it left: {one.why_left}",
+                    "look whether it has power and a network, and at its own log",
+                )  # fmt: skip
+
+
+def refused(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Much of what it sends is not taken."""
+    for one in _here(picture):
+        most = _SELDOM if ("refused", one.name) in before else _OFTEN
+        if one.refused >= _LEAST_REFUSED and one.refusing >= most:
+            yield Sign(
+                "refused", "warning", one.name,
+                f"{one.refusing:.0%} of its updates of late were refused, {one.refused:,} in all",
+                "the events say why; if they are base-expired, it is too slow: raise coordination.window",
+            )  # fmt: skip
+
+
+def dropping(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Its stream is faster than it is."""
+    for one in _here(picture):
+        if one.dropped > 0:
+            yield Sign(
+                "dropping", "warning", one.name,
+                f"its buffer had no room for {one.dropped:,} samples of late, {one.drops:,} in all",
+                "raise its client.batch_max or client.buffer_bytes, or keep the buffer on disk",
+            )  # fmt: skip
+
+
+def hot(picture: Picture, before: Before) -> Iterator[Sign]:
+    """It will slow down."""
+    for one in _here(picture):
+        bound = _COOL if ("hot", one.name) in before else _HOT
+        if one.temperature is not None and one.temperature >= bound:
+            yield Sign(
+                "hot", "critical" if one.temperature >= _BOILING else "warning", one.name,
+                f"its processor has {one.temperature:.0f} degrees Celsius", "give it air, or pause it",
+            )  # fmt: skip
+
+
+def _flag(
+    kind: FindingKind, of: Callable[[Portrait], bool], text: str, remedy: str
+) -> Callable[[Picture, Before], Iterator[Sign]]:
+    """The rule of what a device says is so."""
+
+    def rule(picture: Picture, before: Before) -> Iterator[Sign]:
+        for one in _here(picture):
+            if of(one):
+                yield Sign(kind, "warning", one.name, text, remedy)
+
+    return rule
+
+
+throttled = _flag(
+    "throttled",
+    lambda one: one.throttled,
+    "its processor runs slower than it could, because it is hot or its supply is weak",
+    "give it air and a stronger supply",
+)
+
+undervoltage = _flag(
+    "undervoltage",
+    lambda one: one.undervoltage,
+    "its supply is too weak: it may stop at any moment, and its card may suffer",
+    "give it a stronger supply and a shorter cable",
+)
+
+
+def clock(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Certificates and logs go by it."""
+    for one in _here(picture):
+        bound = _RIGHT_CLOCK if ("clock", one.name) in before else _WRONG_CLOCK
+        if one.clock is not None and abs(one.clock) >= bound:
+            yield Sign(
+                "clock", "warning", one.name,
+                f"its clock is {abs(one.clock):,.0f} s {'ahead' if one.clock > 0 else 'behind'}",
+                "let it set its clock (timedatectl set-ntp true): TLS and its logs go by it",
+            )  # fmt: skip
+
+
+def _here(picture: Picture) -> Iterator[Portrait]:
+    return (one for one in picture.devices if one.here)
+
+
+RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (
+    silent, gone, refused, dropping, hot, throttled, undervoltage, clock,
+)  # fmt: skip

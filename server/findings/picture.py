@@ -1,0 +1,70 @@
+"""What the server knows at a moment, as far as it may be a sign of something wrong."""
+
+from dataclasses import dataclass
+
+from edgeflock.server.findings.agreement import Seen
+from edgeflock.server.findings.course import Course
+from edgeflock.shared.protocol.frames import RunState
+
+EVERY = 2.0
+"""Seconds from one picture to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """A device. None where it tells nothing."""
+
+    name: str
+    here: bool
+    """Whether it is connected, and nobody wants it to wait."""
+    silent: float = 0.0
+    """Seconds since anything came from it."""
+    idle: bool = False
+    """Whether that is much longer than usual."""
+    starved: bool = False
+    """Whether it says that it waits for samples."""
+    why_left: str | None = None
+    """Of a device that is away: one of frames.LEFT and more; None if nobody knows."""
+    seen: Seen | None = None
+    """What its updates are like."""
+    lag: float | None = None
+    """tau of its updates of late."""
+    refused: int = 0
+    """Since the server started, and"""
+    refusing: float = 0.0
+    """the part of those it sent of late."""
+    dropped: int = 0
+    """Samples that its buffer had no room for, within the last minutes, and"""
+    drops: int = 0
+    """since it started."""
+    temperature: float | None = None
+    throttled: bool = False
+    undervoltage: bool = False
+    clock: float | None = None
+    """Seconds that its clock is ahead of the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """A model that has diverged."""
+
+    why: str
+    device: str | None
+    """Whose update took the largest step, if anybody's can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A run."""
+
+    time: float
+    """Unix."""
+    version: int = 0
+    state: RunState = "training"
+    diverged: Blamed | None = None
+    course: Course = Course()
+    free: int | None = None
+    """Bytes of room on the disk of the journal."""
+    commit: float = 0.0
+    """Seconds that it takes of late until a group of updates is durable."""
+    devices: tuple[Portrait, ...] = ()

@@ -1,0 +1,89 @@
+"""Rules of the run as a whole."""
+
+from collections.abc import Callable, Iterator
+
+from edgeflock.server.findings.picture import Picture
+from edgeflock.server.findings.signs import Before, Sign
+
+_STALLED_SECONDS, _STALLED_PART, _STALLED_UPDATES = 900.0, 0.3, 1000
+"""A model does not improve if its best evaluation is a quarter of an hour, three tenths of the time since the
+first one and a thousand updates ago: runs have plateaus, the longer the longer they take."""
+
+_RISEN, _RISEN_OVER, _FALLEN = 1.1, 1.05, 0.9
+"""It overfits if the test loss is a tenth above its lowest, while the training loss is a tenth below what it
+was there: either alone is what noise and new data do."""
+
+_RISING = 10
+"""And for so many evaluations at least."""
+
+_LITTLE, _ENOUGH, _NOTHING = 1 << 30, 3 << 29, 128 << 20
+"""Bytes of room on the disk: a journal of small models grows by that in a day; 1.5 times it is enough again;
+with the last, updates are about to stop."""
+
+_SLOW, _QUICK = 0.25, 0.1
+"""Seconds until updates are durable: every device waits for it at each of its steps. Disks take milliseconds,
+cards and network mounts that fail take this long."""
+
+
+def diverged(picture: Picture, before: Before) -> Iterator[Sign]:
+    """No update is taken any more."""
+    if (blamed := picture.diverged) is not None:
+        yield Sign(
+            "diverged", "critical", blamed.device, blamed.why,
+            "roll back (R in edgeflock top, or edgeflock rollback), then lower the rate or drop the device",
+        )  # fmt: skip
+
+
+def stalled(picture: Picture, before: Before) -> Iterator[Sign]:
+    """The best model is long ago."""
+    course = picture.course
+    if picture.state != "training" or course.best is None:
+        return
+    ago = picture.time - course.best.time
+    long = max(_STALLED_SECONDS, _STALLED_PART * (picture.time - course.began))
+    if ago >= long and picture.version - course.best.version >= _STALLED_UPDATES:
+        yield Sign(
+            "stalled", "notice", None,
+            f"no evaluation was better than that of version {course.best.version:,}, {ago / 60:.0f} min ago",
+            "lower the learning rate (optimizer.schedule = 'plateau' does), or end the run (run.patience)",
+        )  # fmt: skip
+
+
+def overfitting(picture: Picture, before: Before) -> Iterator[Sign]:
+    """The test loss rises while the training loss falls."""
+    course, lowest, lately = picture.course, picture.course.lowest, picture.course.lately
+    if lowest is None or lately is None or course.training is None or course.since_lowest < _RISING:
+        return
+    risen = _RISEN_OVER if ("overfitting", None) in before else _RISEN
+    if lately >= risen * lowest.loss > 0 and course.training <= _FALLEN * lowest.training:
+        yield Sign(
+            "overfitting", "warning", None,
+            f"the test loss is {lately:.4g}, {lately / lowest.loss:.2f} times that at version "
+            f"{lowest.version:,}; the training loss fell from {lowest.training:.4g} to {course.training:.4g}",
+            "use the best model so far (best.safetensors), or add data, weight decay or dropout",
+        )  # fmt: skip
+
+
+def disk(picture: Picture, before: Before) -> Iterator[Sign]:
+    """There is little room for the journal."""
+    if picture.free is not None and picture.free < (_ENOUGH if ("disk", None) in before else _LITTLE):
+        yield Sign(
+            "disk", "critical" if picture.free < _NOTHING else "warning", None,
+            f"the disk of run.directory has {picture.free >> 20:,} MiB left; without room no update is taken",
+            "make room, or set run.keep_updates = false for the next start",
+        )  # fmt: skip
+
+
+def journal(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Every device waits for the disk."""
+    if picture.commit >= (_QUICK if ("journal", None) in before else _SLOW):
+        yield Sign(
+            "journal", "warning", None,
+            f"updates are durable only after {picture.commit * 1000:,.0f} ms, and devices wait for it",
+            "put run.directory on a local disk, an SSD, and look what else writes to it",
+        )  # fmt: skip
+
+
+RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (
+    diverged, stalled, overfitting, disk, journal,
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""A run's journal at another place: all of it, row by row, and compared with what it was copied of."""
+
+import hashlib
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import msgpack
+
+from edgeflock.server.ledger.claim import lock
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.place import file_of, open_journal
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.ledger.store import columns
+from edgeflock.shared.errors import ConfigError, JournalDamaged
+
+_LEASE = 60.0
+"""Seconds: nobody waits for this one to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was copied."""
+
+    run: str
+    version: int
+    rows: int
+    theta: str
+    """SHA-256 of the model, replayed from the newest snapshot of the copy."""
+
+
+def copy(source: str, target: str) -> Moved:
+    """Copy the run at one place to another, where there is none, and compare all rows, and the models that
+    both replay to.
+
+    Raises ConfigError if a server hosts one of them, there is no run, or one already; JournalDamaged if what
+    was read back differs: then nothing is to be done with the copy.
+    """
+    with ExitStack() as opened:
+        for folder in {path.resolve().parent for path in map(file_of, (source, target)) if path is not None}:
+            if not folder.is_dir():
+                raise ConfigError(f"{folder}: there is no such folder")
+            opened.enter_context(lock(folder, "the folder of a journal"))
+        path = file_of(source)
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{path}: there is no such file")
+        old = open_journal(source, _LEASE)
+        opened.callback(old.abandon)
+        begun = old.run()
+        if begun is None:
+            raise ConfigError(f"{old.path} holds no run")
+        new = open_journal(target, _LEASE)
+        opened.callback(new.abandon)
+        if (there := new.run()) is not None:
+            raise ConfigError(f"{new.path} holds a run already, {there.run}; name another place")
+        new.begin_as(old)
+        rows, digest = _digest(old)
+        if _digest(new) != (rows, digest):
+            raise JournalDamaged(f"{new.path}: what was read back is not what was copied of {old.path}")
+        theta, again = _theta(old), _theta(new)
+        if theta != again:
+            raise JournalDamaged(f"{new.path} replays to the model {again}, {old.path} to {theta}")
+        return Moved(begun.run, new.version, rows, theta)
+
+
+def _digest(journal: Journal) -> tuple[int, str]:
+    """(rows, SHA-256 of them all)."""
+    count, total = 0, hashlib.sha256()
+    for table in columns():
+        for row in journal.table(table):
+            total.update(msgpack.packb(row))
+            count += 1
+    return count, total.hexdigest()
+
+
+def _theta(journal: Journal) -> str:
+    run = journal.run()
+    assert run is not None, "it was looked at before"
+    made = replay(journal, run.layout, newest=True) if journal.regimes() else journal.snapshot()
+    return hashlib.sha256(made.theta.astype("<f4").tobytes()).hexdigest()

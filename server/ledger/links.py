@@ -1,0 +1,92 @@
+"""Connections to PostgreSQL, and what is said of those that fail."""
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
+from edgeflock.shared.extras import install
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+PATIENCE = 5
+"""Seconds to wait for a database to answer who connects."""
+
+
+class JournalLost(EdgeflockError, OSError):
+    """The database does not answer, or takes nothing more from this process: what was not acknowledged may be
+    in it or not, and whoever hosts the run next knows.
+    """
+
+
+class Lost(Protocol):
+    """What knows why a connection may have been cut."""
+
+    def why(self) -> str: ...
+
+
+def psycopg() -> ModuleType:
+    """Raises ConfigError if it is not installed."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ConfigError(
+            f"journal.url is a PostgreSQL database, which needs: {install('postgres')}"
+        ) from error
+    return psycopg
+
+
+def shown(url: str) -> str:
+    """Without its password."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
+
+
+def connected(url: str, what: str) -> "Connection[Any]":
+    """A connection that commits each statement by itself, unless told otherwise; `what` is its name in the
+    database's own lists. Raises ConfigError.
+    """
+    driver = psycopg()
+    try:
+        given = driver.conninfo.conninfo_to_dict(url)
+        # Of several hosts the one that takes writes: a standby of the database does not.
+        defaults = {
+            "application_name": what,
+            "connect_timeout": PATIENCE,
+            "target_session_attrs": "read-write",
+            "keepalives_idle": PATIENCE,
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 3000 * PATIENCE,
+        }
+        connection: Connection[Any] = driver.connect(**{**defaults, **given}, autocommit=True)
+    except driver.Error as error:
+        raise Unreachable(f"journal.url: {shown(url)} cannot be reached: {str(error).strip()}") from error
+    return connection
+
+
+class Unreachable(ConfigError):
+    """There is no such database, or it does not answer now."""
+
+
+def shut(connection: "Connection[Any]") -> None:
+    """Whoever waits for an answer on it, in another thread, gets none any more."""
+    with suppress(OSError, psycopg().Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def named(path: str, lost: Lost | None = None) -> Iterator[None]:
+    """Raises JournalLost or JournalDamaged in the place of what psycopg raises of the database `path`."""
+    driver = psycopg()
+    try:
+        yield
+    except (driver.errors.UndefinedTable, driver.errors.UndefinedColumn) as error:
+        raise JournalDamaged(f"{path} is damaged, or no journal: {str(error).strip()}") from error
+    except driver.Error as error:
+        why = lost.why() if lost is not None else ""
+        raise JournalLost(f"{path}: {why or str(error).strip()}") from error

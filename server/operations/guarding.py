@@ -1,0 +1,78 @@
+"""The guard at work: a gradient to trust now and then, off the event loop, and news of whom it drops."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.coordination import Push
+from edgeflock.server.defence import Trusted
+from edgeflock.server.engine import Accepted, Engine
+from edgeflock.server.sessions import Writer
+
+log = logging.getLogger(__name__)
+
+Look = Callable[[int, NDArray[np.float32]], Trusted]
+"""(version, theta) -> the gradient of the server's own samples."""
+
+_LOOK = 0.2
+"""Seconds between two looks at the version."""
+
+_REST = 9.0
+"""Seconds of rest for each that a gradient took: it must not take more of the machine than that."""
+
+
+class Guarding:
+    """Nothing, in a run without a guard."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: Writer,
+        look: Look | None,
+        refresh: int,
+        note: Callable[[int, str], None],
+    ) -> None:
+        """`note` is told what happened to a device, by its number. `refresh` is in updates."""
+        self._engine = engine
+        self._writer = writer
+        self._look = look
+        self._refresh = refresh
+        self._note = note
+        self._dropping: set[int] = set()
+        """Devices whose last update was dropped."""
+
+    def made(self, push: Push, accepted: Accepted) -> None:
+        """An update has made a version."""
+        dropped, device = not accepted.share, push.device
+        if dropped == (device in self._dropping):
+            return
+        self._dropping ^= {device}
+        if dropped:
+            self._note(
+                device, "its updates count nothing: they disagree with the server's own (defence.mode)"
+            )
+        else:
+            self._note(device, "its updates count again")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        guard, look = self._engine.guard, self._look
+        if guard is None or look is None:
+            return
+        while True:
+            if not guard.wants(self._engine.published.version, self._refresh):
+                await asyncio.sleep(_LOOK)
+                continue
+            version, theta = await self._writer.call(self._engine.theta)
+            began = time.monotonic()
+            try:
+                trusted = await asyncio.to_thread(look, version, theta)
+            except Exception:  # a user's module may raise anything; the last one is still of use
+                log.exception("the guard's gradient at version %d failed", version)
+            else:
+                await self._writer.call(lambda trusted=trusted: self._engine.trust(trusted))  # type: ignore[misc]
+            await asyncio.sleep(_LOOK + _REST * (time.monotonic() - began))

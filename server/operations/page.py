@@ -1,0 +1,119 @@
+"""The page in the browser: its files, and the login that stands in for a token there.
+
+A login is a cookie that scripts cannot read and that goes along with requests of the page only. access.py
+looks at it, and at where requests come from.
+"""
+
+import json
+import math
+
+from aiohttp import web
+
+from edgeflock.server.doors import source_of
+from edgeflock.server.identity import NOBODY
+from edgeflock.server.operations import ranges
+from edgeflock.server.operations.access import caller_of, cookie_of, login_of, note, problem, who
+from edgeflock.server.operations.keys import ASSETS, ATTEMPTS, DOORS, LOGINS, TRAIL
+from edgeflock.server.web import HEADERS, SECONDS
+from edgeflock.shared.errors import Unauthorized
+
+routes = web.RouteTableDef()
+
+_LONGEST = 4096
+"""Bytes of a login's body."""
+
+
+@routes.get("/")
+async def get_page(request: web.Request) -> web.Response:
+    """The page. Whoever it shows something to has logged in."""
+    return _asset(request, "index.html")
+
+
+@routes.get("/assets/{name:[a-z-]+[.][a-z]+}")
+async def get_asset(request: web.Request) -> web.Response:
+    return _asset(request, request.match_info["name"])
+
+
+@routes.get("/v1/login")
+async def get_login(request: web.Request) -> web.Response:
+    """{"role", "login"}: what the caller may do here, and whether it is by a login that can be ended."""
+    return web.json_response({"role": caller_of(request).role, "login": bool(login_of(request))})
+
+
+@routes.post("/v1/login")
+async def log_in(request: web.Request) -> web.Response:
+    """{"token": text}: a cookie that stands for it, for SECONDS at most."""
+    door, attempts = request.app[DOORS].of(request.transport), request.app[ATTEMPTS]
+    address = "" if door is None else source_of(door.address)
+    if (wait := attempts.wait(address)) > 0:
+        refusal = problem(429, "too-many-attempts", f"too many unknown tokens; again in {wait:.0f} s")
+        refusal.headers["Retry-After"] = str(math.ceil(wait))
+        return refusal
+    try:
+        token = _token(await request.read())
+    except ValueError as error:
+        return problem(400, "bad-request", str(error))
+    try:
+        caller = who(request.app, token)
+        if caller is NOBODY:
+            raise Unauthorized("the server does not know this token")
+    except Unauthorized as error:
+        attempts.failed(address)
+        return problem(error.status, error.code, str(error))
+    if caller.role not in ("viewer", "admin"):
+        return problem(403, "forbidden", "this token is a device's: the page takes a viewer's or an admin's")
+    response = web.json_response({"role": caller.role})
+    response.set_cookie(
+        cookie_of(request),
+        request.app[LOGINS].begin(token),
+        max_age=int(SECONDS),
+        path="/",
+        # Behind a proxy with TLS the request itself does not tell.
+        secure=request.secure or request.headers.get("Origin", "").lower().startswith("https:"),
+        httponly=True,
+        samesite="Strict",
+    )
+    note(request, caller, "logged in to the page", address)
+    return response
+
+
+@routes.post("/v1/logout")
+async def log_out(request: web.Request) -> web.Response:
+    """End the login of the cookie that comes along; without one nothing happens."""
+    request.app[LOGINS].end(login_of(request))
+    response = web.json_response({})
+    response.del_cookie(cookie_of(request), path="/", httponly=True, samesite="Strict")
+    return response
+
+
+@routes.get("/v1/history")
+async def get_history(request: web.Request) -> web.Response:
+    """How the run went while this server was up, for curves: docs/operations.md."""
+    response = web.json_response(request.app[TRAIL].rows())
+    response.enable_compression()
+    return response
+
+
+def _asset(request: web.Request, name: str) -> web.Response:
+    asset = request.app[ASSETS].get(name)
+    if asset is None:
+        return problem(404, "not-found", f"the page has no file {name!r:.100}")
+    headers = {**HEADERS, "ETag": f'"{asset.digest}"'}
+    if ranges.has(request, asset.digest):
+        return web.Response(status=304, headers=headers)
+    charset = None if asset.content_type.startswith("image/") else "utf-8"
+    return web.Response(body=asset.octets, headers=headers, content_type=asset.content_type, charset=charset)
+
+
+def _token(octets: bytes) -> str:
+    """Raises ValueError that says what is wrong."""
+    if len(octets) > _LONGEST:
+        raise ValueError(f"the body has at most {_LONGEST} bytes")
+    try:
+        body = json.loads(octets)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the body is not JSON: {error}") from error
+    token = body.get("token") if isinstance(body, dict) else None
+    if not isinstance(token, str) or not token.strip():
+        raise ValueError("token must be a text")
+    return token.strip()

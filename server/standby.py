@@ -1,0 +1,93 @@
+"""A server that is not the run's own yet, or no longer.
+
+Of several servers with one journal one leads: it holds the journal's lease (ledger/lease.py). The others
+answer everybody that they stand by, so that devices, load balancers and people look further.
+"""
+
+import asyncio
+import logging
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from edgeflock.server.hosting import line_of
+from edgeflock.server.ledger import JournalLost, Unreachable
+from edgeflock.server.operations.access import problem
+from edgeflock.shared.errors import EdgeflockError, Unavailable
+from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger(__name__)
+
+_LOOK = 0.2
+"""Seconds between two looks at whether the run is this server's still."""
+
+_ASK = 0.5
+"""Seconds between two questions whether it may be."""
+
+
+class StoodDown(EdgeflockError):
+    """Whoever waited was told to go."""
+
+
+class Standby:
+    """Waits, in a thread, until it is told to go."""
+
+    def __init__(self) -> None:
+        self._told = threading.Event()
+        self.why = "it has just started"
+
+    def wait(self, why: str) -> None:
+        """As of `open_run`. Raises StoodDown."""
+        if why != self.why:
+            log.info("standing by: %s", why)
+        self.why = why
+        if self._told.wait(_ASK):
+            raise StoodDown("stopped while it stood by")
+
+    def line(self, config: Config) -> ssl.SSLContext | None:
+        """What it listens with: of the key that the servers share. Raises ConfigError, StoodDown."""
+        while True:
+            try:
+                return line_of(config, Path(config.run.directory))[0]
+            except (Unreachable, JournalLost) as error:
+                self.wait(str(error))
+
+    def leave(self) -> None:
+        self._told.set()
+
+
+@asynccontextmanager
+async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Standby) -> AsyncIterator[None]:
+    """Tell everybody who asks that this server stands by, while the context lasts."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/livez":
+            return web.Response(text="ok\n")
+        return problem(Unavailable.status, Unavailable.code, f"this server stands by: {standby.why}")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, config.run.host, config.run.port, ssl_context=tls)
+        try:
+            await site.start()
+        except OSError as error:
+            where = f"{config.run.host}:{config.run.port}"
+            raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def holding(lost: Callable[[], str]) -> None:
+    """Look for as long as the run is this server's. Raises JournalLost once it is not."""
+    while True:
+        await asyncio.sleep(_LOOK)
+        if why := lost():
+            raise JournalLost(why)

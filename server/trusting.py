@@ -1,0 +1,74 @@
+"""A gradient of the server's own: of samples that are set apart for it, and evaluate nothing.
+
+An accuracy that is measured on what updates are let through by would be too good.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.defence import Trusted
+from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.fields import rows
+
+if TYPE_CHECKING:
+    from edgeflock.shared.model.torch_module import FlatModule
+
+_EVERY = 4
+"""Of so many held-out samples one is set apart at most,"""
+
+_SAMPLES = 200
+"""and about so many where there are more."""
+
+_CLASSES = 16
+"""Samples are in groups of a class each, unless there are more: a group takes a float32 a parameter."""
+
+_LEAST = 20
+"""Samples that must be set apart."""
+
+_TEMPERATURE = 100.0
+"""Of logits. That of 1 fades as the model gets good, and what is left of it changes from step to step: of few
+hard samples. At a high one it pulls each right output above the others, as of a model that knows nothing yet.
+"""
+
+
+def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
+    """(Samples to trust, those that are left to evaluate on). Raises ConfigError if they are too few."""
+    apart = np.arange(len(held_out)) % max(_EVERY, len(held_out) // _SAMPLES) == 0
+    if apart.sum() < _LEAST:
+        raise ConfigError(
+            f"defence.mode needs {_EVERY * _LEAST} held-out samples at least, of which it sets {_LEAST} "
+            f"apart, and model.data has {len(held_out)}; name more, or set defence.mode = 'clip'"
+        )
+    trusted, rest = (
+        Dataset(rows(held_out.x, np.flatnonzero(chosen)), held_out.y[chosen], described=held_out.described)
+        for chosen in (apart, ~apart)
+    )
+    return trusted, rest
+
+
+def trusted(flat: "FlatModule", samples: Dataset, version: int, theta: NDArray[np.float32]) -> Trusted:
+    """The gradient of a module at theta [P + B], the model of `version`; a group a class, if there are few.
+    Groups whose gradient is no number are left out.
+    """
+    compute = partial(flat.gradient, temperature=_TEMPERATURE if flat.predicts else 1.0)
+    size = flat.layout.parameters.size
+    groups = list(_groups(samples.y))
+    gradients = np.zeros((size, len(groups)), np.float32)
+    for column, chosen in enumerate(groups):
+        found = compute(theta, rows(samples.x, chosen), samples.y[chosen]).gradient
+        if np.isfinite(found).all():
+            gradients[:, column] = found
+    return Trusted(version, gradients)
+
+
+def _groups(y: NDArray[np.generic]) -> list[NDArray[np.int64]]:
+    """The places of the samples of each."""
+    if y.ndim == 1 and y.dtype.kind == "i":
+        classes = np.unique(y)
+        if len(classes) <= _CLASSES:
+            return [np.flatnonzero(y == one) for one in classes]
+    return [np.arange(len(y))]

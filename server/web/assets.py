@@ -1,0 +1,40 @@
+"""The page's files, read once, and the headers that all of them are served with."""
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+
+HEADERS = {
+    # Scripts, styles and connections of its own only, and nothing that is written into the page itself.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Asked for anew each time, and not sent again if it is still the same.
+    "Cache-Control": "no-cache",
+}
+
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file of the page."""
+
+    octets: bytes
+    content_type: str
+    digest: str
+    """SHA-256, in hex."""
+
+
+def assets() -> dict[str, Asset]:
+    """All of them, by name. index.html is the page."""
+    found: dict[str, Asset] = {}
+    for file in files("edgeflock.server.web").joinpath("assets").iterdir():
+        kind = _TYPES.get(file.name[file.name.rfind(".") :])
+        if kind is not None:
+            octets = file.read_bytes()
+            found[file.name] = Asset(octets, kind, hashlib.sha256(octets).hexdigest())
+    return found

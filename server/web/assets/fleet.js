@@ -1,0 +1,258 @@
+// The table of devices. Only the rows that are seen exist, so that thousands cost no more than dozens.
+
+import { Chips } from "/assets/chips.js";
+import { COLUMNS, sense, STATES } from "/assets/columns.js";
+import { el, fill, refill, say } from "/assets/dom.js";
+import { count } from "/assets/numbers.js";
+import { parse } from "/assets/query.js";
+import { of, state } from "/assets/state.js";
+
+const HEIGHT = 36;
+const NARROW = { name: 104, state: 24 }; // pixels on a phone, where the state is a sign alone
+const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+export class Fleet {
+    constructor() {
+        this.sort = "name";
+        this.backwards = false;
+        this.only = "";
+        this.shown = [];
+        this.order = { joined: -1, places: new Map() };
+        this.search = el("input", {
+            type: "search",
+            placeholder: "Filter: pi  state:paused  loss>1.5  temp>=75  !class:laptop",
+            "aria-label": "Filter",
+            spellcheck: "false",
+            autocomplete: "off",
+            on: { input: () => this.render() },
+        });
+        this.chips = new Chips("State", (name) => {
+            this.only = name;
+            this.render();
+        });
+        this.trouble = el("p", { class: "trouble", role: "alert" });
+        this.head = el("div", { class: "row head", role: "row" });
+        this.body = el("div", { class: "rows", role: "rowgroup" });
+        this.window = el("div", { class: "window", tabindex: "0" }, this.body);
+        this.foot = el("p", { class: "foot" });
+        this.table = el(
+            "div",
+            { class: "card table", role: "table", "aria-label": "Devices" },
+            this.head,
+            this.window,
+        );
+        this.element = el(
+            "div",
+            { class: "fleet" },
+            el("div", { class: "toolbar" }, this.chips.element, this.search),
+            this.trouble,
+            this.table,
+            this.foot,
+        );
+        this.window.addEventListener("scroll", () => this.paint(), { passive: true });
+        addEventListener("resize", () => {
+            if (this.element.isConnected) this.render();
+        });
+        this.pool = [];
+    }
+
+    render() {
+        const rows = this.select();
+        this.columns = this.fitting();
+        this.shown = rows;
+        this.heads();
+        this.body.style.height = `${rows.length * HEIGHT}px`;
+        const above = this.window.getBoundingClientRect().top + scrollY;
+        const room = Math.max(HEIGHT * 3, innerHeight - above - 64);
+        this.window.style.height = `${Math.min(rows.length * HEIGHT + 1, room)}px`;
+        const all = state.devices.size;
+        say(
+            this.foot,
+            !all
+                ? ""
+                : rows.length === all
+                  ? `${count(all)} devices`
+                  : `${count(rows.length)} of ${count(all)} devices`,
+        );
+        this.table.hidden = !rows.length;
+        if (!all) say(this.foot, "No device has joined yet. On each one: edgeflock client join URL TOKEN");
+        else if (!rows.length) say(this.foot, "No device is like that.");
+        this.paint();
+    }
+
+    select() {
+        const states = new Map(Object.keys(STATES).map((name) => [name, 0]));
+        for (const row of state.devices.values())
+            states.set(of(row, "state"), (states.get(of(row, "state")) ?? 0) + 1);
+        this.choose(states);
+        say(this.trouble, "");
+        let rows = [...state.devices.values()];
+        if (this.only) rows = rows.filter((row) => of(row, "state") === this.only);
+        if (this.search.value.trim()) {
+            try {
+                rows = rows.filter(parse(this.search.value, texts, fields()));
+            } catch (error) {
+                say(this.trouble, error.message);
+            }
+        }
+        return this.sorted(rows);
+    }
+
+    choose(states) {
+        const known = [...states].filter(([name, many]) => many || name === this.only);
+        const buttons = known.map(([name, many]) => [name, name, many, STATES[name] ?? ""]);
+        this.chips.show([["", "All", state.devices.size, ""], ...buttons], this.only);
+    }
+
+    // What is not known comes last, whichever way it is sorted.
+    sorted(rows) {
+        const key = this.sort;
+        const places = this.places();
+        const value = key === "name" ? (row) => places.get(row[state.at.id]) : (row) => of(row, key);
+        const sign = this.backwards ? -1 : 1;
+        const keyed = rows.map((row) => [value(row), places.get(row[state.at.id]), row]);
+        keyed.sort(([a, an], [b, bn]) => {
+            if (a === b) return an - bn;
+            if (a === null) return 1;
+            if (b === null) return -1;
+            return (a < b ? -1 : 1) * sign;
+        });
+        return keyed.map((entry) => entry[2]);
+    }
+
+    // Names in order, pi-2 before pi-10: worked out only when there are others.
+    places() {
+        if (this.order.joined !== state.joined) {
+            const rows = [...state.devices.values()].sort((a, b) =>
+                natural.compare(of(a, "name"), of(b, "name")),
+            );
+            this.order = {
+                joined: state.joined,
+                places: new Map(rows.map((row, place) => [row[state.at.id], place])),
+            };
+        }
+        return this.order.places;
+    }
+
+    // The columns that fit, those first of which any device tells something.
+    fitting() {
+        const rows = [...state.devices.values()];
+        const told = COLUMNS.filter(
+            (column) =>
+                ["name", "state"].includes(column.key) || rows.some((row) => of(row, column.key) !== null),
+        );
+        let room = (this.element.clientWidth || 1000) - 26;
+        const narrow = innerWidth <= 620;
+        const chosen = [];
+        for (const column of told) {
+            const width = narrow ? (NARROW[column.key] ?? 68) : column.width;
+            if (width > room) break;
+            room -= width;
+            chosen.push(column);
+        }
+        this.template = chosen
+            .map((column, n) =>
+                n === 0
+                    ? "minmax(96px, 2fr)"
+                    : narrow && column.key === "state"
+                      ? "16px"
+                      : `minmax(${column.key === "state" ? 88 : 52}px, 1fr)`,
+            )
+            .join(" ");
+        return chosen;
+    }
+
+    heads() {
+        this.head.style.gridTemplateColumns = this.template;
+        refill(this.head, `${this.columns.map((column) => column.key)} ${this.sort} ${this.backwards}`, () =>
+            this.columns.map((column) => {
+                const here = this.sort === column.key;
+                const click = () => {
+                    this.backwards = here ? !this.backwards : !column.text;
+                    this.sort = column.key;
+                    this.render();
+                };
+                return el(
+                    "span",
+                    {
+                        role: "columnheader",
+                        "aria-sort": here ? (this.backwards ? "descending" : "ascending") : "none",
+                        class: column.text ? "" : "number",
+                    },
+                    el(
+                        "button",
+                        { type: "button", title: column.about, on: { click } },
+                        column.key === "state" ? el("span", { class: "doing" }, column.title) : column.title,
+                        here ? (this.backwards ? " \u2193" : " \u2191") : "",
+                    ),
+                );
+            }),
+        );
+    }
+
+    paint() {
+        const first = Math.max(0, Math.floor(this.window.scrollTop / HEIGHT) - 4);
+        const seen = Math.ceil((this.window.clientHeight || HEIGHT * 20) / HEIGHT) + 8;
+        const rows = this.shown.slice(first, first + seen);
+        while (this.pool.length < rows.length) this.pool.push(el("a", { class: "row", role: "row" }));
+        rows.forEach((row, n) => this.line(this.pool[n], row, first + n));
+        const wanted = this.pool.slice(0, rows.length);
+        if (this.body.childElementCount !== wanted.length) fill(this.body, ...wanted);
+    }
+
+    line(line, row, place) {
+        line.style.transform = `translateY(${place * HEIGHT}px)`;
+        line.style.gridTemplateColumns = this.template;
+        line.setAttribute("href", `#device/${encodeURIComponent(of(row, "name"))}`);
+        line.classList.toggle("away", of(row, "state") === "away");
+        const same = line.childElementCount === this.columns.length;
+        if (!same)
+            fill(
+                line,
+                ...this.columns.map((column) =>
+                    el(
+                        "span",
+                        { role: "cell", class: column.text ? "" : "number" },
+                        ...(column.key === "state" ? [el("i", {}), el("span", { class: "doing" })] : []),
+                    ),
+                ),
+            );
+        this.columns.forEach((column, n) => {
+            const cell = line.children[n];
+            const value = of(row, column.key);
+            const text = column.form(value, state.time);
+            if (column.key === "state") {
+                if (!cell.firstChild || cell.firstChild.nodeName !== "I")
+                    fill(cell, el("i", {}), el("span", { class: "doing" }));
+                cell.firstChild.className = `sign ${value}`;
+                say(cell.firstChild, STATES[value] ?? "");
+                say(cell.lastChild, text);
+                cell.className = "";
+                cell.title = of(row, "paused_because") ?? "";
+                return;
+            }
+            say(cell, column.key === "name" && of(row, "undervoltage") ? `${text} \u21af` : text);
+            cell.className = `${column.text ? "" : "number"} ${sense(column.key, value)}`;
+            cell.title = column.text ? text : "";
+        });
+    }
+}
+
+const texts = (row) => ["name", "state", "class", "backend", "paused_because"].map((key) => of(row, key));
+
+// By their names in `edgeflock status --json`, and by the titles of `edgeflock top`.
+function fields() {
+    const all = Object.create(null);
+    for (const key of state.columns) all[key] = (row) => of(row, key);
+    for (const [title, key] of [
+        ["device", "name"],
+        ["temp", "temperature"],
+        ["batt", "battery"],
+        ["stale", "staleness"],
+        ["in", "ingress"],
+        ["out", "egress"],
+    ])
+        all[title] = all[key];
+    all.seen = (row) => (of(row, "last_seen") === null ? null : state.time - of(row, "last_seen"));
+    return all;
+}

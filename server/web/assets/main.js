@@ -1,0 +1,222 @@
+// The page: who looks, what is shown, and how fresh it is.
+
+import { checkpoint, learning_rate, roll_back } from "/assets/actions.js";
+import { Device } from "/assets/device.js";
+import { el, fill, refill, say } from "/assets/dom.js";
+import { Events } from "/assets/events.js";
+import { Fleet } from "/assets/fleet.js";
+import { Link } from "/assets/link.js";
+import { login_page } from "/assets/login.js";
+import { count, rate, span } from "/assets/numbers.js";
+import { Overview } from "/assets/overview.js";
+import { reduce, remember, state } from "/assets/state.js";
+
+const at = (id) => document.getElementById(id);
+const link = new Link(heard, () => ask_login("The login is over."));
+let pages = null;
+let due = false;
+
+function heard(frame) {
+    const anew = frame.type === "snapshot";
+    reduce(frame);
+    if (anew) history();
+    later();
+}
+
+async function history() {
+    try {
+        const answer = await fetch("/v1/history");
+        if (answer.ok) {
+            remember(await answer.json());
+            later();
+        }
+    } catch {
+        // The next snapshot asks again.
+    }
+}
+
+// One painting for all that comes before the screen's next; none while nobody looks.
+function later() {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {
+        due = false;
+        paint();
+    });
+}
+
+function paint() {
+    if (!state.run || !pages) return;
+    const [name, rest] = where();
+    const page = pages[name];
+    if (name === "device") page.open(rest);
+    if (at("page").firstElementChild !== page.element) {
+        fill(at("page"), page.element);
+        scrollTo(0, 0);
+    }
+    header(name);
+    page.render();
+}
+
+function where() {
+    const [name, rest = ""] = location.hash.slice(1).split("/", 2);
+    try {
+        return name in pages ? [name, decodeURIComponent(rest)] : ["overview", ""];
+    } catch {
+        return ["overview", ""];
+    }
+}
+
+function header(name) {
+    const { overview, run } = state;
+    at("top").hidden = false;
+    const model = run.model.split(":").at(-1);
+    const good = { diverged: "bad", finished: "ok" }[overview.state] ?? "run";
+    fill(
+        at("run"),
+        el("b", {}, model),
+        el("span", { class: "dim" }, run.run.slice(0, 8)),
+        el("span", { class: `pill ${good}` }, overview.state),
+    );
+    document.title = `${overview.state === "training" ? "" : `${overview.state}: `}${model} - edgeflock`;
+    health(overview, run);
+    refill(at("findings"), JSON.stringify(state.findings), () => state.findings.map(finding));
+    const here = name === "device" ? "fleet" : name;
+    refill(at("tabs"), state.role, () => [
+        ...["overview", "fleet", "events"].map((to) => el("a", { href: `#${to}` })),
+        state.role === "admin" ? acts : null,
+    ]);
+    const titles = ["Overview", `Fleet ${count(state.devices.size)}`, `Events ${count(state.events.length)}`];
+    titles.forEach((title, n) => {
+        const tab = at("tabs").children[n];
+        say(tab, title);
+        tab.setAttribute("aria-current", tab.hash === `#${here}` ? "page" : "false");
+    });
+    say(at("role"), state.role);
+}
+
+const act = (title, what) => el("button", { type: "button", class: "quiet", on: { click: what } }, title);
+const acts = el(
+    "span",
+    { class: "acts" },
+    act("Learning rate", learning_rate),
+    act("Checkpoint", checkpoint),
+    act("Roll back", roll_back),
+);
+
+function health(overview, run) {
+    const rows = [...state.devices.values()];
+    const up = rows.filter((row) => !["away", "paused"].includes(row[state.at.state])).length;
+    const target = run.updates_target;
+    const left =
+        target && overview.updates_per_s > 0
+            ? Math.max(0, target - overview.version) / overview.updates_per_s
+            : null;
+    const part = target ? Math.min(1, overview.version / target) : null;
+    const meter =
+        part === null ? null : el("progress", { max: 1, value: part.toFixed(4), "aria-label": "Updates" });
+    fill(
+        at("health"),
+        item("version", count(overview.version), target ? `of ${count(target)}` : "", meter),
+        item("updates/s", rate(overview.updates_per_s)),
+        overview.state === "training" && target
+            ? item("time left", left === null ? "\u2013" : span(left))
+            : null,
+        item(
+            "devices up",
+            count(up),
+            `of ${count(overview.devices)}`,
+            null,
+            up ? "" : "warn",
+        ),
+        overview.tasks
+            ? item("shards done", count(overview.tasks[1]), `of ${count(overview.tasks[0])}`)
+            : null,
+    );
+}
+
+function item(title, value, rest = "", more = null, sense = "") {
+    return el(
+        "span",
+        { class: "item" },
+        el("small", {}, title),
+        el("span", {}, el("b", { class: sense }, value), rest ? ` ${rest}` : ""),
+        more,
+    );
+}
+
+function finding({ kind, severity, device, text, remedy }) {
+    return el(
+        "p",
+        { class: `finding ${severity}`, title: remedy },
+        el("b", {}, kind),
+        device ? el("a", { href: `#device/${encodeURIComponent(device)}` }, device) : null,
+        el("span", {}, text),
+    );
+}
+
+// How fresh it is, in a word, and how good that is.
+function freshness() {
+    const old = Number.isFinite(link.age) ? `, data ${span(link.age)} old` : "";
+    const again = link.phase === "waiting" ? Math.max(0, (link.again - performance.now()) / 1000) : 0;
+    if (link.phase === "waiting") {
+        const next = again > 0 ? `again in ${Math.ceil(again)}s` : "connecting";
+        return ["bad", `${link.why || "connection lost"}${old}, ${next}`];
+    }
+    if (link.phase === "connecting") return ["warn", "connecting"];
+    return link.stalled ? ["warn", `stalled${old}`] : ["ok", "live"];
+}
+
+// Looked at also while nothing comes.
+setInterval(() => {
+    if (!link.socket && link.phase !== "waiting") return;
+    const [good, text] = freshness();
+    say(at("link"), text);
+    at("link").className = good;
+    document.body.classList.toggle("old", good === "bad" || link.stalled);
+    if (good === "bad" && !state.run) fill(at("page"), el("p", { class: "notice" }, text));
+}, 250);
+
+function ask_login(why = "") {
+    link.close();
+    state.run = null;
+    at("top").hidden = true;
+    fill(at("page"), login_page(start, why));
+}
+
+async function start() {
+    try {
+        const answer = await fetch("/v1/login");
+        if (answer.status === 401) {
+            ask_login();
+            return;
+        }
+        const said = await answer.json();
+        if (!answer.ok) {
+            fill(at("page"), el("p", { class: "notice" }, said.detail));
+            return;
+        }
+        at("login").hidden = said.login || said.role === "admin";
+        at("logout").hidden = !said.login;
+    } catch {
+        fill(at("page"), el("p", { class: "notice" }, "No answer from the server."));
+        setTimeout(start, 3000);
+        return;
+    }
+    pages = pages ?? {
+        overview: new Overview(),
+        fleet: new Fleet(),
+        events: new Events(),
+        device: new Device(),
+    };
+    link.close();
+    link.open();
+}
+
+at("logout").addEventListener("click", async () => {
+    await fetch("/v1/logout", { method: "POST" });
+    location.reload();
+});
+at("login").addEventListener("click", () => ask_login());
+addEventListener("hashchange", later);
+start();

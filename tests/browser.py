@@ -1,0 +1,132 @@
+"""A headless Chromium for a test, spoken to by its DevTools protocol."""
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+SECONDS = 120.0
+"""For a page to come to what a test waits for, on a busy machine."""
+
+
+class Tab:
+    """One page. Use `browsing`."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._number = 0
+        self.errors: list[str] = []
+        """What the page's console was told is wrong, and what its scripts raised."""
+        self.asked: list[str] = []
+        """The URL of everything that it loaded."""
+
+    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The result of a DevTools command."""
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
+        while True:
+            told = await self._socket.receive_json()
+            self._note(told)
+            if told.get("id") == self._number:
+                assert "error" not in told, told
+                result: dict[str, Any] = told["result"]
+                return result
+
+    async def go(self, url: str) -> None:
+        await self.call("Page.navigate", url=url)
+
+    async def run(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        made = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in made, made["exceptionDetails"]
+        return made["result"].get("value")
+
+    async def until(self, script: str) -> Any:
+        """What the expression comes to, once that is true."""
+        async with asyncio.timeout(SECONDS):
+            while not (value := await self._tried(script)):
+                await asyncio.sleep(0.05)
+        return value
+
+    async def text(self) -> str:
+        """All that is to be read on the page."""
+        return str(await self.run("document.body.innerText"))
+
+    async def looks(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
+        """The size of the page, and what the user prefers."""
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=scale, mobile=width < 600,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def shoot(self, path: Path) -> None:
+        """A screenshot, as PNG."""
+        made = await self.call("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(made["data"]))
+
+    async def _tried(self, script: str) -> Any:
+        """Its value; None while the page is on its way."""
+        made = await self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        return None if "exceptionDetails" in made else made["result"].get("value")
+
+    def _note(self, told: dict[str, Any]) -> None:
+        parameters = told.get("params", {})
+        match told.get("method"):
+            case "Runtime.exceptionThrown":
+                self.errors.append(json.dumps(parameters["exceptionDetails"]))
+            case "Log.entryAdded" if parameters["entry"]["level"] == "error":
+                self.errors.append(parameters["entry"]["text"])
+            case "Network.requestWillBeSent":
+                self.asked.append(parameters["request"]["url"])
+            case "Network.webSocketCreated":
+                self.asked.append(parameters["url"])
+
+
+@asynccontextmanager
+async def browsing(folder: Path) -> AsyncIterator[Tab]:
+    """A page of a browser that keeps what it keeps in `folder`."""
+    assert CHROMIUM is not None, "marked with needs_chromium"
+    folder.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        CHROMIUM,
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-extensions",
+        "--ignore-certificate-errors", "--hide-scrollbars", "--remote-debugging-port=0", "--lang=en-US",
+        f"--user-data-dir={folder}", "about:blank",
+        env={**os.environ, "HOME": str(folder), "TZ": "UTC"},
+        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        told = folder / "DevToolsActivePort"
+        async with asyncio.timeout(SECONDS):
+            while not (told.exists() and (lines := told.read_text().splitlines())):
+                await asyncio.sleep(0.05)
+        async with aiohttp.ClientSession() as http:
+            async with http.get(f"http://127.0.0.1:{lines[0]}/json/list") as answer:
+                page = next(one for one in await answer.json() if one["type"] == "page")
+            async with http.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                tab = Tab(socket)
+                for domain in ("Page", "Runtime", "Log", "Network"):
+                    await tab.call(f"{domain}.enable")
+                yield tab
+                await tab.call("Browser.close")
+        async with asyncio.timeout(SECONDS):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,120 @@
+"""What is wrong, wherever it is told; and why devices left."""
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from edgeflock.server.operations.listeners import Listeners, Listening
+from edgeflock.shared.protocol.frames import Finding, Snapshot
+from edgeflock.shared.protocol.messages import Facts
+from tests.hosting import Hosted, hosting
+from tests.integration.operator import ADMIN, operating
+from tests.integration.test_reconnect import link, update
+
+
+def events(hosted: Hosted, kind: str) -> list[str]:
+    return [f"{one.device}: {one.text}" for one in hosted.hub.events.since(0)[0] if one.kind == kind]
+
+
+async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
+    hot: Facts = {"temperature": 82.5, "throttled": 1, "clock": int(time.time()) - 3600}
+    well: Facts = {"temperature": 60.0, "throttled": 0, "clock": int(time.time())}
+    async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer, link(hosted.port) as device:
+        await device.join()
+        await device.push(replace(update(1, 0), facts=hot))
+        await hosted.health.look()
+        await hosted.health.look()
+        assert [(one.kind, one.device) for one in hosted.health.findings] == [
+            ("hot", "pi"), ("throttled", "pi"), ("clock", "pi"),
+        ]  # fmt: skip
+        async with viewer.feed() as frames:
+            snapshot = await frames.next()
+        assert isinstance(snapshot, Snapshot)
+        assert snapshot.overview.findings == hosted.health.findings
+        assert snapshot.overview.began is not None
+        _, text = await viewer.get("/v1/status")
+        first = json.loads(text)["findings"][0]
+        assert (first["kind"], first["severity"], first["device"]) == ("hot", "warning", "pi")
+        assert first["text"] == "its processor has 82 degrees Celsius"
+        _, text = await viewer.get("/metrics")
+        assert 'edgeflock_finding{device="pi",kind="hot",severity="warning"} 1.0' in text
+        assert len(events(hosted, "finding")) == 3
+        assert "pi: hot: its processor has 82 degrees Celsius; give it air, or pause it" in events(
+            hosted, "finding"
+        )
+        await device.push(replace(update(2, 1), facts=well))
+        await hosted.health.look()
+        assert hosted.health.findings == ()
+        assert sorted(events(hosted, "over")) == ["pi: clock", "pi: hot", "pi: throttled"]
+        assert "edgeflock_finding{" not in (await viewer.get("/metrics"))[1]
+
+
+async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        for sequence, drops in enumerate((5, 12, 0), 1):
+            await device.push(replace(update(sequence, sequence - 1), facts={"drops": drops}))
+            await hosted.health.look()
+            found = [one.text for one in hosted.health.findings]
+            # 5 may be of long ago, and who begins at 0 again is a new process.
+            assert found == (
+                ["its buffer had no room for 7 samples of late, 12 in all"] if drops == 12 else []
+            )
+
+
+async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, closed=True, admin_token=ADMIN) as hosted,
+        operating(hosted.port) as admin,
+    ):
+        whys: dict[str, str] = {}
+
+        async def left(name: str) -> None:
+            connection = hosted.registry.devices[name].connection
+            while connection.why_left is None:
+                await asyncio.sleep(0.01)
+            whys[name] = connection.why_left
+
+        for name in ("done", "owner", "cut", "dropped"):
+            identity = hosted.enrol(name)
+            async with link(hosted.port, name, identity) as device:
+                await device.join()
+                assert hosted.registry.devices[name].connection.why_left is None
+                if name == "dropped":
+                    await admin.post("/v1/devices/dropped/drop")
+                    await left(name)
+                elif name == "cut":
+                    line = device._socket
+                    assert line is not None
+                    line._response.connection.transport.abort()  # type: ignore[union-attr]
+                    await left(name)
+                else:
+                    await device.leave("finished: its part is done" if name == "done" else "")
+            await left(name)
+        assert whys == {
+            "done": "finished: its part is done",
+            "owner": "retired",
+            "cut": "killed: the line broke without a word",
+            "dropped": "refused: dropped",
+        }
+        _, text = await admin.get("/metrics")
+        for why in ("finished", "retired", "killed", "refused"):
+            assert f'edgeflock_left{{why="{why}"}} 1.0' in text
+        assert 'edgeflock_left{why="timed out"} 0.0' in text
+        assert 'edgeflock_device_retired{device="owner"} 1.0' in text
+        assert 'edgeflock_device_retired{device="cut"} 0.0' in text
+
+
+async def test_a_program_is_told_of_what_begins() -> None:
+    heard: list[Finding] = []
+
+    async def end(why: str) -> None:
+        raise AssertionError(why)
+
+    listeners = Listeners(Listening(on_finding=heard.append), lambda: (), end)
+    finding = Finding("hot", "warning", "pi", 1.0, "it is hot", "give it air")
+    listeners.found(finding)
+    listeners.tell()
+    assert heard == [finding]

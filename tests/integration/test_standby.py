@@ -1,0 +1,82 @@
+"""A server that stands by, and devices that look for the one that leads."""
+
+from pathlib import Path
+from random import Random
+
+import aiohttp
+import pytest
+
+from edgeflock.client.joining import join, urls_of
+from edgeflock.client.transport import Link
+from edgeflock.server.standby import Standby, StoodDown, standing_by
+from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
+from edgeflock.shared.settings.config import Config, parse
+from tests.hosting import LAYOUT, hosting
+from tests.postgres import free_port
+
+
+def waiting() -> Config:
+    return parse(overrides=[f"run.port={free_port()}", "run.host=127.0.0.1"])
+
+
+async def at_once(seconds: float) -> None:
+    """Nothing is waited for."""
+
+
+async def test_a_standby_says_so_to_everybody() -> None:
+    config, standby = waiting(), Standby()
+    standby.why = "other:8470 hosts the run"
+    async with standing_by(config, None, standby), aiohttp.ClientSession() as http:
+        for path in ("readyz", "v1/status", "v1/session"):
+            async with http.get(f"http://127.0.0.1:{config.run.port}/{path}") as answer:
+                assert answer.status == 503
+                told = await answer.json()
+            assert told == {
+                "code": "unavailable",
+                "detail": "this server stands by: other:8470 hosts the run",
+            }
+        async with http.get(f"http://127.0.0.1:{config.run.port}/livez") as answer:
+            assert answer.status == 200
+
+
+async def test_a_device_finds_the_server_that_leads(tmp_path: Path) -> None:
+    config = waiting()
+    nobody = f"http://127.0.0.1:{free_port()}"
+    async with hosting(tmp_path) as leader, standing_by(config, None, Standby()):
+        servers = f"{nobody}, http://127.0.0.1:{config.run.port},{leader.url}"
+        hello = Hello(PROTOCOL, "device", LAYOUT.digest, {})
+        async with Link(servers, None, hello, Random(0), at_once) as link:
+            assert (await link.join()).version == 0
+        assert "device" in leader.registry.devices
+
+
+async def test_a_device_joins_at_the_server_that_leads(tmp_path: Path) -> None:
+    config = waiting()
+    async with hosting(tmp_path, closed=True) as leader, standing_by(config, None, Standby()):
+        token = leader.register.create("device").text
+        servers = f"http://127.0.0.1:{config.run.port},{leader.url}"
+        identity = await join(servers, token, "device")
+        assert [str(url) for url in urls_of(identity.server)] == [str(url) for url in urls_of(servers)]
+        with pytest.raises(Unauthorized):  # whoever leads has the word
+            await join(f"{leader.url},http://127.0.0.1:{config.run.port}", token, "another")
+
+
+async def test_nobody_is_told_where_the_journal_lies(tmp_path: Path) -> None:
+    """It may have a password."""
+    place = f"journal.url=sqlite:{tmp_path / 'run' / 'journal.sqlite'}"
+    async with hosting(tmp_path / "run", place) as hosted, aiohttp.ClientSession() as http:
+        async with http.ws_connect(f"{hosted.url}/v1/feed") as feed:
+            assert b"journal.sqlite" not in (await feed.receive_bytes())
+
+
+def test_several_servers_are_all_behind_tls_or_none() -> None:
+    with pytest.raises(ConfigError, match="must be all https:// or all http://"):
+        urls_of("https://192.0.2.1:8470,http://192.0.2.2:8470")
+
+
+def test_who_stands_by_can_be_told_to_go() -> None:
+    standby = Standby()
+    standby.leave()
+    with pytest.raises(StoodDown):
+        standby.wait("other:8470 hosts the run")

@@ -1,0 +1,152 @@
+"""Updates of which a defence lets a part count: the journal says which, and a replay asks no defence."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.coordination import Push
+from edgeflock.server.defence import Trusted
+from edgeflock.server.descent import Step
+from edgeflock.server.engine import Accepted, Engine
+from edgeflock.server.engine.admission import admit
+from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Update
+from edgeflock.shared.settings.config import parse
+from tests.server.pushes import LAYOUT, NORMED, dense_update, initial, sparse_update, with_statistics
+
+SETTINGS = {
+    "adacomp": [],
+    "tau": ["coordination.rule=tau", "coordination.base_batch=16"],
+    "adam": ["optimizer.kind=adam"],
+    "nesterov": ["optimizer.kind=nesterov", "optimizer.clip=0.5"],
+    "buffer": ["coordination.mode=buffer", "coordination.buffer=3"],
+    "rounds": ["coordination.mode=rounds", "coordination.quorum=3"],
+    "median": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=median"],
+    "trimmed": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=trimmed"],
+    "krum": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=krum"],
+}
+
+
+@contextmanager
+def opened(
+    path: Path, mode: str, *overrides: str, layout: Layout = LAYOUT
+) -> Iterator[tuple[Journal, Engine]]:
+    config = parse(overrides=[f"defence.mode={mode}", *overrides], tables=CHOICES)
+    with closing(Journal(path / "journal.sqlite", durable=False)) as journal:
+        if journal.run() is None:
+            journal.begin_run("run", "package:Model", layout, initial(layout), 0.0)
+            for name in ("a", "b", "c"):
+                journal.device_id(name)
+        yield journal, open_engine(journal, layout, config)
+
+
+def took(engine: Engine, device: int, update: Update) -> Accepted:
+    push = Push(device, float(update.sequence), update, wire.encode(update))
+    ((_, answer),) = engine.commit([push])
+    assert isinstance(answer, Accepted), answer
+    return answer
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("mode", ["clip", "score"])
+def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -> None:
+    random, sequences = np.random.default_rng(3), [0, 0, 0, 0]
+    shares: list[float] = []
+
+    def push(engine: Engine, device: int) -> None:
+        sequences[device] += 1
+        sign = -1 if device == 3 else 1
+        delta = sign * np.abs(random.standard_normal(LAYOUT.size)) * (100 if device == 2 else 1)
+        where = np.flatnonzero(random.random(LAYOUT.size) < 0.4)
+        entries = {int(k): float(delta[k]) for k in where}
+        update = sparse_update(sequences[device], engine.published.version, entries)
+        push = Push(device, float(sequences[device]), update, wire.encode(update))
+        shares.extend(one.share for _, one in engine.commit([push]) if isinstance(one, Accepted))
+
+    for _ in range(2):
+        with opened(tmp_path, mode, *SETTINGS[name], "run.snapshot_every=7") as (journal, engine):
+            if mode == "score":
+                engine.trust(Trusted(0, np.ones((LAYOUT.size, 1), np.float32)))
+            for number in range(33):
+                push(engine, 1 + number % 3)
+            theta = engine.parameters.theta.tobytes()
+            assert replay(journal, LAYOUT).theta.tobytes() == theta
+            assert replay(journal, LAYOUT, newest=True).theta.tobytes() == theta
+            assert np.isfinite(engine.parameters.theta).all()
+    kinds = {"dropped" if not share else "cut" if share < 1 else "whole" for share in shares}
+    assert kinds == ({"cut", "whole"} if mode == "clip" else {"cut", "whole", "dropped"})
+
+
+def test_a_restarted_guard_knows_what_is_usual(tmp_path: Path) -> None:
+    large = sparse_update(31, 30, {0: 300.0})
+    with opened(tmp_path, "clip") as (_, engine):
+        for sequence in range(1, 31):
+            took(engine, 1, sparse_update(sequence, sequence - 1, {sequence % 25: 0.5}))
+        assert engine.guard is not None
+        before = engine.guard.decide(1, _step(large), 1.0)
+    with opened(tmp_path, "clip") as (_, engine):
+        assert engine.guard is not None
+        assert engine.guard.decide(1, _step(large), 1.0) == before
+        assert took(engine, 1, large).share == pytest.approx(1.5 / 300)
+
+
+def _step(update: Update) -> Step:
+    return admit(update, LAYOUT, oldest=0, version=100, samples=100, expansion_bytes=1 << 20)
+
+
+def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> None:
+    """Not even running statistics; and sent again it gets the same receipt, and is not counted again."""
+    with opened(tmp_path, "score", layout=NORMED) as (journal, engine):
+        engine.trust(Trusted(0, np.ones((LAYOUT.size, 1), np.float32)))
+        before = engine.parameters.theta.copy()
+        update = with_statistics(sparse_update(1, 0, {3: -1.0, 5: -2.0}), [9.0] * 6)
+        answer = took(engine, 1, update)
+        assert (answer.receipt.version, answer.share) == (1, 0.0)
+        assert engine.parameters.theta.tobytes() == before.tobytes()
+        assert took(engine, 1, update).receipt == answer.receipt
+        assert engine.guard is not None
+        assert engine.guard.counts == {"dropped": 1}
+        later = with_statistics(sparse_update(1, 0, {3: 1.0, 5: 2.0}), [9.0] * 6)
+        assert took(engine, 2, later).share == 1
+        assert (engine.parameters.theta != before).sum() == 2 + 6
+        assert replay(journal, NORMED).theta.tobytes() == engine.parameters.theta.tobytes()
+
+
+def test_what_is_cut_short_does_not_move_statistics(tmp_path: Path) -> None:
+    with opened(tmp_path, "clip", layout=NORMED) as (_, engine):
+        took(engine, 1, with_statistics(sparse_update(1, 0, {3: 1.0}), [1.0] * 6))
+        statistics = engine.parameters.theta[-6:].copy()
+        answer = took(engine, 1, with_statistics(sparse_update(2, 1, {3: 50.0}), [9.0] * 6))
+        assert answer.share == pytest.approx(0.06)
+        assert engine.parameters.theta[-6:].tobytes() == statistics.tobytes()
+
+
+def test_a_round_of_dropped_updates_alone_ends_and_changes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, "score", *SETTINGS["rounds"], layout=NORMED) as (journal, engine):
+        engine.trust(Trusted(0, np.ones((LAYOUT.size, 1), np.float32)))
+        before = engine.parameters.theta.tobytes()
+        answers = []
+        for device in (1, 2, 3):
+            update = with_statistics(sparse_update(1, 0, {3: -1.0}), [9.0] * 6)
+            answers += engine.commit([Push(device, 1.0, update, wire.encode(update))])
+        assert [answer.share for _, answer in answers if isinstance(answer, Accepted)] == [0.0] * 3
+        assert engine.published.version == 3
+        assert engine.parameters.theta.tobytes() == before == replay(journal, NORMED).theta.tobytes()
+
+
+def test_nothing_finite_makes_theta_infinite(tmp_path: Path) -> None:
+    """Without the defence it is refused; with it, it counts as much as three usual ones."""
+    largest = np.full(LAYOUT.size, np.finfo(np.float32).max)
+    with opened(tmp_path, "clip", "coordination.rule=none") as (_, engine):
+        took(engine, 1, dense_update(1, 0, np.full(LAYOUT.size, 0.1, np.float32)))
+        before = engine.parameters.theta.copy()
+        assert took(engine, 2, dense_update(1, 1, largest)).share > 0
+        moved = np.linalg.norm(engine.parameters.theta - before)
+        assert moved == pytest.approx(3 * 0.05 * 0.1 * np.sqrt(LAYOUT.size), rel=1e-4)

@@ -1,0 +1,88 @@
+"""What can be typed after a `:`, as `pause pi-3 too hot`: a line to a command."""
+
+import difflib
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.frames import DeviceRow
+from edgeflock.tui.sources.state import State
+
+Verb = Literal[
+    "pause", "resume", "drop", "open", "rate", "checkpoint", "rollback", "filter", "columns", "sort", "quit"
+]
+FOR_ADMINS: frozenset[Verb] = frozenset(("pause", "resume", "drop", "rate", "checkpoint", "rollback"))
+OF_DEVICES: frozenset[Verb] = frozenset(("pause", "resume", "drop", "open"))
+USAGE: dict[Verb, str] = {
+    "pause": "pause DEVICE WHY",
+    "resume": "resume DEVICE",
+    "drop": "drop DEVICE",
+    "open": "open DEVICE",
+    "rate": "rate 0.02",
+    "checkpoint": "checkpoint",
+    "rollback": "rollback VERSION",
+    "filter": "filter state:paused",
+    "columns": "columns state loss temp",
+    "sort": "sort temp",
+    "quit": "quit",
+}
+"""How each is written. Without a device it is for the chosen one; a number that is missing is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What was typed."""
+
+    verb: Verb
+    device: str | None = None
+    """None: the one that is chosen."""
+    text: str = ""
+    """The reason of a pause, a filter, columns, a number as it was written."""
+
+
+def parse(line: str) -> Command:
+    """The command of a line. Raises ConfigError, in one line, for what is none."""
+    word, _, rest = line.strip().removeprefix(":").strip().partition(" ")
+    rest = rest.strip()
+    verb = next((one for one in get_args(Verb) if one == word.lower()), None)
+    if verb is None:
+        near = difflib.get_close_matches(word.lower(), USAGE, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(USAGE)}"
+        raise ConfigError(f"there is no command {word!r}; {hint}")
+    if verb in OF_DEVICES:
+        device, _, text = rest.partition(" ")
+        if text and verb != "pause":
+            raise ConfigError(f"{verb} takes one device, not {rest!r}: {USAGE[verb]}")
+        return Command(verb, device or None, text.strip())
+    if verb in ("checkpoint", "quit") and rest:
+        raise ConfigError(f"{verb} takes nothing, not {rest!r}")
+    if verb == "rate" and rest and not _is_rate(rest):
+        raise ConfigError(f"rate {rest!r} is not a number above 0: {USAGE[verb]}")
+    if verb == "rollback" and rest and not (rest.isascii() and rest.isdecimal()):
+        raise ConfigError(f"rollback {rest!r} is no version: {USAGE[verb]}")
+    if verb == "sort" and not rest:
+        raise ConfigError(f"sort by which column? {USAGE[verb]}")
+    return Command(verb, text=rest)
+
+
+def device_of(command: Command, state: State, chosen: DeviceRow | None) -> DeviceRow:
+    """The device that a command is for. Raises ConfigError if there is none."""
+    if command.device is None:
+        if chosen is None:
+            raise ConfigError(f"{command.verb} which device? {USAGE[command.verb]}")
+        return chosen
+    known = {row.name: row for row in state.devices.values()}
+    if command.device in known:
+        return known[command.device]
+    near = difflib.get_close_matches(command.device, known, n=1)
+    raise ConfigError(
+        f"there is no device {command.device!r}" + (f"; did you mean {near[0]}?" if near else "")
+    )
+
+
+def _is_rate(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False

@@ -1,0 +1,34 @@
+"""What is asked for that changes the screen alone: a place in a recording, a label."""
+
+from typing import Any
+
+from textual.app import App
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.tui.screen.dialogs import Ask
+from edgeflock.tui.screen.preferences import LabelBook
+from edgeflock.tui.sources.source import Source
+
+
+async def seek(app: App[Any], source: Source) -> None:
+    """Go to a place of a replay."""
+    where = await app.push_screen_wait(
+        Ask("Go to", "A time since the recording began, such as 12:30, or a part of it, such as 40%.")
+    )
+    if where:
+        try:
+            source.seek(where)
+        except ConfigError as error:
+            app.notify(str(error), severity="error", markup=False)
+
+
+async def label(app: App[Any], book: LabelBook, device: str) -> None:
+    """Call a device something."""
+    about = f"What {device} is called here. Empty: nothing."
+    name = await app.push_screen_wait(Ask("Label", about, book.labels.get(device, "")))
+    if name is None:
+        return
+    try:
+        book.label(device, name.strip())
+    except OSError as error:
+        app.notify(f"labels cannot be kept: {error}", severity="warning", markup=False)
