@@ -40,6 +40,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import LONGEST_SHARDS, PROTOCOL, Facts, Hello, Model, Welcome
+from edgeflock.shared.protocol.shown import shown
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.data.injection import Injected
@@ -149,6 +150,7 @@ async def run_client(
             if injected is not None:
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
+            log.info("trains %s with %s", shown(welcome.model), kind)
             resting.begin()
             return Trainer(backend, injected or batches, welcome, resting.rest)
 

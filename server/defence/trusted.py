@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Where
+from edgeflock.server.descent.steps import norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,11 @@ class Trusted:
         With one group that is the cosine. A device with samples of one class alone pulls towards that one and
         away from others: what tells an honest one is that it pulls more than it pushes. 0 where either is 0.
         """
-        there = self.gradients[where]
-        lengths = np.sqrt(np.square(there).sum(axis=0, dtype=np.float64))
-        scale = lengths * float(np.sqrt(np.dot(delta, delta)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            cosines = np.where(scale > 0, (delta @ there) / scale, 0.0)
+        there = self.gradients if isinstance(where, slice) else self.gradients.take(where, 0)
+        length, lengths = norm(delta), np.sqrt(np.einsum("kc,kc->c", there, there))
+        if not length:
+            return 0.0
+        unit = (delta / np.float64(length)).astype(np.float32)  # whatever finite numbers were sent
+        with np.errstate(all="ignore"):
+            cosines = np.nan_to_num((unit @ there) / lengths, nan=0.0, posinf=0.0, neginf=0.0)
         return float(cosines.max() + cosines.min()) / 2

@@ -1,11 +1,15 @@
 """What an admin does to a run, over real sockets: pausing, dropping, the learning rate, checkpoints."""
 
 import asyncio
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from edgeflock.server.defence import Trusted
 from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import Dropped
@@ -191,3 +195,32 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(tmp_path: Path
                 assert (found, bool(answer["detail"])) == (status, True), (path, body, octets)
             assert hosted.registry.devices["pi"].connection.order is None
             assert len(hosted.journal.regimes()) == 1
+
+
+async def test_a_pardoned_device_begins_anew(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, "defence.mode=score", admin_token=ADMIN) as hosted,
+        operating(hosted.port) as admin,
+    ):
+        guard = hosted.engine.guard
+        assert guard is not None
+        bad = admit(update(1, 0), LAYOUT, oldest=0, version=0, samples=1000, expansion_bytes=1 << 30)
+        against = np.zeros((LAYOUT.parameters.size, 1), np.float32)
+        against[bad.where, 0] = -bad.delta
+        hosted.engine.trust(Trusted(0, against))
+        async with link(hosted.port, "pi") as device:
+            await device.join()
+            await device.push(update(1, 0))
+            (row,) = json.loads((await admin.get("/v1/status"))[1])["devices"]
+            assert row["defence"] == {"clipped": 0, "dropped": 1, "standing": guard.records[1].standing}
+            text = (await admin.get("/metrics"))[1]
+            assert 'edgeflock_defence_updates_total{decision="dropped"} 1.0' in text
+            for known in (True, False):
+                answer = await admin.post("/v1/devices/pi/pardon")
+                assert answer == (200, {"device": "pi", "pardoned": known})
+            (row,) = json.loads((await admin.get("/v1/status"))[1])["devices"]
+            assert row["defence"] == {"clipped": 0, "dropped": 0, "standing": None}
+        warned = [
+            (e.kind, e.device) for e in hosted.hub.events.since(0)[0] if e.kind in ("warning", "config")
+        ]
+        assert warned == [("warning", "pi"), ("config", "pi")]

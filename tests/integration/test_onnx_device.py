@@ -1,5 +1,6 @@
 """A device without torch: it gets the graph from the server, and trains as the formulas say."""
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -71,10 +72,11 @@ RUN = (
 
 @pytest.mark.parametrize("backend", ["onnx", "auto"])
 async def test_a_device_trains_a_model_that_it_has_no_code_of(
-    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """theirs:Net does not exist: torch could not train it, and may not by itself."""
     monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
+    caplog.set_level(logging.INFO, "edgeflock.client")
     async with hosting(tmp_path, *RUN, layout=LAYOUT, closed=True) as hosted:
         keep(hosted.enrol("pi"), tmp_path / "identity.json")
         settings = ClientSettings.model_validate(
@@ -86,6 +88,9 @@ async def test_a_device_trains_a_model_that_it_has_no_code_of(
         )
         progress = await run_client(settings)
         assert (progress.updates, progress.samples) == (30, 240)
+        said = [text for text in caplog.messages if text.startswith(("connected", "waiting", "trains"))]
+        assert [text.split()[0] for text in said] == ["connected", "waiting", "trains"]
+        assert said[-1] == "trains theirs:Net with onnx"
         facts = hosted.registry.devices["pi"].identity.facts
         assert facts["backend"] == f"onnxruntime {onnxruntime.__version__} CPU"
         reached = hosted.engine.parameters.theta.astype(float)

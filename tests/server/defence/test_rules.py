@@ -127,6 +127,15 @@ def test_it_wants_another_gradient_after_so_many_updates() -> None:
     assert not Guard("clip").wants(1000, 100)
 
 
+def test_no_finite_number_makes_a_standing_none_at_all() -> None:
+    """It would be below nothing, and whoever has it never dropped."""
+    huge = np.array([np.finfo(np.float32).max, -np.finfo(np.float32).max], np.float32)
+    trusted = Trusted(0, np.array([[0], [-1], [0], [1]], np.float32))
+    assert trusted.agreement(WHERE, huge) == pytest.approx(-1)
+    overflowing = Trusted(0, np.full((4, 2), np.finfo(np.float32).max))
+    assert np.isfinite(overflowing.agreement(WHERE, huge))
+
+
 def test_agreement_is_of_the_groups_that_agree_most_and_least() -> None:
     """Of the touched entries alone: what the gradient is elsewhere says nothing."""
     gradients = np.array([[9, 9, 9], [1, 0, -1], [9, 9, 9], [0, 1, 0]], np.float32)

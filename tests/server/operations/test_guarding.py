@@ -1,0 +1,61 @@
+"""The guard beside a server: news of whom it drops, and a gradient to trust now and then."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.defence import Trusted
+from edgeflock.server.engine import Accepted
+from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.operations.guarding import Guarding
+from edgeflock.server.sessions import Writer
+from edgeflock.shared.protocol.messages import Receipt
+from edgeflock.shared.settings.config import parse
+from tests.server.pushes import LAYOUT, THETA, push, sparse_update
+from tests.server.pushes import open_engine as plain_engine
+
+
+def test_it_is_told_once_that_updates_count_nothing_and_that_they_count_again(tmp_path: Path) -> None:
+    told: list[tuple[int, str]] = []
+    journal, engine = plain_engine(tmp_path)
+    with closing(journal):
+        guarding = Guarding(
+            engine, Writer(engine), None, 20, lambda device, text: told.append((device, text))
+        )
+        for sequence, (device, share) in enumerate(((1, 0.0), (1, 0.0), (2, 0.5), (1, 0.2), (2, 0.0)), 1):
+            made = Accepted(Receipt(sequence, sequence, None), 0, share)
+            guarding.made(push(device, sparse_update(sequence, 0, {0: 1.0})), made)
+    assert [(device, text.split(":")[0]) for device, text in told] == [
+        (1, "its updates count nothing"),
+        (1, "its updates count again"),
+        (2, "its updates count nothing"),
+    ]
+
+
+async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_path: Path) -> None:
+    settings = parse(overrides=["defence.mode=score", "defence.refresh=1"], tables=CHOICES)
+    asked: list[int] = []
+
+    def look(version: int, theta: NDArray[np.float32]) -> Trusted:
+        asked.append(version)
+        if len(asked) == 1:
+            raise ValueError("a module that fails once")
+        return Trusted(version, np.ones((LAYOUT.size, 1), np.float32))
+
+    with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
+        journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+        engine = open_engine(journal, LAYOUT, settings)
+        writer = Writer(engine)
+        guarding = Guarding(engine, writer, look, 1, lambda device, text: None)
+        assert engine.guard is not None
+        running = [asyncio.create_task(one()) for one in (writer.run, guarding.run)]
+        while engine.guard.wants(0, 1):
+            await asyncio.sleep(0.01)
+        running[1].cancel()
+        writer.stop()
+        await asyncio.wait(running)
+    assert asked == [0, 0]

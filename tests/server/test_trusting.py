@@ -1,0 +1,52 @@
+"""The server's own gradient: of which samples, in which groups."""
+
+import numpy as np
+import pytest
+
+from edgeflock.server.trusting import set_apart, trusted
+from edgeflock.shared.data.datasets import Dataset, load
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.torch_module import FlatModule
+
+
+def data(samples: int, classes: int = 3) -> Dataset:
+    x = np.arange(samples, dtype=np.float32).reshape(-1, 1)
+    return Dataset(x, np.arange(samples) % classes)
+
+
+@pytest.mark.parametrize(("samples", "apart"), [(80, 20), (400, 100), (10_000, 200)])
+def test_what_is_trusted_evaluates_nothing(samples: int, apart: int) -> None:
+    own, rest = set_apart(data(samples))
+    assert (len(own), len(rest)) == (apart, samples - apart)
+    assert not set(own.x.ravel().tolist()) & set(rest.x.ravel().tolist())
+    assert all(one.y.tolist() == [int(i) % 3 for i in one.x.ravel()] for one in (own, rest))
+
+
+def test_too_few_samples_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"80 held-out samples at least.*has 70; name more, or set"):
+        set_apart(data(70))
+
+
+def test_a_gradient_a_class_agrees_with_those_of_right_labels_alone() -> None:
+    """At the first model, for samples that it never saw: right labels pull its way, wrong ones do not."""
+    flat = FlatModule("edgeflock.client.zoo:DigitsLinear", "cross_entropy")
+    own, _ = set_apart(load("digits:", "test"))
+    found = trusted(flat, own, 7, flat.theta())
+    assert (found.version, found.gradients.shape) == (7, (650, 10))
+    train = load("digits:", "train")
+    right = flat.gradient(flat.theta(), train.x[:200], train.y[:200]).gradient.copy()
+    wrong = flat.gradient(flat.theta(), train.x[:200], (train.y[:200] + 1) % 10).gradient.copy()
+    one = train.y == 4
+    lone = flat.gradient(flat.theta(), train.x[one], train.y[one]).gradient.copy()
+    agreements = [found.agreement(slice(None), gradient) for gradient in (right, lone, -right, wrong)]
+    assert min(agreements[:2]) > 0.05
+    assert agreements[2] == pytest.approx(-agreements[0])
+    assert agreements[3] < agreements[0] - 0.1
+
+
+def test_numbers_to_predict_and_many_classes_are_one_group() -> None:
+    flat = FlatModule("torch.nn:Linear(in_features=1, out_features=1)", "mse")
+    own = Dataset(np.ones((20, 1), np.float32), np.ones((20, 1), np.float32))
+    assert trusted(flat, own, 0, flat.theta()).gradients.shape == (2, 1)
+    flat = FlatModule("torch.nn:Linear(in_features=1, out_features=40)", "cross_entropy")
+    assert trusted(flat, data(40, 40), 0, flat.theta()).gradients.shape == (80, 1)
