@@ -43,6 +43,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = "auto", "worksteal"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Notebooks first: last, one process would wait for the other's."""
+    items.sort(key=lambda item: "test_notebooks" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> "Iterator[Cluster]":
     """A PostgreSQL for all tests of this process, each of which takes a schema of its own."""

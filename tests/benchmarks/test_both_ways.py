@@ -118,6 +118,7 @@ def test_the_rows() -> None:
         chosen(every, ["FedProx"])
 
 
+@pytest.mark.long
 def test_it_runs_keeps_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (400, 28, 28)).astype(np.uint8)

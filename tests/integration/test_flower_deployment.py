@@ -33,6 +33,7 @@ def accuracy(line: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.long
 async def test_the_example_trains_though_a_supernode_is_killed(
     deployment: Deployment, tmp_path: Path
 ) -> None:

@@ -110,7 +110,10 @@ MODELS: dict[str, Model] = {
 }
 
 LONG = {
+    "SvhnCNN",
     "TransformerBlock",
+    "convolutions",
+    "upsampling",
     "ResNetGN",
     "ResNetBN",
     "LSTMTagger",
