@@ -160,3 +160,8 @@ def test_every_package_has_a_door_that_says_what_lives_there(name: str) -> None:
     door = PACKAGES[name] / "__init__.py"
     assert door.is_file()
     assert ast.get_docstring(ast.parse(door.read_text()))
+
+
+def test_a_device_s_doctor_needs_nothing_of_a_server() -> None:
+    loaded = modules_after("import edgeflock.devices.doctor")
+    assert not loaded & {"torch", "numba", "onnx", "edgeflock.server"}

@@ -20,7 +20,6 @@ from typing import Any
 
 from edgeflock.devices.doctor.finding import Finding
 from edgeflock.devices.doctor.secrets import scrubbed, scrubbed_all, secrets_of, told
-from edgeflock.server.identity.audit import AUDIT
 from edgeflock.shared.settings.config import Config
 
 LAST = 2000
@@ -51,8 +50,11 @@ def bundled(
         "versions.json": versions(),
         "environment.json": sorted(name for name in environ if name.startswith("EDGEFLOCK_")),
     }
-    if directory is not None and (directory / AUDIT).is_file():
-        parts["audit.json"] = audited((directory / AUDIT).read_text("utf-8", "replace").splitlines())
+    if directory is not None:
+        from edgeflock.server.identity.audit import AUDIT  # a device has not what that needs
+
+        if (directory / AUDIT).is_file():
+            parts["audit.json"] = audited((directory / AUDIT).read_text("utf-8", "replace").splitlines())
     texts = {name: json.dumps(scrubbed_all(part, secrets), indent=1) + "\n" for name, part in parts.items()}
     ours, others = lines_of(log)
     texts["log.txt"] = "".join(f"{scrubbed(line, secrets)}\n" for line in ours) + (

@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from edgeflock.client.data.sources.opening import SOURCES
-from edgeflock.server.identity import ADMIN_TOKEN
 from edgeflock.shared.data.datasets import READERS
 from edgeflock.shared.identity.tokens import PREFIX
 from edgeflock.shared.settings.config import Config
@@ -68,7 +67,12 @@ def secrets_of(
         for key, value in values.model_dump(exclude_defaults=True).items():
             if _told(f"{section}.{key}", value) != value:
                 found |= _texts(value)
-    for path in (identity, *([directory / ADMIN_TOKEN] if directory is not None else [])):
+    files = [identity]
+    if directory is not None:
+        from edgeflock.server.identity import ADMIN_TOKEN  # a device has not what that needs
+
+        files.append(directory / ADMIN_TOKEN)
+    for path in files:
         try:
             kept = path.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError):

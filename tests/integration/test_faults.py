@@ -24,6 +24,7 @@ async def test_a_partition_is_survived(tmp_path: Path) -> None:
 
 
 @needs_a_bad_line
+@pytest.mark.long
 async def test_a_long_way_with_lost_packets(tmp_path: Path) -> None:
     figures = await scenarios.bad_weather(tmp_path / "it", seconds=4)
     assert flawless(figures), figures
@@ -42,6 +43,7 @@ async def test_clients_killed_in_the_middle(tmp_path: Path) -> None:
     assert flawless(figures), figures
 
 
+@pytest.mark.long
 async def test_a_crowd_comes_back_at_once(tmp_path: Path) -> None:
     figures = await scenarios.crowd(tmp_path / "it", devices=50)
     assert flawless(figures), figures
