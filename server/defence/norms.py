@@ -1,4 +1,4 @@
-"""How large updates usually are: the median of the latest that counted, in O(log n) an update."""
+"""How large updates usually are, and how far they differ from it, of the latest that counted."""
 
 from bisect import bisect_left, insort
 from collections import deque
@@ -13,7 +13,7 @@ _FEW = 16
 
 class Norms:
     """Of the latest updates, as they counted: one that was cut short is no larger than its cap, so that
-    nobody drives the median up from beyond it.
+    nobody drives the median up from beyond it. Sorted, in O(log n) an update.
     """
 
     def __init__(self, norms: Iterable[float] = ()) -> None:
@@ -33,8 +33,31 @@ class Norms:
 
     @property
     def usual(self) -> float:
-        """0: none is known."""
+        """Their median; 0: none is known."""
         count = len(self._sorted)
         if not count:
             return 0.0
         return self._sorted[0 if count < _FEW else count // 2]
+
+    @property
+    def spread(self) -> float:
+        """The smallest r with which more than half of them lie within u / r and u r, u the median: the
+        exponential of the median absolute deviation of their logarithms. 1: while few are known.
+
+        Of those i are below u and the others above: the more below, the farther the one and the nearer the
+        other end.
+        """
+        values, count = self._sorted, len(self._sorted)
+        if count < _FEW:
+            return 1.0
+        middle = others = count // 2
+
+        def below(i: int) -> float:
+            return values[middle] / values[middle - i]
+
+        def above(i: int) -> float:
+            place = middle + others - i
+            return values[place] / values[middle] if place < count else float("inf")
+
+        i = bisect_left(range(others), True, key=lambda i: below(i) >= above(i))
+        return min(below(i), above(i - 1)) if i else below(0)

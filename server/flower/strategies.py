@@ -60,8 +60,8 @@ class ScaDLES(EdgeflockStrategy):
     """Rounds: w <- w - learning_rate sum_i r_i (w - w_i), r_i node i's share of the samples.
 
     That is FedAvg, but for `base_batch` = B > 0: then times sum_i S_i / B, ScaDLES' linear scaling (equations
-    4a to 4c). `aggregate` may be of another kind than such a mean. A round ends when every node that is there has answered, or `quorum` have, or `deadline`
-    seconds after the first.
+    4a to 4c). `aggregate` may be of another kind than such a mean. A round ends when every node that is there
+    has answered, or `quorum` have, or `deadline` seconds after the first.
     """
 
     def __init__(
