@@ -45,19 +45,19 @@ class Norms:
         exponential of the median absolute deviation of their logarithms. 1: while few are known.
 
         Of those i are below u and the others above: the more below, the farther the one and the nearer the
-        other end.
+        other end. A search by halves finds the i at which the lower end begins to be farther.
         """
         values, count = self._sorted, len(self._sorted)
         if count < _FEW:
             return 1.0
-        middle = others = count // 2
-
-        def below(i: int) -> float:
-            return values[middle] / values[middle - i]
-
-        def above(i: int) -> float:
-            place = middle + others - i
-            return values[place] / values[middle] if place < count else float("inf")
-
-        i = bisect_left(range(others), True, key=lambda i: below(i) >= above(i))
-        return min(below(i), above(i - 1)) if i else below(0)
+        middle = count // 2
+        usual, top = values[middle], 2 * middle
+        least, most = 0 if top < count else 1, middle
+        while least < most:
+            i = (least + most) // 2
+            if usual / values[middle - i] >= values[top - i] / usual:
+                most = i
+            else:
+                least = i + 1
+        below = usual / values[middle - least]
+        return min(below, values[top - least + 1] / usual) if top - least + 1 < count else below
