@@ -115,8 +115,8 @@ def simulate(
     progress: Callable[[Evaluation], None] = lambda _: None,
     stop: Callable[[Evaluation], object] = lambda _: False,
 ) -> dict[str, Any]:
-    """Until `gradients` were computed, evaluated about every `every`, or until an evaluation of which `stop` is
-    true; how it ended.
+    """Until `gradients` were computed, evaluated about every `every`, or until an evaluation of which `stop`
+    is true; how it ended.
 
     Updates are clients' messages; there is no time in it.
     """
@@ -264,6 +264,4 @@ class Simulation(Job):
     def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
         torch.set_num_threads(1)
         prepared, every = prepare(self.file), self.file.fleet.evaluate_every
-        return simulate(
-            self.how, prepared, self.seed, self.file.run.updates, every, progress, self.arrived
-        )
+        return simulate(self.how, prepared, self.seed, self.file.run.updates, every, progress, self.arrived)
