@@ -92,7 +92,8 @@ def claimed(
                     f"{config.model.module}; choose another {setting}"
                 )
         with _saying_what_to_run(place):
-            engine = open_engine(journal, layout, config, directory, follower and follower.known)
+            followed = None if follower is None else follower.known
+            engine = open_engine(journal, layout, config, directory, followed)
         yield Claim(run, journal, engine)
         try:
             engine.close()
