@@ -63,9 +63,12 @@ def most(usual: float, spread: float) -> float:
 
 
 def clip(seen: Seen) -> float:
-    """min(1, most / |g|)."""
-    cap = most(seen.usual, seen.spread)
-    return cap / seen.norm if 0 < cap < seen.norm else 1.0
+    """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
+
+    Cut to `most` itself, many that are too large would be as many that each move the model three times as
+    far as an honest one: a learning rate that nobody chose.
+    """
+    return seen.usual / seen.norm if 0 < most(seen.usual, seen.spread) < seen.norm else 1.0
 
 
 def score(seen: Seen) -> float:

@@ -37,13 +37,13 @@ def step(delta: np.ndarray = DELTA) -> Step:
     [
         (5.0, 5.0, 1.0),
         (15.0, 5.0, 1.0),
-        (30.0, 5.0, 0.5),
+        (20.0, 5.0, 0.25),
         (5.0, 0.0, 1.0),
         (0.0, 0.0, 1.0),
-        (3e300, 1.0, 1e-300),
+        (1e300, 1.0, 1e-300),
     ],
 )
-def test_clip_is_the_most_over_the_norm(norm: float, usual: float, share: float) -> None:
+def test_what_is_too_large_counts_as_a_usual_one(norm: float, usual: float, share: float) -> None:
     assert clip(seen(norm, usual)) == share
 
 
@@ -64,12 +64,12 @@ def test_the_more_honest_norms_differ_the_larger_one_may_be(spread: float, times
 
 @pytest.mark.parametrize(
     ("standing", "share"),
-    [(None, 0.5), (0.3, 0.5), (WORST, 0.5), (math.nextafter(WORST, -9), 0.0), (BAD, 0.0)],
+    [(None, 0.25), (0.3, 0.25), (WORST, 0.25), (math.nextafter(WORST, -9), 0.0), (BAD, 0.0)],
 )
 def test_score_drops_whose_updates_disagree_and_clips_the_others(
     standing: float | None, share: float
 ) -> None:
-    assert score(seen(30.0, 5.0, standing)) == share
+    assert score(seen(20.0, 5.0, standing)) == share
 
 
 def test_the_usual_norm_is_the_median_of_the_latest() -> None:
@@ -110,7 +110,7 @@ def test_of_a_few_updates_no_spread_is_known() -> None:
 
 
 def test_those_who_send_more_do_not_drive_the_median_up() -> None:
-    """Three of ten send updates that are a hundred times as large: what is usual stays below thrice the
+    """Three of ten send updates that are a hundred times as large: what is usual stays the
     honest norm, whose share is all."""
     guard = Guard("clip", [1.0] * 50)
     for number in range(3000):
@@ -118,7 +118,7 @@ def test_those_who_send_more_do_not_drive_the_median_up() -> None:
         delta = DELTA / 5 * np.float32(100 if device < 3 else 1)
         decision = guard.decide(device, step(delta), 1.0)
         assert (decision.share == 1) == (device >= 3)
-        assert decision.norm <= 3.0001
+        assert decision.norm <= 1.0001
         guard.took(device, decision)
     assert guard.counts == {"clipped": 900}
     assert guard.records[0].clipped == 300
@@ -128,7 +128,7 @@ def test_those_who_send_more_do_not_drive_the_median_up() -> None:
 def test_the_samples_that_a_device_tells_of_are_in_the_norm() -> None:
     guard = Guard("clip", [5.0] * 20)
     assert guard.decide(1, step(), 1.0).share == 1
-    assert guard.decide(1, step(), 300.0).share == pytest.approx(0.01)
+    assert guard.decide(1, step(), 200.0).share == pytest.approx(0.005)
 
 
 def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
@@ -136,7 +136,7 @@ def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
     decision = guard.decide(1, step(huge), 65_536.0)
     part = step(huge).part(decision.share)
     assert np.isfinite(part.delta).all()
-    assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 3.001 * 5
+    assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 1.001 * 5
 
 
 def known_agreements(*agreements: float) -> Agreements:
