@@ -8,7 +8,7 @@ from math import isfinite
 import numpy as np
 
 from edgeflock.server.defence.norms import Norms
-from edgeflock.server.defence.rules import DEFENCES, Seen
+from edgeflock.server.defence.rules import DEFENCES, Seen, remembered
 from edgeflock.server.defence.standing import Agreements
 from edgeflock.server.defence.trusted import Trusted
 from edgeflock.server.descent import Step
@@ -43,7 +43,7 @@ class Guard:
     """Decides, and remembers what came of it. Nothing of it shapes a replay."""
 
     def __init__(self, name: str, norms: Iterable[float] = ()) -> None:
-        """`name` is of DEFENCES. `norms` are of updates that counted before. Raises ConfigError."""
+        """`name` is of DEFENCES. `norms` are `remembered` of updates before. Raises ConfigError."""
         self._kind = DEFENCES.known(name, "defence.mode")
         self._norms = Norms(norms)
         self._agreements = Agreements()
@@ -82,7 +82,7 @@ class Guard:
 
     def took(self, device: int, decision: Decision) -> None:
         """The update that was decided on has made a version."""
-        self._norms.add(decision.norm)
+        self._norms.add(remembered(decision.share, decision.norm))
         if decision.share and decision.agreement is not None:
             self._agreements.add(decision.agreement)
         if decision.share == 1 and decision.standing is None:

@@ -12,8 +12,8 @@ _FEW = 16
 
 
 class Norms:
-    """Of the latest updates, as they counted: one that was cut short is no larger than its cap, so that
-    nobody drives the median up from beyond it. Sorted, in O(log n) an update.
+    """Of the latest updates, as they are `remembered` (rules.py): one that was cut short is no larger than
+    what was usual allows, so that few drive the median up. Sorted, in O(log n) an update.
     """
 
     def __init__(self, norms: Iterable[float] = ()) -> None:

@@ -62,6 +62,13 @@ def most(usual: float, spread: float) -> float:
     return usual * min(MOST, max(LEAST, times))
 
 
+def remembered(share: float, norm: float) -> float:
+    """What is known from then on of an update of which `share` counted, with this norm. Of one that was too
+    large, what any fleet's may be: if only usual ones were known, what is usual could never grow.
+    """
+    return norm if share == 1 else LEAST * norm
+
+
 def clip(seen: Seen) -> float:
     """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
 

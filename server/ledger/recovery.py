@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
-from edgeflock.server.defence import LATEST, Guard
+from edgeflock.server.defence import LATEST, Guard, remembered
 from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
 from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
@@ -72,8 +72,8 @@ def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator
     """How large the latest updates were that counted, as far as the journal has them."""
     first, version = journal.first_kept(), parameters.version
     after = max(parameters.start, version - LATEST, version if first is None else first - 1)
-    for step in steps(journal, layout, after, version):
-        yield parameters.told_weight(step) * norm(step.delta)
+    for journaled, step in _decoded(journal, layout, after, version):
+        yield remembered(journaled.share, parameters.told_weight(step) * norm(step.delta))
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime, followed: Followed | None = None) -> Parameters:
@@ -256,13 +256,20 @@ def _under(
 
 
 def steps(journal: Contents, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
-    """The journaled updates after a version, decoded again."""
+    """The journaled updates after a version, decoded again, as far as they count."""
+    for _, step in _decoded(journal, layout, after, until):
+        yield step
+
+
+def _decoded(
+    journal: Contents, layout: Layout, after: int, until: int | None
+) -> Iterator[tuple[JournaledUpdate, Step]]:
     for journaled in journal.updates(after, until):
         try:
             step = _step(journaled, layout)
         except Refused as refusal:
             raise _damaged(journal, journaled.version, refusal) from refusal
-        yield step
+        yield journaled, step
 
 
 def _damaged(journal: Contents, version: int, why: Exception) -> JournalDamaged:
