@@ -376,8 +376,8 @@ class DefenceSettings(Section):
     mode: Annotated[str, one_of_the_ends("defence.mode")] = Field(
         "none",
         description="clip: none is much larger than what is usual, by how much honest ones differ; score: "
-        "none of devices that disagree with the server's own gradient either, for which a part of model.data is "
-        "set apart",
+        "none of devices that disagree with the server's own gradient either, for which a part of model.data "
+        "is set apart",
     )
     refresh: Annotated[int, Field(ge=1)] = Field(
         20, description="of score: updates from one gradient of the server's own to the next"
