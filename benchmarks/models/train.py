@@ -72,7 +72,7 @@ def central(
     name: str, train: Dataset, test: Dataset, steps: int, optimizer: str, rate: float, seed: int
 ) -> float:
     """No momentum but Adam's own; running statistics at BatchNorm's usual momentum."""
-    flat = FlatModule(NETS + name, LOSSES.get(name, "cross_entropy"))
+    flat = FlatModule(NETS + name, LOSSES.get(name, "cross_entropy"), seed)
     theta, _ = first_model(flat, "", seed)
     random, trained = np.random.default_rng(seed), flat.layout.parameters.size
     parameters = torch.from_numpy(theta)[:trained]  # one memory

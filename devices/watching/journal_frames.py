@@ -84,7 +84,7 @@ class _Device:
             *unknown,
             None,
             None,
-            *(None,) * 3,
+            *(None,) * 7,
         )
 
 
@@ -123,7 +123,7 @@ class _Totals:
             reduction=round(dense / self.ingress, 1) if self.ingress else None,
             staleness=list(self.bins),
             devices=len(devices),
-            connected=sum(not device.away for device in devices.values()),
+            up=sum(not device.away for device in devices.values()),
             cnc=self.compressed / self.version if self.version else None,
             loss=self.loss,
             evaluation_failed=False,

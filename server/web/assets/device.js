@@ -91,7 +91,7 @@ export class Device {
                     el(
                         "dd",
                         { class: sense(column.key, of(row, column.key)) },
-                        column.form(of(row, column.key), state.time),
+                        column.form(of(row, column.key), state.time, (key) => of(row, key)),
                     ),
                 ),
             ),

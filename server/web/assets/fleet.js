@@ -220,7 +220,7 @@ export class Fleet {
         this.columns.forEach((column, n) => {
             const cell = line.children[n];
             const value = of(row, column.key);
-            const text = column.form(value, state.time);
+            const text = column.form(value, state.time, (key) => of(row, key));
             if (column.key === "state") {
                 if (!cell.firstChild || cell.firstChild.nodeName !== "I")
                     fill(cell, el("i", {}), el("span", { class: "doing" }));
@@ -251,6 +251,9 @@ function fields() {
         ["stale", "staleness"],
         ["in", "ingress"],
         ["out", "egress"],
+        ["stand", "standing"],
+        ["~loss", "smoothed_loss"],
+        ["upd/s", "updates_per_s"],
     ])
         all[title] = all[key];
     all.seen = (row) => (of(row, "last_seen") === null ? null : state.time - of(row, "last_seen"));
