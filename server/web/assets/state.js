@@ -81,6 +81,17 @@ export const of = (row, column) =>
             : null
         : (row[state.at[column]] ?? null);
 
+// Bytes that the server received from its devices, and sent to them.
+export function sums() {
+    let up = 0;
+    let down = 0;
+    for (const row of state.devices.values()) {
+        up += of(row, "ingress");
+        down += of(row, "egress");
+    }
+    return [up, down];
+}
+
 // [time, a second] of a count: field 1 is updates, 2 bytes received, 3 bytes sent.
 export function rates(field, marks = state.marks) {
     const made = [];
