@@ -160,7 +160,7 @@ class Evaluation(NamedTuple):
     ingress: int
     egress: int
     metrics: Mapping[str, float | None] = {}
-    """model.metrics by their names; None if one failed, or is not a finite number. Not in the journal."""
+    """model.metrics by their names; None if one failed, or is not a finite number."""
 
 
 class Event(NamedTuple):

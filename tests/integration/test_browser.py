@@ -94,7 +94,9 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
                     "location.hash = '#fleet'; field.value = ''; field.dispatchEvent(new Event('input'))"
                 )
                 await press(tab, "Mark devices")
-                row = "[...document.querySelectorAll('.rows .row')].find((one) => one.dataset.name === 'pi-2')"
+                row = (
+                    "[...document.querySelectorAll('.rows .row')].find((one) => one.dataset.name === 'pi-2')"
+                )
                 await tab.run(f"{row}.click()")
                 await shown(tab, "1 marked")
                 assert await tab.run("location.hash") == "#fleet", "a row marks and does not lead away"
