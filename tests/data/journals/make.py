@@ -104,7 +104,7 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
             ({"how": {"kind": "adam", "together": 4}}, 30),
         ],
     ),
-    "schema-11": (False, [({"rule": "none"}, 45), ({"average": 3.0}, 20)]),
+    "schema-11": (True, [({"rule": "none"}, 45), ({"average": 3.0}, 20)]),
 }
 SINCE = [
     "schema-1-first",
