@@ -153,7 +153,8 @@ async def run_real(prepared: Prepared, wrong: Wrong | None, seed: int) -> tuple[
                         found.setdefault((one.kind, one.device), one._replace(since=one.since - began))
                     if wrong is not None and (("disagrees", f"pi-{chosen}") in found):
                         break
-                print(f"seed {seed}: {status['version']} updates, {status['evaluation']}", flush=True)
+                took, updates = time.time() - began, status["version"]
+                print(f"seed {seed}: {took:.0f} s, {updates} updates, {sorted(found, key=str)}", flush=True)
         finally:
             await end(processes)
     return f"pi-{chosen}", [one for one in found.values() if one.kind in ("disagrees", "norm")]

@@ -23,7 +23,7 @@ class FleetPage(PageWidget):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="open", tooltip="A closer look"),
-        Binding("m", "mark", "Mark", id="mark", tooltip="Mark it, or no longer"),
+        Binding("m", "mark", "Mark", id="mark", show=False, tooltip="Mark it, or no longer"),
         Binding("M", "mark_all", "Mark all that are shown", id="mark_all", show=False),
         Binding("s", "sort(1)", "Sort", id="sort", tooltip="Sort by the next column"),
         Binding("S", "sort(-1)", "Sort by the one before", id="sort_before", show=False),
