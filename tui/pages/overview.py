@@ -5,7 +5,16 @@ from edgeflock.tui.pages.curves import Against, Curve
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling, width_beside
+from edgeflock.tui.text.chart import (
+    Axis,
+    Series,
+    around,
+    bars,
+    ceiling,
+    chart,
+    duration_ceiling,
+    width_beside,
+)
 from edgeflock.tui.text.lines import Ink, Line, Span, apart, beside, columns, fit, heading, page
 
 WINDOW = 300.0
@@ -181,9 +190,7 @@ def _against(
     return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height)
 
 
-def _recent(
-    series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int, gutter: int = 0
-) -> list[Line]:
+def _recent(series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int, gutter: int = 0) -> list[Line]:
     x = Axis(-WINDOW, 0.0, lambda seconds: "now" if seconds == 0 else f"-{numbers.span(-seconds)}")
     return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height, gutter=gutter)
 
