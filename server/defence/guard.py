@@ -62,6 +62,10 @@ class Guard:
         """Whether it wants a new one at a version: each `refresh` updates."""
         return self.trusts and (self._trusted is None or version - self._trusted.version >= refresh)
 
+    def record(self, device: int) -> Record:
+        """What came of a device's updates."""
+        return self.records.get(device) or Record()
+
     def trust(self, trusted: Trusted) -> None:
         """Go by this gradient from now on."""
         self._trusted = trusted

@@ -13,7 +13,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from edgeflock.server.defence import Guard, Record
+from edgeflock.server.defence import Guard
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
@@ -89,10 +89,11 @@ def _may_look(request: web.Request) -> bool:
 @routes.get("/v1/devices/{name:[^/]+}")
 async def get_device(request: web.Request) -> web.Response:
     """A device and its recent updates as JSON."""
-    device = request.app[HOST].registry.devices.get(request.match_info["name"])
+    host = request.app[HOST]
+    device = host.registry.devices.get(request.match_info["name"])
     if device is None:
         return problem(404, "unknown-device", f"this run has no device {request.match_info['name']!r:.200}")
-    return web.json_response(document(device))
+    return web.json_response(document(device, host.engine.guard))
 
 
 @routes.get("/v1/evaluations")
@@ -217,7 +218,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
         "uncompressed": done.uncompressed,
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
-        "defence": None if guard is None else asdict(guard.records.get(device.id, Record())),
+        "defence": None if guard is None else asdict(guard.record(device.id)),
         "shards": identity.shards,
         "duplicates": done.duplicates,
         "paced": round(paces.held_back(identity.name), 1),

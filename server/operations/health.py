@@ -60,13 +60,16 @@ class Health:
         writer: Writer,
         agreement: Agreement,
         told: Callable[[Finding], object] = lambda finding: None,
+        graphs: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`told` gets each finding when it begins."""
+        """`told` gets each finding when it begins. `graphs` says until when, by the monotonic clock, devices
+        that have sent nothing yet may have waited for the server's graph.
+        """
         self.findings: tuple[Finding, ...] = ()
         """As of the last look, the worst first."""
         self._host, self._evaluator, self._writer = host, evaluator, writer
         self._agreement = agreement
-        self._told = told
+        self._told, self._graphs = told, graphs
         self._course = Course()
         self._kept: dict[str, _Told] = {}
 
@@ -119,11 +122,14 @@ class Health:
     def _portrait(self, device: Device, now: float, clock: float) -> Portrait:
         connection, done = device.connection, device.statistics
         told = self._told_by(device, now)
+        heard = connection.last_heard
+        if heard and not done.last_update:
+            heard = max(heard, self._graphs())
         waiting, temperature = done.telemetry.get("waiting"), done.telemetry.get("temperature")
         return Portrait(
             name=device.name,
             here=device.present,
-            silent=clock - connection.last_heard if connection.last_heard else 0.0,
+            silent=clock - heard if heard else 0.0,
             idle=device.is_idle(clock),
             starved=isinstance(waiting, int | float) and waiting > 0,
             why_left=connection.why_left,

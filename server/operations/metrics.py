@@ -30,7 +30,7 @@ STATES: tuple[DeviceState, ...] = ("training", "starved", "idle", "paused", "awa
 async def get_metrics(request: web.Request) -> web.Response:
     """All metrics of the run, its devices and the server's process."""
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
-    rows = await feed.rows(list(host.registry.devices.values()))
+    rows = await feed.rows(list(host.registry.devices.values()), host.engine.guard)
     evaluation = feed.evaluations(evaluator.history[-1:])
     overview, ready = request.app[FEED].overview(), request.app[WRITER].trouble is None
     most = host.config.limits.device_series
@@ -227,6 +227,20 @@ _OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, st
     (GaugeMetricFamily, "last_seen_timestamp_seconds", "When it last sent.", attrgetter("last_seen")),
     (GaugeMetricFamily, "cpu_ratio", "Load of all its cores, 0 to 1.", _scaled("cpu", 0.01)),
     (GaugeMetricFamily, "memory_used_bytes", "Of its memory.", _scaled("ram", 1 << 20)),
+    (GaugeMetricFamily, "memory_bytes", "That it has.", _scaled("memory", 1 << 20)),
+    (
+        CounterMetricFamily,
+        "clipped_updates",
+        "Since the server started: those of which the defence let a part count.",
+        attrgetter("clipped"),
+    ),
+    (CounterMetricFamily, "dropped_updates", "Of which nothing counted.", attrgetter("dropped")),
+    (
+        GaugeMetricFamily,
+        "standing",
+        "How its updates agree with the server's own gradient, -1 to 1.",
+        attrgetter("standing"),
+    ),
     (GaugeMetricFamily, "temperature_celsius", "Of its hottest processor.", attrgetter("temperature")),
     (GaugeMetricFamily, "battery_ratio", "Charge, 0 to 1.", _scaled("battery", 0.01)),
     (GaugeMetricFamily, "undervoltage", "1 if its supply is too weak.", attrgetter("undervoltage")),

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import sys
+import time
 from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -45,11 +46,20 @@ class GraphStore:
         self._model = model
         self._make_module = make
         self._export: asyncio.Task[dict[str, ServedGraph]] | None = None
+        self._ended: float | None = None
+
+    @property
+    def waited_until(self) -> float:
+        """By the monotonic clock, when devices no longer had to wait for them; 0 if nobody has asked."""
+        if self._export is None:
+            return 0.0
+        return time.monotonic() if self._ended is None else self._ended
 
     async def get(self, kind: str) -> ServedGraph:
         """The "step" or "evaluation" graph. Raises NotExportable, then and ever after."""
         if self._export is None:
             self._export = asyncio.create_task(self._make())
+            self._export.add_done_callback(lambda _: setattr(self, "_ended", time.monotonic()))
         # Shielded: whoever hangs up while it runs does not end it for the others.
         return (await asyncio.shield(self._export))[kind]
 

@@ -215,8 +215,12 @@ async def test_a_pardoned_device_begins_anew(tmp_path: Path) -> None:
             await device.push(update(1, 0))
             (row,) = json.loads((await admin.get("/v1/status"))[1])["devices"]
             assert row["defence"] == {"clipped": 0, "dropped": 1, "standing": guard.records[1].standing}
+            async with admin.feed() as frames:
+                (seen,) = (await frames.next()).devices
+            assert (seen.clipped, seen.dropped, seen.standing) == (0, 1, guard.records[1].standing)
             text = (await admin.get("/metrics"))[1]
             assert 'edgeflock_defence_updates_total{decision="dropped"} 1.0' in text
+            assert 'edgeflock_device_dropped_updates_total{device="pi"} 1.0' in text
             for known in (True, False):
                 answer = await admin.post("/v1/devices/pi/pardon")
                 assert answer == (200, {"device": "pi", "pardoned": known})

@@ -6,7 +6,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from edgeflock.server.operations.listeners import Listeners, Listening
+from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.protocol.frames import Finding, Snapshot
 from edgeflock.shared.protocol.messages import Facts
 from tests.hosting import Hosted, hosting
@@ -16,6 +19,28 @@ from tests.integration.test_reconnect import link, update
 
 def events(hosted: Hosted, kind: str) -> list[str]:
     return [f"{one.device}: {one.text}" for one in hosted.hub.events.since(0)[0] if one.kind == kind]
+
+
+def kinds(hosted: Hosted) -> list[str]:
+    return [one.kind for one in hosted.health.findings]
+
+
+async def test_who_waits_for_the_server_s_graph_is_not_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
+        monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
+    monkeypatch.setattr("edgeflock.server.findings.devices._SILENT", 1e-9)
+    now = property(lambda _: time.monotonic())
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        with monkeypatch.context() as exporting:
+            exporting.setattr(GraphStore, "waited_until", now)
+            await hosted.health.look()
+            assert kinds(hosted) == []
+            await device.push(update(1, 0))
+            await hosted.health.look()
+            assert kinds(hosted) == ["silent"], "it has what it needs"
 
 
 async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
