@@ -19,7 +19,18 @@ ROOT = Path(__file__).parents[3]
 
 pytestmark = [pytest.mark.network, pytest.mark.long, pytest.mark.timeout(1800)]
 
-PACKED = ("client", "devices", "library", "server", "shared", "tui", "LICENSE", "README.md", "pyproject.toml")
+PACKED = (
+    "client",
+    "devices",
+    "library",
+    "server",
+    "shared",
+    "tui",
+    "LICENSE",
+    "NOTICE",
+    "README.md",
+    "pyproject.toml",
+)
 
 
 @pytest.fixture(scope="module")
