@@ -153,7 +153,8 @@ def create_app(
         agreement = Agreement(host.layout.parameters.size)
         if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
-        health = Health(host, evaluator, writer, agreement, listeners.found)
+        graphs = GraphStore(config.model, hosted.make)
+        health = Health(host, evaluator, writer, agreement, listeners.found, graphs.keeps_waiting)
         feed = Feed(host, evaluator, health)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
@@ -169,7 +170,7 @@ def create_app(
         app[HEALTH] = health
         app[BACKGROUND], app[LISTENERS] = background, listeners
         app[WATCHERS], app[TRAIL] = watchers, hub.trail
-        app[GRAPHS] = GraphStore(config.model, hosted.make)
+        app[GRAPHS] = graphs
         background.start(failed)
         yield
         await background.stop()

@@ -60,13 +60,16 @@ class Health:
         writer: Writer,
         agreement: Agreement,
         told: Callable[[Finding], object] = lambda finding: None,
+        keeps_waiting: Callable[[float], float] = lambda now: 0.0,
     ) -> None:
-        """`told` gets each finding when it begins."""
+        """`told` gets each finding when it begins. `keeps_waiting` says until when devices had to wait for
+        the server, as of a moment of the monotonic clock.
+        """
         self.findings: tuple[Finding, ...] = ()
         """As of the last look, the worst first."""
         self._host, self._evaluator, self._writer = host, evaluator, writer
         self._agreement = agreement
-        self._told = told
+        self._told, self._keeps_waiting = told, keeps_waiting
         self._course = Course()
         self._kept: dict[str, _Told] = {}
 
@@ -118,12 +121,12 @@ class Health:
 
     def _portrait(self, device: Device, now: float, clock: float) -> Portrait:
         connection, done = device.connection, device.statistics
-        told = self._told_by(device, now)
+        told, heard = self._told_by(device, now), connection.last_heard
         waiting, temperature = done.telemetry.get("waiting"), done.telemetry.get("temperature")
         return Portrait(
             name=device.name,
             here=device.present,
-            silent=clock - connection.last_heard if connection.last_heard else 0.0,
+            silent=clock - max(heard, self._keeps_waiting(clock)) if heard else 0.0,
             idle=device.is_idle(clock),
             starved=isinstance(waiting, int | float) and waiting > 0,
             why_left=connection.why_left,

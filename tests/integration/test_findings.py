@@ -6,7 +6,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from edgeflock.server.operations.listeners import Listeners, Listening
+from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.protocol.frames import Finding, Snapshot
 from edgeflock.shared.protocol.messages import Facts
 from tests.hosting import Hosted, hosting
@@ -49,6 +52,21 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         assert hosted.health.findings == ()
         assert sorted(events(hosted, "over")) == ["pi: clock", "pi: hot", "pi: throttled"]
         assert "edgeflock_finding{" not in (await viewer.get("/metrics"))[1]
+
+
+async def test_who_waits_for_the_server_s_export_is_not_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = [5.0]
+    monkeypatch.setattr(GraphStore, "keeps_waiting", lambda self, now: now - since[0])
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        hosted.registry.devices["pi"].connection.last_heard -= 100
+        await hosted.health.look()
+        assert hosted.health.findings == ()
+        since[0] = 50.0
+        await hosted.health.look()
+        assert [one.kind for one in hosted.health.findings] == ["silent"]
 
 
 async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> None:

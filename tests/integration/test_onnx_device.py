@@ -43,6 +43,9 @@ class HandMade:
         octets = model()
         return ServedGraph(octets, sha256(octets).hexdigest())
 
+    def keeps_waiting(self, now: float) -> float:
+        return 0.0
+
     async def close(self) -> None:
         pass
 
