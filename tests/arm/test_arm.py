@@ -201,8 +201,8 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
         doctor = pi.run(EDGEFLOCK, "doctor", SETTINGS, "--json")
         found = {one["check"]: one for one in json.loads(doctor.stdout)["findings"]}
         assert doctor.returncode == 0, doctor.stdout
-        assert found["package"]["text"].startswith("onnxruntime")
-        assert (found["power"]["state"], found["heat"]["text"]) == ("ok", "52 degrees")
+        assert found["package"]["said"].startswith("onnxruntime")
+        assert (found["power"]["state"], found["heat"]["said"]) == ("ok", "52 degrees")
 
         with training(pi, tmp_path / "client.log", SETTINGS) as client:
 
