@@ -22,6 +22,8 @@ FACTS = {
     "proc/cpuinfo": "".join(_CPU.format(n=n) for n in range(4))
     + "Model\t\t: Raspberry Pi 4 Model B Rev 1.4\n",
     "proc/device-tree/model": "Raspberry Pi 4 Model B Rev 1.4\0",
+    "sys/devices/system/cpu/possible": "0-3\n",
+    "sys/devices/system/cpu/present": "0-3\n",
     "sys/firmware/devicetree/base/serial-number": "10000000a1b2c3d4\0",
     "sys/class/thermal/thermal_zone0/type": "cpu-thermal\n",
     "sys/class/thermal/thermal_zone0/temp": "51608\n",

@@ -183,7 +183,7 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
     settings = (
         "model.module=edgeflock.client.zoo:PaperCNN",
         f"model.data=npz:{tmp_path / 'digits.npz'}",
-        "run.updates=120",
+        "run.updates=60",
         "run.evaluate_every=5",
     )
     with serving(tmp_path / "server", *settings) as server:
@@ -242,7 +242,7 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
             assert client.code() == 0, client.log()
             assert re.search(r"\d+ updates from \d+ samples", client.log())
         ended = server.status()
-        assert (ended["state"], ended["version"]) == ("finished", 120)
+        assert (ended["state"], ended["version"]) == ("finished", 60)
         assert ended["evaluation"]["accuracy"] > 0.3, "a tenth is chance"
         print(json.dumps({"evaluation": ended["evaluation"], "device": server.device()}, indent=1))
     verify = [sys.executable, "-m", "edgeflock.devices", "journal", "verify", str(server.directory)]

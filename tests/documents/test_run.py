@@ -64,8 +64,11 @@ class Machine:
 
     def __init__(self, folder: Path, opened: ExitStack, patch: pytest.MonkeyPatch) -> None:
         self.folder, self._opened, self._patch = folder, opened, patch
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        # Where pi-7 has joined, also in a copy of the folder.
+        if not (folder / "port").exists():
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                (folder / "port").write_text(str(free.getsockname()[1]))
+        self.port = int((folder / "port").read_text())
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(folder))
         patch.setenv("EDGEFLOCK_RUN__PORT", str(self.port))
@@ -138,6 +141,8 @@ class Machine:
             return
         if not self.server and re.match(r"edgeflock (?:client|rollback|status)\b|curl", line):
             self.serve("edgeflock server edgeflock.toml")
+        if line.startswith("edgeflock client join"):  # on a device that has not
+            (self.folder / "edgeflock" / "identity.json").unlink()
         self.run(self.put_in(line))
 
 
