@@ -54,6 +54,8 @@ class Server:
             "run.port": port,
             "run.certificate": own.certificate,
             "run.key": own.key,
+            # Or what qemu takes for a handshake, beside other work, looks like somebody who keeps a door open.
+            "limits.request_seconds": 300,
         }
         self._settings = [*(f"{key}={value}" for key, value in named.items()), *settings]
         self._log = folder / "server.log"
@@ -254,6 +256,7 @@ def test_a_pi_trains_on_a_stream(pi: Pi, tmp_path: Path) -> None:
     identity = f"{STATE}/stream.json"
     with serving(tmp_path / "server", *settings) as server:
         (pi.root / "srv" / "token").write_text(server.token())
+        (pi.root / "srv" / "token").chmod(0o600)
         joined = pi.run(
             EDGEFLOCK, "client", "join", server.url, "--token-file", "/srv/token", "--identity", identity
         )

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -35,6 +36,12 @@ BEFORE = {
     "docs/operations.md": "edgeflock device list",
 }
 """Typed first."""
+
+FRESH = {
+    "docs/onnx.md": "edgeflock server --set model.module=edgeflock.client.zoo:DigitsCNN",
+    "docs/streams.md": "",
+}
+"""Pages whose servers begin a run of their own, with devices that have not joined -> what is typed first."""
 
 RETURNS = {"edgeflock doctor": (0, 1)}
 """Exit codes that are an answer: this machine may lack room, or a clock. Of all else 0 alone."""
@@ -63,7 +70,7 @@ class Machine:
     """A folder in which somebody types."""
 
     def __init__(self, folder: Path, opened: ExitStack, patch: pytest.MonkeyPatch) -> None:
-        self.folder, self._opened, self._patch = folder, opened, patch
+        self.folder, self._opened, self.patch = folder, opened, patch
         # Where pi-7 has joined, also in a copy of the folder.
         if not (folder / "port").exists():
             with socket.create_server(("127.0.0.1", 0)) as free:
@@ -75,7 +82,7 @@ class Machine:
         # The device has torch and the project's code, so nothing is exported.
         patch.setenv("EDGEFLOCK_CLIENT__MODEL", "model:Model")
         self.said = folder / "server.log"
-        self.server = False
+        self.server = self._anew = False
 
     def put_in(self, line: str) -> str:
         """What a reader puts in the place of examples."""
@@ -101,6 +108,8 @@ class Machine:
     def serve(self, line: str) -> None:
         """A server goes on until the page's end; a second one takes the place of the first."""
         self._opened.close()
+        if self._anew:
+            shutil.rmtree(self.folder / "edgeflock-run", ignore_errors=True)
         words = self.expanded(line.removeprefix("edgeflock "))
         before = self.said.read_text().count("To watch and act") if self.said.exists() else 0
         process = self._opened.enter_context(running(*words, cwd=self.folder, said=self.said))
@@ -135,15 +144,32 @@ class Machine:
         assert "Traceback" not in done.stderr, f"{line}\n{done.stderr}"
         return done.stdout
 
-    def type(self, line: str) -> None:
-        if re.match(r"edgeflock server\b", line):
-            self.serve(self.put_in(line))
-            return
-        if not self.server and re.match(r"edgeflock (?:client|rollback|status)\b|curl", line):
-            self.serve("edgeflock server edgeflock.toml")
-        if line.startswith("edgeflock client join"):  # on a device that has not
-            (self.folder / "edgeflock" / "identity.json").unlink()
-        self.run(self.put_in(line))
+    def begin_anew(self, first: str) -> None:
+        """Nobody has joined, and every server begins a run."""
+        (self.folder / "edgeflock" / "identity.json").unlink()
+        self.patch.delenv("EDGEFLOCK_CLIENT__MODEL")
+        self.patch.setenv("EDGEFLOCK_CLIENT__SERVER", self.url())
+        self._anew = True
+        if first:
+            self.serve(first)
+
+    def type(self, lines: list[str]) -> None:
+        """Clients that stand one below the other train beside each other."""
+        training = []
+        for line in lines:
+            if line.startswith("edgeflock server"):
+                self.serve(self.put_in(line))
+                continue
+            if not self.server and re.match(r"edgeflock (?:client|rollback|status)\b|curl", line):
+                self.serve("edgeflock server edgeflock.toml")
+            if line.startswith("edgeflock client join"):  # on a device that has not
+                (self.folder / "edgeflock" / "identity.json").unlink(missing_ok=True)
+            if line.startswith("edgeflock client --"):
+                training.append(self.put_in(line))
+            else:
+                self.run(self.put_in(line))
+        with ThreadPoolExecutor(len(training) or 1) as threads:
+            list(threads.map(self.run, training))
 
 
 @pytest.fixture(scope="module")
@@ -153,11 +179,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name, rows in (("held_out", 60), ("train", 300), ("captures", 300), ("mine", 300)):
         table(folder / f"{name}.csv", rows)
     images(folder / "mnist.npz")
+    digits = load("digits:", "train")
+    np.savez(folder / "captures.npz", x_train=digits.x, y_train=digits.y)
     for name in ("etc/edgeflock", "etc/prometheus", "backups"):
         (folder / name).mkdir(parents=True)
     with machine(folder) as typed:
         typed.run("edgeflock init . --data 'csv:held_out.csv?label=state'")
-        typed._patch.setenv("EDGEFLOCK_RUN__UPDATES", str(FIRST))
+        typed.patch.setenv("EDGEFLOCK_RUN__UPDATES", str(FIRST))
         typed.serve("edgeflock server edgeflock.toml")
         typed.run(f"edgeflock client join {typed.url()} {typed.token()} --name pi-7")
         typed.run("edgeflock client --data 'csv:train.csv?label=state'")
@@ -184,16 +212,17 @@ def typed(page: Path, mark: str, trained: Path, folder: Path) -> None:
     for name, text in files(page).items():
         (folder / name).write_text(text)
     with machine(folder) as person:
-        person._patch.setenv("EDGEFLOCK_RUN__UPDATES", str(LAST))
-        if before := BEFORE.get(str(page.relative_to(ROOT))):
+        person.patch.setenv("EDGEFLOCK_RUN__UPDATES", str(LAST))
+        if before := BEFORE.get(named(page)):
             person.run(before)
+        if (first := FRESH.get(named(page))) is not None:
+            person.begin_anew(first)
         for block in blocks(page):
             if block.mark == mark:
-                for line in block.lines():
-                    try:
-                        person.type(line)
-                    except (AssertionError, subprocess.CalledProcessError) as error:
-                        pytest.fail(f"{block.place}: {error}")
+                try:
+                    person.type(list(block.lines()))
+                except (AssertionError, subprocess.CalledProcessError) as error:
+                    pytest.fail(f"{block.place}: {error}")
 
 
 def pages(mark: str) -> list[Path]:
