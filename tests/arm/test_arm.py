@@ -54,7 +54,7 @@ class Server:
             "run.port": port,
             "run.certificate": own.certificate,
             "run.key": own.key,
-            # Or what qemu takes for a handshake, beside other work, looks like somebody who keeps a door open.
+            # What qemu takes for a handshake is not to look like somebody who keeps a door open.
             "limits.request_seconds": 300,
         }
         self._settings = [*(f"{key}={value}" for key, value in named.items()), *settings]

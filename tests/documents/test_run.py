@@ -95,6 +95,8 @@ class Machine:
             text = text.replace(" ID", f" {next(one.split()[0] for one in listed if 'device' in one)}")
         if "rollback 4640" in text:
             text = text.replace("4640", str(FIRST // 2))
+        if text.startswith("edgeflock fleet"):  # minutes, in full
+            text += " --set run.updates=60 --set fleet.seeds=0"
         return text
 
     def url(self) -> str:
