@@ -193,6 +193,7 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
             pi, "--from", f"/srv/{wheel.name}", "--data", "npz:/srv/digits.npz",
             EDGEFLOCK_URL=server.url, EDGEFLOCK_TOKEN=server.token(),
             PIP_CONSTRAINT="/srv/constraints.txt", PIP_ONLY_BINARY=":all:",
+            PIP_NO_COMPILE="0",  # so pip spells yes; it would be most of what qemu has to do
         )  # fmt: skip
         assert "on a Raspberry Pi (Raspberry Pi 4 Model B Rev 1.4), aarch64" in said
         assert "with onnx" in said
@@ -200,6 +201,9 @@ def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> No
         kept_there = (pi.root / STATE[1:] / "identity.json").stat()
         assert kept_there.st_mode & 0o777 == 0o600
         assert kept_there.st_uid != 0
+        # Compiled once, by whom the folder belongs to.
+        imported = "import edgeflock.client.run, edgeflock.client.training, edgeflock.client.backends.onnx"
+        assert pi.run("/opt/edgeflock/client/current/bin/python", "-c", imported).returncode == 0
         doctor = pi.run(EDGEFLOCK, "doctor", SETTINGS, "--json")
         found = {one["check"]: one for one in json.loads(doctor.stdout)["findings"]}
         assert doctor.returncode == 0, doctor.stdout
