@@ -437,8 +437,8 @@ def _is_named(named: bool) -> Iterator[None]:
         if named:
             raise
         raise ConfigError(
-            "client.data is not set, and its default, digits:, does not fit this run: name this device's data, e.g. "
-            f"--data csv:PATH?label=COLUMN or --data npz:PATH ({error})"
+            "client.data is not set, and its default, digits:, does not fit this run: name this device's "
+            f"data, e.g. --data csv:PATH?label=COLUMN or --data npz:PATH ({error})"
         ) from error
 
 

@@ -16,15 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from edgeflock.devices.watching.status import status
 from edgeflock.server.identity.certificate import own_certificate
-from edgeflock.shared.data.datasets import load
 from edgeflock.shared.errors import EdgeflockError
 from tests.arm.pi import ALARM, STATE, Pi
 from tests.arm.root import kept, missing
+from tests.digits import of_28
 from tests.wheel import ROOT, built
 
 pytestmark = [
@@ -166,20 +165,9 @@ def install(pi: Pi, *words: str, **more: str) -> str:
     return done.stdout
 
 
-def digits_of_28(path: Path) -> None:
-    """The digits, three times as large, with a margin: as PaperCNN wants its images."""
-    parts = {}
-    for split in ("train", "test"):
-        data = load("digits:", split)
-        large = np.kron(data.x, np.ones((1, 1, 3, 3), np.float32))
-        parts[f"x_{split}"] = np.pad(large, ((0, 0), (0, 0), (2, 2), (2, 2)))
-        parts[f"y_{split}"] = data.y
-    np.savez(path, **parts)
-
-
 def test_a_pi_installs_joins_trains_and_comes_back(pi: Pi, tmp_path: Path) -> None:
     """PaperCNN of 211,690 parameters; both ends are killed, and its supply weakens for a while."""
-    digits_of_28(tmp_path / "digits.npz")
+    of_28(tmp_path / "digits.npz")
     (pi.root / "srv" / "digits.npz").write_bytes((tmp_path / "digits.npz").read_bytes())
     (wheel,) = (pi.root / "srv").glob("*.whl")
     settings = (

@@ -21,6 +21,7 @@ import pytest
 from edgeflock.server.identity import own_certificate
 from edgeflock.shared.data.datasets import load
 from tests.devices.command_line import edgeflock, running
+from tests.digits import of_28
 from tests.documents.blocks import PAGES, ROOT, blocks, files
 
 FIRST, LAST = 40, 80
@@ -54,16 +55,6 @@ def table(path: Path, rows: int) -> None:
         state = "runs" if (pressure - 1000) / 50 + (heat - 20) / 5 > 0 else "idle"
         lines.append(f"{pressure:.2f},{state},{heat:.2f}")
     path.write_text("\n".join(lines) + "\n")
-
-
-def images(path: Path) -> None:
-    """The digits, three times as large and with a margin, in the place of MNIST."""
-    parts = {}
-    for split in ("train", "test"):
-        data = load("digits:", split)
-        large = np.kron(data.x, np.ones((1, 1, 3, 3), np.float32))
-        parts[f"x_{split}"], parts[f"y_{split}"] = np.pad(large, ((0, 0), (0, 0), (2, 2), (2, 2))), data.y
-    np.savez(path, **parts)
 
 
 class Machine:
@@ -180,7 +171,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("trained")
     for name, rows in (("held_out", 60), ("train", 300), ("captures", 300), ("mine", 300)):
         table(folder / f"{name}.csv", rows)
-    images(folder / "mnist.npz")
+    of_28(folder / "mnist.npz")
     digits = load("digits:", "train")
     np.savez(folder / "captures.npz", x_train=digits.x, y_train=digits.y)
     for name in ("etc/edgeflock", "etc/prometheus", "backups"):
