@@ -166,7 +166,7 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project as `edgeflock init` makes it, and its run."""
     folder = tmp_path_factory.mktemp("trained")
     for name, rows in (("held_out", 60), ("train", 300), ("captures", 300), ("mine", 300)):
