@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from edgeflock.shared.errors import EdgeflockError
 from tests.arm.pi import ALARM, STATE, Pi
 from tests.arm.root import kept, missing
 from tests.digits import of_28
+from tests.ports import lasting
 from tests.wheel import ROOT, built
 
 pytestmark = [
@@ -45,8 +45,7 @@ class Server:
         self.directory = folder / "run"
         self.directory.mkdir(parents=True)
         own = own_certificate(self.directory, "127.0.0.1")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = lasting()
         self.url = f"https://127.0.0.1:{port}"
         named = {
             "run.directory": self.directory,

@@ -7,7 +7,6 @@ of files of theirs. `edgeflock` runs in forked processes that have imported it, 
 
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from edgeflock.shared.data.datasets import load
 from tests.devices.command_line import edgeflock, running
 from tests.digits import of_28
 from tests.documents.blocks import PAGES, ROOT, blocks, files
+from tests.ports import lasting
 
 FIRST, LAST = 40, 80
 """Updates of the run that a page finds, and that it ends with."""
@@ -64,8 +64,7 @@ class Machine:
         self.folder, self._opened, self.patch = folder, opened, patch
         # Where pi-7 has joined, also in a copy of the folder.
         if not (folder / "port").exists():
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                (folder / "port").write_text(str(free.getsockname()[1]))
+            (folder / "port").write_text(str(lasting()))
         self.port = int((folder / "port").read_text())
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(folder))
