@@ -124,7 +124,7 @@ def bill(version: str) -> str:
                     "name": "edgeflock",
                     "version": version,
                     "purl": refs["edgeflock"],
-                    "licenses": [{"license": {"id": "Apache-2.0"}}],
+                    "licenses": [{"expression": "Apache-2.0 AND CC-BY-4.0"}],
                 }
             },
             "components": components,

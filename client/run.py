@@ -146,7 +146,8 @@ async def run_client(
                     f"client.shards = {settings.shards}: the run has no tasks (coordination.tasks of the "
                     "server); name all data in client.data instead"
                 )
-            await compute((injected or batches).begin, welcome, backend)
+            with _is_named(data_is_named(settings, given)):
+                await compute((injected or batches).begin, welcome, backend)
             if injected is not None:
                 odds = welcome.alpha * (welcome.beta > 0)
                 log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
@@ -225,6 +226,12 @@ async def run_client(
             if injected is not None:
                 log.info("samples: %d shared, %d received", injected.shared, injected.received)
             return progress
+
+
+def data_is_named(settings: "ClientSettings", given: Given) -> bool:
+    """Whether somebody said what to train on."""
+    of_settings = "data" in settings.model_fields_set or settings.shards or settings.flower_app
+    return bool(of_settings or given.batches or given.samples)
 
 
 def _spool(settings: "ClientSettings", given: Given) -> Spool | None:
@@ -420,6 +427,20 @@ def _engine(kind: Kind) -> str:
         from edgeflock.client.backends.onnx import engine
 
     return engine()
+
+
+@contextmanager
+def _is_named(named: bool) -> Iterator[None]:
+    """Data that do not fit, and that nobody has named, are the default's."""
+    try:
+        yield
+    except ConfigError as error:
+        if named:
+            raise
+        raise ConfigError(
+            "client.data is not set, and its default, digits:, does not fit this run: name this device's "
+            f"data, e.g. --data csv:PATH?label=COLUMN or --data npz:PATH ({error})"
+        ) from error
 
 
 @contextmanager

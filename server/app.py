@@ -154,7 +154,7 @@ def create_app(
         if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
-        health = Health(host, evaluator, writer, agreement, listeners.found, lambda: graphs.waited_until)
+        health = Health(host, evaluator, writer, agreement, listeners.found, graphs.keeps_waiting)
         feed = Feed(host, evaluator, health)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {

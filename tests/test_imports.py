@@ -162,6 +162,14 @@ def test_every_package_has_a_door_that_says_what_lives_there(name: str) -> None:
     assert ast.get_docstring(ast.parse(door.read_text()))
 
 
+def test_a_server_has_compiled_what_its_first_update_needs() -> None:
+    """Or its devices would wait for numba, all of them, and give it up."""
+    loaded = modules_after("import edgeflock.server.app, edgeflock.server.hosting")
+    for room in ("server.descent", "server.publication", "server.findings"):
+        assert f"edgeflock.{room}.kernels" in loaded
+    assert "edgeflock.shared.codecs.decisions" in loaded
+
+
 def test_a_device_s_doctor_needs_nothing_of_a_server() -> None:
     loaded = modules_after("import edgeflock.devices.doctor")
     assert not loaded & {"torch", "numba", "onnx", "edgeflock.server"}

@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -30,11 +29,6 @@ async def batches_of(
     of client.data. Raises ConfigError if there is nothing of the kind.
     """
     seed = own_seed(settings)
-    if "data" not in settings.model_fields_set and find_spec("sklearn") is None:
-        raise ConfigError(
-            "client.data is not set, and its default, digits:, needs scikit-learn: name this device's data, "
-            "e.g. --data csv:PATH?label=COLUMN or --data npz:PATH"
-        )
     if is_stored(settings.data):
         if settings.scale:
             raise ConfigError(

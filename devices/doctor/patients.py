@@ -106,6 +106,8 @@ def _data(settings: ClientSettings) -> Finding:
         return Finding("data", "ok", "a Flower app reads its own")
     named = [entry.partition("=")[2] for entry in settings.shards] or [settings.data]
     remedy = "name this device's data in client.data, or --set client.data=URI (docs/data.md)"
+    if "data" not in settings.model_fields_set and not settings.shards:
+        return Finding("data", "warn", "client.data is not set: it would train on digits", remedy)
     samples = 0
     for uri in named:
         if not is_stored(uri):

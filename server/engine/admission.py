@@ -6,7 +6,12 @@ import numpy as np
 
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.kernels import decode_update
-from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.codecs import (
+    entries,
+    grid,  # noqa: F401  compiled when it is imported: now, not at the first update while all devices wait
+    sparse,
+    values,
+)
 from edgeflock.shared.errors import (
     BadSamples,
     BaseExpired,

@@ -60,16 +60,16 @@ class Health:
         writer: Writer,
         agreement: Agreement,
         told: Callable[[Finding], object] = lambda finding: None,
-        graphs: Callable[[], float] = lambda: 0.0,
+        keeps_waiting: Callable[[float], float] = lambda now: 0.0,
     ) -> None:
-        """`told` gets each finding when it begins. `graphs` says until when, by the monotonic clock, devices
-        that have sent nothing yet may have waited for the server's graph.
+        """`told` gets each finding when it begins. `keeps_waiting` says until when devices that have sent
+        nothing yet had to wait for the server, as of a moment of the monotonic clock.
         """
         self.findings: tuple[Finding, ...] = ()
         """As of the last look, the worst first."""
         self._host, self._evaluator, self._writer = host, evaluator, writer
         self._agreement = agreement
-        self._told, self._graphs = told, graphs
+        self._told, self._keeps_waiting = told, keeps_waiting
         self._course = Course()
         self._kept: dict[str, _Told] = {}
 
@@ -121,10 +121,9 @@ class Health:
 
     def _portrait(self, device: Device, now: float, clock: float) -> Portrait:
         connection, done = device.connection, device.statistics
-        told = self._told_by(device, now)
-        heard = connection.last_heard
+        told, heard = self._told_by(device, now), connection.last_heard
         if heard and not done.last_update:
-            heard = max(heard, self._graphs())
+            heard = max(heard, self._keeps_waiting(clock))
         waiting, temperature = done.telemetry.get("waiting"), done.telemetry.get("temperature")
         return Portrait(
             name=device.name,

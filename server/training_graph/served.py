@@ -46,22 +46,18 @@ class GraphStore:
         self._model = model
         self._make_module = make
         self._export: asyncio.Task[dict[str, ServedGraph]] | None = None
-        self._ended: float | None = None
-
-    @property
-    def waited_until(self) -> float:
-        """By the monotonic clock, when devices no longer had to wait for them; 0 if nobody has asked."""
-        if self._export is None:
-            return 0.0
-        return time.monotonic() if self._ended is None else self._ended
+        self._made = 0.0
 
     async def get(self, kind: str) -> ServedGraph:
         """The "step" or "evaluation" graph. Raises NotExportable, then and ever after."""
         if self._export is None:
             self._export = asyncio.create_task(self._make())
-            self._export.add_done_callback(lambda _: setattr(self, "_ended", time.monotonic()))
         # Shielded: whoever hangs up while it runs does not end it for the others.
         return (await asyncio.shield(self._export))[kind]
+
+    def keeps_waiting(self, now: float) -> float:
+        """Until when devices had to wait, by the monotonic clock: until `now`, while graphs are made."""
+        return now if self._export is not None and not self._export.done() else self._made
 
     async def close(self) -> None:
         """End an export that is under way."""
@@ -86,6 +82,7 @@ class GraphStore:
         if "refused" in exported:
             log.warning("no graph for devices without torch: %s", exported["refused"])
             raise NotExportable(exported["refused"])
+        self._made = time.monotonic()
         return {
             kind: ServedGraph(octets, hashlib.sha256(octets).hexdigest()) for kind, octets in exported.items()
         }

@@ -1,6 +1,6 @@
 """Stored data by URI, split and shared out the same way on both ends.
 
-    digits:                     scikit-learn's bundled handwritten digits, 1,797 images of 8 x 8
+    digits:                     1,797 handwritten digits of 8 x 8, which come with Edgeflock (NOTICE)
     npz:PATH                    a NumPy archive with x_train, y_train and, for evaluation, x_test, y_test;
                                 one that is not split may call them x and y, and trains only;
                                 images as JPEG: jpg_train, all files' bytes in a row, and off_train, where

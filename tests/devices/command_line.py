@@ -18,7 +18,7 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
         *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app"),
-        *("edgeflock.devices.commands", "edgeflock.shared.model.torch_module", "sklearn.datasets"),
+        *("edgeflock.devices.commands", "edgeflock.shared.model.torch_module"),
     ]
 )
 

@@ -25,24 +25,6 @@ def kinds(hosted: Hosted) -> list[str]:
     return [one.kind for one in hosted.health.findings]
 
 
-async def test_who_waits_for_the_server_s_graph_is_not_silent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
-        monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
-    monkeypatch.setattr("edgeflock.server.findings.devices._SILENT", 1e-9)
-    now = property(lambda _: time.monotonic())
-    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
-        await device.join()
-        with monkeypatch.context() as exporting:
-            exporting.setattr(GraphStore, "waited_until", now)
-            await hosted.health.look()
-            assert kinds(hosted) == []
-            await device.push(update(1, 0))
-            await hosted.health.look()
-            assert kinds(hosted) == ["silent"], "it has what it needs"
-
-
 async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
     hot: Facts = {"temperature": 82.5, "throttled": 1, "clock": int(time.time()) - 3600}
     well: Facts = {"temperature": 60.0, "throttled": 0, "clock": int(time.time())}
@@ -74,6 +56,35 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         assert hosted.health.findings == ()
         assert sorted(events(hosted, "over")) == ["pi: clock", "pi: hot", "pi: throttled"]
         assert "edgeflock_finding{" not in (await viewer.get("/metrics"))[1]
+
+
+async def test_who_waits_for_the_server_s_export_is_not_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = [5.0]
+    monkeypatch.setattr(GraphStore, "keeps_waiting", lambda self, now: now - since[0])
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        hosted.registry.devices["pi"].connection.last_heard -= 100
+        await hosted.health.look()
+        assert kinds(hosted) == []
+        since[0] = 50.0
+        await hosted.health.look()
+        assert kinds(hosted) == ["silent"]
+
+
+async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
+        monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
+    monkeypatch.setattr("edgeflock.server.findings.devices._SILENT", 1e-9)
+    monkeypatch.setattr(GraphStore, "keeps_waiting", lambda self, now: now)
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        await hosted.health.look()
+        assert kinds(hosted) == []
+        await device.push(update(1, 0))
+        await hosted.health.look()
+        assert kinds(hosted) == ["silent"]
 
 
 async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> None:

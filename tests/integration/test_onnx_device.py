@@ -43,6 +43,9 @@ class HandMade:
         octets = model()
         return ServedGraph(octets, sha256(octets).hexdigest())
 
+    def keeps_waiting(self, now: float) -> float:
+        return 0.0
+
     async def close(self) -> None:
         pass
 
@@ -117,6 +120,19 @@ async def test_a_model_without_a_graph_ends_the_device(
         )
         with pytest.raises(ConfigError, match="gives no graph: package:Model: layer 3 is beyond ONNX"):
             await run_client(settings)
+
+
+async def test_data_that_nobody_named_and_that_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever forgot --data is not to look for digits."""
+    monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
+    async with hosting(tmp_path, *RUN, layout=LAYOUT) as hosted:
+        server = f"http://127.0.0.1:{hosted.port}"
+        with pytest.raises(ConfigError, match=r"client\.data is not set.*digits:.*--data csv:PATH"):
+            await run_client(ClientSettings(server=server, name="pi", backend="onnx"))
+        with pytest.raises(ConfigError, match="^theirs:Net cannot train on inputs"):
+            await run_client(ClientSettings(server=server, name="pi", backend="onnx", data="digits:"))
 
 
 async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(

@@ -82,14 +82,6 @@ async def test_what_cannot_be_is_named(settings: ClientSettings, says: str) -> N
             pass
 
 
-async def test_data_that_nobody_named_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the default's own package is not installed, as on a device."""
-    monkeypatch.setattr("edgeflock.client.data.open.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"client\.data is not set.*--data csv:PATH"):
-        async with batches_of(ClientSettings()):
-            pass
-
-
 @pytest.mark.parametrize("option", ["", "?backlog"])
 async def test_the_server_s_shape_counts_from_the_first_sample_on(tmp_path: Path, option: str) -> None:
     """Also if a sample of another shape came first, which would settle it otherwise."""

@@ -64,6 +64,8 @@ async def test_a_device_from_well_to_revoked(command: Callable[..., Any], data: 
         _, said = await command("doctor", *words, "--json")
         found = states(said)
         assert {found[check] for check in ("python", "package", "modes", "server", "data")} == {"ok"}, found
+        _, said = await command("doctor", *words[:2], *words[4:], "--json")
+        assert states(said)["data"] == "warn"
         hosted.register.revoke("pi-7")
         code, said = await command("doctor", *words)
         assert code == 1

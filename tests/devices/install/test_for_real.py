@@ -5,7 +5,6 @@ Asks a package index, and takes minutes: only with `-m "network and long"`.
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,27 +13,16 @@ import pytest
 
 from edgeflock.client.identity import kept
 from tests.hosting import hosting
+from tests.wheel import built
 
 ROOT = Path(__file__).parents[3]
 
 pytestmark = [pytest.mark.network, pytest.mark.long, pytest.mark.timeout(1800)]
 
-PACKED = ("client", "devices", "library", "server", "shared", "tui", "LICENSE", "README.md", "pyproject.toml")
-
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing is left in the tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in PACKED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / "src" / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, folder / "src" / name)
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(folder / "src")]
-    subprocess.run(command, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return built(tmp_path_factory.mktemp("wheel"))
 
 
 async def test_from_a_wheel_to_a_device_and_away(wheel: Path, tmp_path: Path) -> None:

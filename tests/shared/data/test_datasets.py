@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from edgeflock.shared.data.datasets import Dataset, deal, deal_by_label, load
 from edgeflock.shared.errors import ConfigError
@@ -119,6 +120,10 @@ def test_digits() -> None:
     everything = load("digits:?part=1/1", "train")
     assert everything.x.tobytes() == train.x.tobytes()
     assert len(images) == 1797
+    reference = load_digits()
+    inked = [(image / 16).astype(np.float32).tobytes() for image in reference.images]
+    labels = [*train.y, *test.y]
+    assert dict(zip(images, labels, strict=True)) == dict(zip(inked, reference.target, strict=True))
     parts = [load(f"digits:?part={i}/5", "train") for i in range(1, 6)]
     assert sorted(image.tobytes() for part in parts for image in part.x) == sorted(images[: len(train)])
 

@@ -14,7 +14,7 @@ from docs.site import PAGES as PAGES_MADE
 from edgeflock.devices.commands.app import app
 from edgeflock.devices.emulation.config import parse
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
