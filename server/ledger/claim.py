@@ -19,6 +19,7 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import default_place, file_of, open_journal
 from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.server.shards import placed
 from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -84,8 +85,9 @@ def claimed(
                     f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
+        kept = opened.enter_context(placed(config.scale))
         with _saying_what_to_run(place):
-            engine = open_engine(journal, layout, config, directory)
+            engine = open_engine(journal, layout, config, directory, kept)
         yield Claim(run, journal, engine)
         try:
             engine.close()

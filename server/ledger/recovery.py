@@ -4,6 +4,7 @@ A journal holds what was admitted, in order. What cannot be replayed all the sam
 passed over: JournalDamaged names the version.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
 from edgeflock.server.defence import LATEST, Guard
-from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
+from edgeflock.server.descent import RULES, Gathered, Lost, Parameters, Part, Place, Regime, Step, Vectors
 from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
@@ -24,14 +25,23 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import ELASTIC, Config
 
+log = logging.getLogger(__name__)
 
-def open_engine(journal: Journal, layout: Layout, config: Config, directory: Path | None = None) -> Engine:
+_TRIES = 5
+"""What is kept of parameters is made again so often before that is given up."""
+
+
+def open_engine(
+    journal: Journal, layout: Layout, config: Config, directory: Path | None = None, place: Place = Part
+) -> Engine:
     """The engine of the run in `journal`, as it was left, with the settings that hold from here on. What
-    devices hold may lie in `directory`, where memory is short of room.
+    devices hold may lie in `directory`, where memory is short of room; what is kept of parameters lies where
+    `place` puts it, and is made again from the journal if it gets lost there.
 
-    Raises JournalDamaged.
+    Raises JournalDamaged, and Lost if that is so at once.
     """
-    parameters = recover(journal, layout, Regime.of(config))
+    parameters = recover(journal, layout, Regime.of(config), place)
+    parameters.restore = partial(restored, journal, layout, place)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
@@ -58,7 +68,27 @@ def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator
         yield parameters.told_weight(step) * norm(step.delta)
 
 
-def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
+def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: Lost) -> Vectors:
+    """What is kept of parameters at a version, made again from the newest snapshot and what follows it.
+
+    What the journal was told so far it has on disk then. Raises Lost if `place` loses it again and again.
+    """
+    log.warning("%s; version %d is made again from the journal", lost, version)
+    journal.commit()
+    regimes = [turn for turn in journal.regimes() if turn.version <= version]
+    for left in reversed(range(_TRIES)):
+        try:
+            made = _made(journal, layout, regimes, version, newest=True, place=place).vectors
+            made.flush()
+            return made
+        except Lost as again:
+            log.warning("%s; %d more tries", again, left)
+            if not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def recover(journal: Journal, layout: Layout, regime: Regime, place: Place = Part) -> Parameters:
     """The parameters as they were after the last journaled update, counting by `regime` from here on.
 
     A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
@@ -75,7 +105,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
         # A snapshot with nothing after it stands for itself: names that held before may be known no more.
         stopped = regimes[-1].version < snapshot.version == journal.version
         if regimes[-1].regime == regime or not stopped:
-            parameters = _under(regimes, snapshot, journal, layout)
+            parameters = _under(regimes, snapshot, journal, layout, place)
             _replay(parameters, journal, layout)
             if regimes[-1].regime == regime:
                 return parameters
@@ -83,7 +113,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average, snapshot.memory)
     journal.add_regime(snapshot.version, regime)
     journal.commit()
-    return _under(journal.regimes(), snapshot, journal, layout)
+    return _under(journal.regimes(), snapshot, journal, layout, place)
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
@@ -121,7 +151,13 @@ def _whole_rounds(journal: Journal, layout: Layout, version: int) -> int:
 
 
 def _made(
-    journal: Journal, layout: Layout, regimes: Sequence[RegimeStart], version: int, *, newest: bool
+    journal: Journal,
+    layout: Layout,
+    regimes: Sequence[RegimeStart],
+    version: int,
+    *,
+    newest: bool,
+    place: Place = Part,
 ) -> Parameters:
     """The parameters at a version, made under these regimes, all of which began by then.
 
@@ -144,7 +180,7 @@ def _made(
         last = regimes[-1]
         if last.back_to is not None and snapshot.version < last.version:
             snapshot = replace(snapshot, version=last.version)
-        parameters = _under(regimes, snapshot, journal, layout)
+        parameters = _under(regimes, snapshot, journal, layout, place)
         _replay(parameters, journal, layout, version)
         if not ahead:
             return parameters
@@ -191,7 +227,11 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
 
 
 def _under(
-    regimes: Sequence[RegimeStart], snapshot: Snapshot, journal: Journal, layout: Layout
+    regimes: Sequence[RegimeStart],
+    snapshot: Snapshot,
+    journal: Journal,
+    layout: Layout,
+    place: Place = Part,
 ) -> Parameters:
     """The parameters of a snapshot, counting by the last of `regimes`.
 
@@ -218,6 +258,7 @@ def _under(
             start=start,
             recent=steps(journal, layout, start, version),
             began=journal.began() if version else None,
+            place=place,
         )
     except ValueError as error:
         raise JournalDamaged(f"{journal.path}: the snapshot of version {version}: {error}") from error

@@ -1,0 +1,144 @@
+"""Shards as actors of Ray: https://docs.ray.io/en/latest/ray-core/actors.html
+
+Ray puts each on a node that has room, runs what one process sends to an actor in the order in which it was
+sent, and says when an actor is gone. It is asked for nothing else: an actor that starts again begins with its
+constructor, and truth is in the journal.
+"""
+
+import logging
+import os
+import pickle
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from edgeflock.server.descent import Lost, State
+from edgeflock.server.shards.placement import Order, Shard, Standing
+from edgeflock.shared.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_UNDER_WAY = 4
+"""Sendings that a shard may be behind; then they are waited for."""
+
+_BEGIN = 300.0
+"""Seconds that new actors may take."""
+
+
+class _Actor:
+    """What runs in a process of Ray's."""
+
+    def __init__(self, state: State) -> None:
+        self._shard = Shard(state)
+
+    def standing(self) -> Standing:
+        part, here = self._shard.part, ray.get_runtime_context()
+        where = f"node {here.get_node_id()[:8]}, process {os.getpid()}"
+        return Standing(part.theta.size, part.nbytes, where)
+
+    def take(self, orders: bytes) -> Any:
+        return self._shard.take(pickle.loads(orders))
+
+
+class RayPlacement:
+    """`Placement`. One caller at a time."""
+
+    def __init__(self) -> None:
+        self.standing: Sequence[Standing] = ()
+        self._actors: list[Any] = []
+        self._under_way: list[deque[Any]] = []
+        self._lost = ""
+        """Why, if one is."""
+
+    def begin(self, states: Sequence[State]) -> None:
+        self.close()
+        self._lost = ""
+        make = ray.remote(_Actor).options(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD")
+        try:
+            self._actors = [make.remote(state) for state in states]
+            self._under_way = [deque() for _ in states]
+            self.standing = ray.get([actor.standing.remote() for actor in self._actors], timeout=_BEGIN)
+        except RayError as error:
+            raise self._gone(error) from error
+
+    def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
+        if self._lost:
+            return
+        try:
+            for shard, those in orders.items():
+                self._under_way[shard].append(self._take(shard, those))
+            for under_way in self._under_way:
+                while len(under_way) > _UNDER_WAY:
+                    ray.get(under_way.popleft())
+        except RayError as error:
+            self._gone(error)
+
+    def ask(self, orders: Mapping[int, Sequence[Order]]) -> dict[int, Any]:
+        self.check()
+        try:
+            refs = [self._take(shard, those) for shard, those in orders.items()]
+            answers = dict(zip(orders, ray.get(refs), strict=True))
+        except RayError as error:
+            raise self._gone(error) from error
+        for shard in orders:  # an actor that has answered has done all before
+            self._under_way[shard].clear()
+        return answers
+
+    def check(self) -> None:
+        """Raises Lost, if it is known by now."""
+        if self._lost:
+            raise Lost(self._lost)
+        done = [under_way[0] for under_way in self._under_way if under_way]
+        ready, _ = ray.wait(done, num_returns=len(done), timeout=0) if done else ([], [])
+        try:
+            ray.get(ready)
+        except RayError as error:
+            raise self._gone(error) from error
+
+    def close(self) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors, self._under_way, self.standing = [], [], ()
+
+    def _take(self, shard: int, orders: Sequence[Order]) -> Any:
+        return self._actors[shard].take.remote(pickle.dumps(orders, protocol=5))
+
+    def _gone(self, error: RayError) -> Lost:
+        """Raises what a shard itself failed with: that would come again."""
+        if isinstance(error, RayTaskError):
+            raise error
+        text = str(error).strip().partition("\n")[0]
+        self._lost = f"a shard is lost: {text}"
+        return Lost(self._lost)
+
+
+@contextmanager
+def ray_placement(address: str) -> Iterator[RayPlacement]:
+    """In the Ray cluster at an address, of which this machine is a node; "": in one of its own, on this
+    machine, for as long as the context lasts. Raises ConfigError.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns that it will be so
+    alone: dict[str, Any] = {} if address else {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
+    try:
+        ray.init(
+            address=address or "local",
+            namespace="edgeflock",
+            logging_level=logging.WARNING,
+            log_to_driver=False,
+            configure_logging=False,
+            **alone,
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        where = f"scale.ray = {address!r}: no Ray is found there" if address else "Ray does not start"
+        raise ConfigError(f"{where}: {error}") from error
+    placement = RayPlacement()
+    try:
+        yield placement
+    finally:
+        placement.close()
+        ray.shutdown()
