@@ -32,6 +32,9 @@ _SQUARABLE = 1e15
 """No entry of a gradient may be larger where an optimizer remembers it: squares of larger ones add up to no
 number."""
 
+_TRIES = 5
+"""So often something is asked of vectors that get lost each time."""
+
 _LEAST_LAG = 10
 """Running statistics go at most a tenth of the way to an update's."""
 
@@ -142,16 +145,20 @@ class Parameters:
 
     def _surely(self, look: Callable[[], T]) -> T:
         """What it comes to. Where a part of the vectors is lost, they are made again, and it is tried anew:
-        until then it has changed nothing here.
+        until then it has changed nothing here. Raises Lost if that helps nothing.
         """
-        while True:
+        lost = Lost()
+        for again in range(_TRIES):
             try:
+                if again and self.restore is not None:
+                    self.vectors = self.restore(self.version, lost)
+                    self.restored += 1
                 return look()
-            except Lost as lost:
+            except Lost as error:
                 if self.restore is None:
                     raise
-                self.vectors = self.restore(self.version, lost)
-                self.restored += 1
+                lost = error
+        raise lost
 
     def shown(self, version: int) -> int:
         """The last version of theta that the model to use at `version` tells of."""

@@ -27,9 +27,6 @@ from edgeflock.shared.settings.config import ELASTIC, Config
 
 log = logging.getLogger(__name__)
 
-_TRIES = 5
-"""What is kept of parameters is made again so often before that is given up."""
-
 
 def open_engine(
     journal: Journal, layout: Layout, config: Config, directory: Path | None = None, place: Place = Part
@@ -71,21 +68,14 @@ def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator
 def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: Lost) -> Vectors:
     """What is kept of parameters at a version, made again from the newest snapshot and what follows it.
 
-    What the journal was told so far it has on disk then. Raises Lost if `place` loses it again and again.
+    What the journal was told so far it has on disk then. Raises Lost if `place` loses it once more.
     """
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
     regimes = [turn for turn in journal.regimes() if turn.version <= version]
-    for left in reversed(range(_TRIES)):
-        try:
-            made = _made(journal, layout, regimes, version, newest=True, place=place).vectors
-            made.flush()
-            return made
-        except Lost as again:
-            log.warning("%s; %d more tries", again, left)
-            if not left:
-                raise
-    raise AssertionError("the last try returns or raises")
+    made = _made(journal, layout, regimes, version, newest=True, place=place).vectors
+    made.flush()
+    return made
 
 
 def recover(journal: Journal, layout: Layout, regime: Regime, place: Place = Part) -> Parameters:

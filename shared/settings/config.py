@@ -667,8 +667,8 @@ class Config(Section):
             )
         if self.scale.shards and self.downlink.mode != "exact":
             raise ValueError(
-                f"downlink.mode = {self.downlink.mode!r} compares the whole model with what each device holds, "
-                f'and scale.shards = {self.scale.shards} spreads it; set it to "exact", or leave it out'
+                f"downlink.mode = {self.downlink.mode!r} compares all of the model with what each device "
+                f'holds, and scale.shards = {self.scale.shards} spreads it; set "exact", or leave it out'
             )
         if elastic and self.optimizer != OptimizerSettings():
             raise ValueError(

@@ -40,8 +40,10 @@ class Fragile(Here):
         super().__init__()
         self._random = np.random.default_rng(seed)
         self.often = often
-        self._sound = 0
-        """Calls before the next may fail: as many as it takes to make a version again."""
+        self.sound = 0
+        """Calls before the next may fail."""
+        self.again = 100
+        """The same after one has: more than it takes to make a version again."""
 
     def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
         if self.shards:
@@ -58,10 +60,10 @@ class Fragile(Here):
             raise Lost("a shard is lost: on purpose")
 
     def _break(self) -> None:
-        self._sound -= 1
-        if self.shards and self._sound < 0 and self._random.random() < self.often:
+        self.sound -= 1
+        if self.shards and self.sound < 0 and self._random.random() < self.often:
             self.shards = []
-            self._sound = 100
+            self.sound = self.again
 
 
 class Run:
@@ -227,3 +229,28 @@ def test_every_rule_and_optimizer_gives_the_bits_of_one_process(
 def test_more_shards_than_parameters_are_refused() -> None:
     with pytest.raises(ConfigError, match="scale.shards = 26: the model has 25 trained parameters; lower it"):
         Run(NORMED, [], partial(Sharded, Here(), 26))
+
+
+def test_what_is_lost_is_made_again_from_the_journal() -> None:
+    """In the middle of a group, too: the updates before it are in the journal then, and none is twice."""
+    overrides = ["downlink.mode=exact", "optimizer.kind=momentum", "optimizer.clip=1.5"]
+    placement = Fragile(0, 1.0)
+    placement.sound = 1 << 30
+    runs = [Run(NORMED, overrides, Part), Run(NORMED, overrides, partial(Sharded, placement, 3))]
+    fleet = Fleet(runs, 7)
+    for turn in range(12):
+        placement.sound = turn % 4
+        fleet.go(float(turn))
+        placement.sound = 1 << 30
+        fleet.compare()
+    assert runs[1].engine.parameters.restored >= 6
+
+
+def test_what_is_lost_every_time_is_given_up() -> None:
+    placement = Fragile(0, 1.0)
+    placement.sound = 1 << 30
+    run = Run(LAYOUT, ["downlink.mode=exact", "optimizer.clip=1"], partial(Sharded, placement, 2))
+    pushes = Fleet([run], 1).updates(3)
+    placement.sound = placement.again = 0
+    with pytest.raises(Lost, match="a shard is lost: on purpose"):
+        run.commit(pushes, 0.0)

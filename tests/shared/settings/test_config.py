@@ -148,7 +148,7 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             "[zzzzzzzz]\nqqqqqqqq = 5\n",
             [
                 "zzzzzzzz.qqqqqqqq = 5",
-                "sections are run, journal, model, coordination, optimizer, compression, defence, downlink, "
+                "sections are run, journal, scale, model, coordination, optimizer, compression, defence, "
                 "injection, limits, client",
             ],
         ),
