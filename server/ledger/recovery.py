@@ -6,7 +6,7 @@ passed over: JournalDamaged names the version.
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from edgeflock.server.descent import RULES, Gathered, Lost, Parameters, Part, Pl
 from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
+from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate, RegimeStart, Snapshot
 from edgeflock.server.publication import publication_of
@@ -28,16 +29,32 @@ from edgeflock.shared.settings.config import ELASTIC, Config
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """How far a run was replayed while another server led it."""
+
+    run: str
+    turns: int
+    """How many regimes there were. With the next one it begins anew, from the snapshot that comes with it."""
+    parameters: Parameters
+
+
 def open_engine(
-    journal: Journal, layout: Layout, config: Config, directory: Path | None = None, place: Place = Part
+    journal: Journal,
+    layout: Layout,
+    config: Config,
+    directory: Path | None = None,
+    followed: Followed | None = None,
+    place: Place = Part,
 ) -> Engine:
     """The engine of the run in `journal`, as it was left, with the settings that hold from here on. What
-    devices hold may lie in `directory`, where memory is short of room; what is kept of parameters lies where
-    `place` puts it, and is made again from the journal if it gets lost there.
+    devices hold may lie in `directory`, where memory is short of room. Nothing of what was `followed` is
+    replayed again. What is kept of parameters lies where `place` puts it, and is made again from the journal
+    if it gets lost there.
 
     Raises JournalDamaged, and Lost if that is so at once.
     """
-    parameters = recover(journal, layout, Regime.of(config), place)
+    parameters = recover(journal, layout, Regime.of(config), followed, place)
     parameters.restore = partial(restored, journal, layout, place)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
@@ -78,7 +95,13 @@ def restored(journal: Journal, layout: Layout, place: Place, version: int, lost:
     return made
 
 
-def recover(journal: Journal, layout: Layout, regime: Regime, place: Place = Part) -> Parameters:
+def recover(
+    journal: Journal,
+    layout: Layout,
+    regime: Regime,
+    followed: Followed | None = None,
+    place: Place = Part,
+) -> Parameters:
     """The parameters as they were after the last journaled update, counting by `regime` from here on.
 
     A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
@@ -95,8 +118,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime, place: Place = Par
         # A snapshot with nothing after it stands for itself: names that held before may be known no more.
         stopped = regimes[-1].version < snapshot.version == journal.version
         if regimes[-1].regime == regime or not stopped:
-            parameters = _under(regimes, snapshot, journal, layout, place)
-            _replay(parameters, journal, layout)
+            parameters = follow(journal, layout, followed, place).parameters
             if regimes[-1].regime == regime:
                 return parameters
             snapshot = _snapshot(parameters)
@@ -104,6 +126,22 @@ def recover(journal: Journal, layout: Layout, regime: Regime, place: Place = Par
     journal.add_regime(snapshot.version, regime)
     journal.commit()
     return _under(journal.regimes(), snapshot, journal, layout, place)
+
+
+def follow(journal: Contents, layout: Layout, known: Followed | None = None, place: Place = Part) -> Followed:
+    """The parameters as of the last journaled update: those that are `known` go on, in place, while they are
+    of the same run and regime; others begin at the newest snapshot.
+
+    Raises JournalDamaged, also of a run that has no regime yet.
+    """
+    begun, regimes = journal.run(), journal.regimes()
+    if begun is None or not regimes:
+        raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
+    if known is None or (known.run, known.turns) != (begun.run, len(regimes)):
+        parameters = _under(regimes, journal.snapshot(), journal, layout, place)
+        known = Followed(begun.run, len(regimes), parameters)
+    _replay(known.parameters, journal, layout)
+    return known
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
@@ -193,7 +231,7 @@ def _snapshot(parameters: Parameters) -> Snapshot:
     return Snapshot(parameters.version, parameters.theta, parameters.average, parameters.packed_memory())
 
 
-def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int | None = None) -> None:
+def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: int | None = None) -> None:
     """Apply the updates that follow, up to the version `until`, all of one regime, as they were applied.
 
     A journal holds whole rounds only. All steps of a round are based on the version that it starts at, and
@@ -219,7 +257,7 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
 def _under(
     regimes: Sequence[RegimeStart],
     snapshot: Snapshot,
-    journal: Journal,
+    journal: Contents,
     layout: Layout,
     place: Place = Part,
 ) -> Parameters:
@@ -254,7 +292,7 @@ def _under(
         raise JournalDamaged(f"{journal.path}: the snapshot of version {version}: {error}") from error
 
 
-def steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
+def steps(journal: Contents, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
     """The journaled updates after a version, decoded again."""
     for journaled in journal.updates(after, until):
         try:
@@ -264,7 +302,7 @@ def steps(journal: Journal, layout: Layout, after: int, until: int | None = None
         yield step
 
 
-def _damaged(journal: Journal, version: int, why: Exception) -> JournalDamaged:
+def _damaged(journal: Contents, version: int, why: Exception) -> JournalDamaged:
     return JournalDamaged(f"{journal.path}: the entry of version {version} is no update of the model: {why}")
 
 

@@ -77,7 +77,7 @@ class Run:
         self.devices = [self.engine.device_id(f"device {i}") for i in range(3)]
 
     def _opened(self, place: Place) -> Engine:
-        return open_engine(self.journal, self.layout, parse(overrides=self.overrides), None, place)
+        return open_engine(self.journal, self.layout, parse(overrides=self.overrides), place=place)
 
     def reopen(self, place: Place) -> None:
         """As after a kill: what was not committed is not there, and nothing is left behind."""
