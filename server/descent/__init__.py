@@ -13,7 +13,7 @@ from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.how import How
 from edgeflock.server.descent.optimizer import KINDS
 from edgeflock.server.descent.parameters import Lost, Parameters, Place
-from edgeflock.server.descent.part import Entries, Part, State, Vectors
+from edgeflock.server.descent.part import Entries, Part, Standing, State, Vectors
 from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
@@ -33,6 +33,7 @@ __all__ = [
     "Part",
     "Place",
     "Regime",
+    "Standing",
     "State",
     "Step",
     "Vectors",

@@ -4,7 +4,7 @@ What is known of steps as a whole (versions, weights, rates, norms) is parameter
 be done here: so that a slice may lie in a process of its own (server/shards).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +31,18 @@ class Entries(Protocol):
     def __getitem__(self, where: Where, /) -> Vector: ...
 
 
+class Standing(NamedTuple):
+    """A shard, for whoever watches."""
+
+    parameters: int
+    """P + B of its slice."""
+    nbytes: int
+    """Memory of all that it keeps of them."""
+    node: str
+    """Ray's name for the machine that it is on; empty: this process is it."""
+    process: int
+
+
 class Vectors(Protocol):
     """What `Parameters` keeps of each parameter: float32 [P + B], the last B of them running statistics.
 
@@ -50,6 +62,10 @@ class Vectors(Protocol):
     @property
     def memory(self) -> Memory:
         """But for how many updates wait."""
+
+    @property
+    def standing(self) -> Sequence[Standing]:
+        """The shards that it is in; none, if it is here."""
 
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
         """theta_k -= rate / max(1, sigma_k) delta_k, sigma_k only where the rule asks for it; and touch."""
@@ -143,6 +159,8 @@ class State(NamedTuple):
 
 class Part:
     """`Vectors` in this process."""
+
+    standing = ()
 
     def __init__(self, state: State, recent: Iterable[Step] = ()) -> None:
         """`recent` are the steps that made the versions after `state.start`.

@@ -6,8 +6,8 @@ whatever runs shards: this process, or Ray (rays.py, which alone imports it). Wh
 descent/part.py, as without shards. Imports descent and shared.
 """
 
-from edgeflock.server.shards.placement import Here, Placement, Standing
+from edgeflock.server.shards.placement import Here, Placement
 from edgeflock.server.shards.placing import placed
 from edgeflock.server.shards.sharded import Sharded
 
-__all__ = ["Here", "Placement", "Sharded", "Standing", "placed"]
+__all__ = ["Here", "Placement", "Sharded", "placed"]

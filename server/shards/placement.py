@@ -4,26 +4,16 @@ An order is the name of something that a part does (descent/part.py) and what it
 takes orders one after the other, as they were sent, and answers with what the last of them comes to.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from edgeflock.server.descent import Part, State
+from edgeflock.server.descent import Part, Standing, State
 
 Order = tuple[str, tuple[Any, ...]]
-
-
-class Standing(NamedTuple):
-    """A shard, for whoever watches."""
-
-    parameters: int
-    """P + B of its slice."""
-    nbytes: int
-    """Memory of all that it keeps of them."""
-    where: str
-    """Node and process."""
 
 
 class Placement(Protocol):
@@ -82,7 +72,7 @@ class Here:
 
     @property
     def standing(self) -> list[Standing]:
-        return [Standing(shard.part.theta.size, shard.part.nbytes, "here") for shard in self.shards]
+        return [Standing(shard.part.theta.size, shard.part.nbytes, "", os.getpid()) for shard in self.shards]
 
     def begin(self, states: Sequence[State]) -> None:
         self.shards = [Shard(state) for state in states]

@@ -8,6 +8,7 @@ constructor, and truth is in the journal.
 import logging
 import os
 import pickle
+import socket
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,14 +17,17 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from edgeflock.server.descent import Lost, State
-from edgeflock.server.shards.placement import Order, Shard, Standing
+from edgeflock.server.descent import Lost, Standing, State
+from edgeflock.server.shards.placement import Order, Shard
 from edgeflock.shared.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 _UNDER_WAY = 4
 """Sendings that a shard may be behind; then they are waited for."""
+
+_LOOK = 5.0
+"""Seconds that a cluster may take to let somebody in."""
 
 _BEGIN = 300.0
 """Seconds that new actors may take."""
@@ -37,8 +41,7 @@ class _Actor:
 
     def standing(self) -> Standing:
         part, here = self._shard.part, ray.get_runtime_context()
-        where = f"node {here.get_node_id()[:8]}, process {os.getpid()}"
-        return Standing(part.theta.size, part.nbytes, where)
+        return Standing(part.theta.size, part.nbytes, here.get_node_id(), os.getpid())
 
     def take(self, orders: bytes) -> Any:
         return self._shard.take(pickle.loads(orders))
@@ -121,6 +124,8 @@ def ray_placement(address: str) -> Iterator[RayPlacement]:
     """In the Ray cluster at an address, of which this machine is a node; "": in one of its own, on this
     machine, for as long as the context lasts. Raises ConfigError.
     """
+    if address and address != "auto":
+        _look(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns that it will be so
     alone: dict[str, Any] = {} if address else {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
@@ -134,11 +139,24 @@ def ray_placement(address: str) -> Iterator[RayPlacement]:
             **alone,
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        where = f"scale.ray = {address!r}: no Ray is found there" if address else "Ray does not start"
-        raise ConfigError(f"{where}: {error}") from error
+        raise ConfigError(_nothing_at(address, error)) from error
     placement = RayPlacement()
     try:
         yield placement
     finally:
         placement.close()
         ray.shutdown()
+
+
+def _look(address: str) -> None:
+    """Raises ConfigError if nothing listens there, which Ray finds out in minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _LOOK).close()
+    except OSError as error:
+        raise ConfigError(_nothing_at(address, error)) from error
+
+
+def _nothing_at(address: str, error: Exception) -> str:
+    where = f"scale.ray = {address!r}: no Ray is found there" if address else "Ray does not start"
+    return f"{where}: {error}"

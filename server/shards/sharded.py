@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Entries, State, Step, Where
+from edgeflock.server.descent import Entries, Standing, State, Step, Where
 from edgeflock.server.descent.memory import Memory
-from edgeflock.server.shards.placement import Order, Placement, Standing
+from edgeflock.server.shards.placement import Order, Placement
 from edgeflock.server.shards.slices import Slices
 from edgeflock.shared.errors import ConfigError
 

@@ -192,7 +192,9 @@ class ScaleSettings(Section):
         0, description="processes that the parameters are spread over; 0: they are in the server's own"
     )
     ray: str = Field(
-        "", description="of shards: address of a Ray cluster that this machine is in; empty: one of its own"
+        "",
+        description="of shards: HOST:PORT of a Ray cluster that this machine is in, or auto; empty: one of "
+        "its own",
     )
 
     @field_validator("ray")
@@ -200,6 +202,8 @@ class ScaleSettings(Section):
     def _is_for_shards(cls, ray: str, info: ValidationInfo) -> str:
         if ray and not info.data.get("shards"):
             raise ValueError("it is where shards are, and there are none; set scale.shards, or leave it out")
+        if ray not in ("", "auto") and not re.fullmatch(r"[^\s:/]+:[0-9]{1,5}", ray):
+            raise ValueError("must be HOST:PORT of a cluster that this machine is in, auto, or empty")
         return ray
 
 

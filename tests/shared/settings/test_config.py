@@ -149,7 +149,7 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             [
                 "zzzzzzzz.qqqqqqqq = 5",
                 "sections are run, journal, scale, model, coordination, optimizer, compression, defence, "
-                "injection, limits, client",
+                "downlink, injection, limits, client",
             ],
         ),
         ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean run.updates?"]),
