@@ -98,9 +98,10 @@ class Server:
 
     def group(self) -> None:
         version, pushes = self.engine.parameters.version, []
-        for update in self.updates:
+        for number, update in enumerate(self.updates):
             self.sequence += 1
-            sent = replace(update, sequence=self.sequence, base=max(0, version - WINDOW // 2))
+            base = max(0, version + number - WINDOW // 2)
+            sent = replace(update, sequence=self.sequence, base=base)
             pushes.append(Push(self.device, 0.0, sent, wire.encode(sent)))
         for _, answer in self.engine.commit(pushes):
             assert not isinstance(answer, Refused), answer
@@ -164,6 +165,7 @@ def compared(size: int, shards: int, entries: int, rounds: int) -> dict[str, Any
         ours, theirs = context.Pipe()
         child = context.Process(target=_serve, args=(theirs, size, count, entries))
         child.start()
+        theirs.close()
         assert ours.recv() == "ready"
         pipes.append(ours)
         children.append(child)

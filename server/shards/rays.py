@@ -36,14 +36,17 @@ _BEGIN = 300.0
 class _Actor:
     """What runs in a process of Ray's."""
 
-    def __init__(self, state: State) -> None:
-        self._shard = Shard(state)
+    def __init__(self) -> None:
+        self._shard: Shard | None = None
 
-    def standing(self) -> Standing:
+    def begin(self, state: State) -> Standing:
+        self._shard = None  # so that there is room for the next one
+        self._shard = Shard(state)
         part, here = self._shard.part, ray.get_runtime_context()
         return Standing(part.theta.size, part.nbytes, here.get_node_id(), os.getpid())
 
     def take(self, orders: bytes) -> Any:
+        assert self._shard is not None, "it has begun"
         return self._shard.take(pickle.loads(orders))
 
 
@@ -58,13 +61,22 @@ class RayPlacement:
         """Why, if one is."""
 
     def begin(self, states: Sequence[State]) -> None:
-        self.close()
-        self._lost = ""
-        make = ray.remote(_Actor).options(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD")
+        self._lost, self._under_way = "", [deque() for _ in states]
+        if len(self._actors) != len(states):
+            self.close()
+            self._actors = [_new() for _ in states]
         try:
-            self._actors = [make.remote(state) for state in states]
-            self._under_way = [deque() for _ in states]
-            self.standing = ray.get([actor.standing.remote() for actor in self._actors], timeout=_BEGIN)
+            begun = [actor.begin.remote(state) for actor, state in zip(self._actors, states, strict=True)]
+            for shard, (state, standing) in enumerate(zip(states, begun, strict=True)):
+                try:
+                    ray.get(standing, timeout=_BEGIN)
+                except RayTaskError:
+                    raise
+                except RayError:  # others go on in the processes that they have
+                    ray.kill(self._actors[shard])
+                    self._actors[shard] = _new()
+                    begun[shard] = self._actors[shard].begin.remote(state)
+            self.standing = ray.get(begun, timeout=_BEGIN)
         except RayError as error:
             raise self._gone(error) from error
 
@@ -105,7 +117,7 @@ class RayPlacement:
     def close(self) -> None:
         for actor in self._actors:
             ray.kill(actor)
-        self._actors, self._under_way, self.standing = [], [], ()
+        self._actors, self.standing = [], ()
 
     def _take(self, shard: int, orders: Sequence[Order]) -> Any:
         return self._actors[shard].take.remote(pickle.dumps(orders, protocol=5))
@@ -119,6 +131,10 @@ class RayPlacement:
         return Lost(self._lost)
 
 
+def _new() -> Any:
+    return ray.remote(_Actor).options(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD").remote()
+
+
 @contextmanager
 def ray_placement(address: str) -> Iterator[RayPlacement]:
     """In the Ray cluster at an address, of which this machine is a node; "": in one of its own, on this
@@ -126,9 +142,7 @@ def ray_placement(address: str) -> Iterator[RayPlacement]:
     """
     if address and address != "auto":
         _look(address)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns that it will be so
-    alone: dict[str, Any] = {} if address else {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
+    alone: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         ray.init(
             address=address or "local",

@@ -35,6 +35,7 @@ pytestmark = [
     pytest.mark.long,
     # Of Ray's own, as it goes.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Tip.*accelerator:FutureWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
