@@ -142,12 +142,12 @@ def ray_placement(address: str) -> Iterator[RayPlacement]:
     """
     if address and address != "auto":
         _look(address)
+    logging.getLogger("ray").setLevel(logging.ERROR)  # what matters of it is raised
     alone: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         ray.init(
             address=address or "local",
             namespace="edgeflock",
-            logging_level=logging.WARNING,
             log_to_driver=False,
             configure_logging=False,
             **alone,
