@@ -1,6 +1,6 @@
 """What it costs to keep a model in shards, and what it saves: against one process, interleaved.
 
-    python -m benchmarks.shards [--parameters N ...] [--shards N] [--entries K] [--rounds R]
+    python -m benchmarks.shards [--parameters N ...] [--shards N] [--entries K] [--rounds R] [--groups G]
 
 For each size two servers without sockets, each in a process of its own: all of the model in it, or in shards
 of a Ray of this machine's. In turn each takes groups of 64 sparse updates (AdaComp, window 64, with the
@@ -158,7 +158,7 @@ def _serve(pipe: Connection, size: int, shards: int, entries: int) -> None:
         pipe.send("over")
 
 
-def compared(size: int, shards: int, entries: int, rounds: int) -> dict[str, Any]:
+def compared(size: int, shards: int, entries: int, rounds: int, groups: int) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     pipes, children = [], []
     for count in (0, shards):
@@ -166,7 +166,6 @@ def compared(size: int, shards: int, entries: int, rounds: int) -> dict[str, Any
         child = context.Process(target=_serve, args=(theirs, size, count, entries))
         child.start()
         theirs.close()
-        assert ours.recv() == "ready"
         pipes.append(ours)
         children.append(child)
 
@@ -178,8 +177,10 @@ def compared(size: int, shards: int, entries: int, rounds: int) -> dict[str, Any
             answers.append(pipe.recv())
         return answers
 
-    ask("push", 2)
-    taken = [ask("push", 4) for _ in range(rounds)]
+    for pipe in pipes:
+        assert pipe.recv() == "ready"
+    ask("push", 1)
+    taken = [ask("push", groups) for _ in range(rounds)]
     middle = [
         {key: round(statistics.median(turn[side][key] for turn in taken)) for key in taken[0][side]}
         for side in (0, 1)
@@ -197,7 +198,7 @@ def compared(size: int, shards: int, entries: int, rounds: int) -> dict[str, Any
     }
     for name in ("difference", "whole", "snapshot"):
         result[f"{name}_ms"] = ask("timed", name)
-    ask("push", 4)
+    ask("push", groups)
     result["restore_ms"] = ask("timed", "restore")[1]
     result["memory_after_mb"] = ask("memory")
     for pipe, child in zip(pipes, children, strict=True):
@@ -213,10 +214,11 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--entries", type=int, default=0, help="of an update; 0: the root of the parameters")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--groups", type=int, default=4, help="of 64 updates, a round and server")
     chosen = parser.parse_args()
     for size in chosen.parameters:
         entries = chosen.entries or round(size**0.5)
-        print(json.dumps(compared(size, chosen.shards, entries, chosen.rounds)), flush=True)
+        print(json.dumps(compared(size, chosen.shards, entries, chosen.rounds, chosen.groups)), flush=True)
     print(json.dumps(machine()), file=sys.stderr)
 
 

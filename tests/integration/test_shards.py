@@ -19,7 +19,8 @@ from rich.console import Console
 from benchmarks.updates import LAYOUT, random_update
 from edgeflock.devices.watching.status import print_status, status
 from edgeflock.server.coordination import Push
-from edgeflock.server.descent import Part
+from edgeflock.server.descent import Part, Place
+from edgeflock.server.engine import Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.shards import Sharded
@@ -127,7 +128,7 @@ def cluster() -> Iterator[Any]:
 
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     yield nodes
-    nodes.shutdown()
+    nodes.shutdown()  # type: ignore[no-untyped-call]
 
 
 def test_a_node_that_goes_takes_nothing_along(cluster: Any, tmp_path: Path) -> None:
@@ -138,7 +139,8 @@ def test_a_node_that_goes_takes_nothing_along(cluster: Any, tmp_path: Path) -> N
     config = parse(overrides=["scale.shards=4", f"scale.ray={cluster.address}", *SETTINGS])
     random = np.random.default_rng(2)
     with ray_placement(cluster.address) as placement:
-        engines, places = [], (partial(Sharded, placement, 4), Part)
+        engines: list[Engine] = []
+        places: list[Place] = [partial(Sharded, placement, 4), Part]
         for name, place in zip(("shards", "one"), places, strict=True):
             (tmp_path / name).mkdir()
             journal = Journal(tmp_path / name / "journal.sqlite")

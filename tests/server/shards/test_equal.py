@@ -215,7 +215,7 @@ def test_every_rule_and_optimizer_gives_the_bits_of_one_process(
         fleet.go(float(turn))
         if turn == 8:
             fleet.compare()
-            places = [partial(Sharded, Here(), 2), Part, partial(Sharded, fragile, 4)]
+            places: list[Place] = [partial(Sharded, Here(), 2), Part, partial(Sharded, fragile, 4)]
             fragile.often, often = 0.0, fragile.often
             for run, place in zip(runs, places, strict=True):
                 run.reopen(place)
