@@ -12,7 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.descent import KINDS, RULES, Lost, Part, Place
+from edgeflock.server.descent import KINDS, RULES, How, Lost, Part, Place, Regime, State, Vectors
+from edgeflock.server.descent.memory import Memory
 from edgeflock.server.engine import Answer, Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
@@ -224,6 +225,23 @@ def test_every_rule_and_optimizer_gives_the_bits_of_one_process(
     for run in runs:
         again = replay(run.journal, layout)
         assert again.theta.tobytes() == run.engine.parameters.theta.tobytes()
+
+
+@given(seed=st.integers(0, 1 << 30), count=st.integers(2, 7))
+def test_the_sum_of_squares_is_that_of_one_process_to_the_last_bit(seed: int, count: int) -> None:
+    """Whose order shows: sums of the slices, added, are others."""
+    random = np.random.default_rng(seed)
+    delta = np.exp(random.normal(0, 4, 100)).astype(np.float32)
+    regime = Regime("adacomp", 0.1, 8, how=How(clip=1.0))
+    state = State(np.zeros(100, np.float32), None, Memory(), 0, regime, 0)
+    found = []
+    for place in (Part, partial(Sharded, Here(), count)):
+        vectors: Vectors = place(state._replace(theta=state.theta.copy()))
+        tried = vectors.squares_of(slice(None), delta, 0, np.float32(0.3), 0.0)
+        vectors.weigh(slice(None), delta, 0, np.float32(0.3))
+        assert vectors.squares(0.0) == tried
+        found.append(tried)
+    assert found[0] == found[1]
 
 
 def test_more_shards_than_parameters_are_refused() -> None:
