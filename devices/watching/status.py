@@ -103,6 +103,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         f"{_selected(compression)}, values {compression['values']}"
     )
     console.print(f"Version {status['version']:,}{target}")
+    if (shards := status["shards"]) is not None:
+        processes = shards["processes"]
+        kept = size(sum(shard["nbytes"] for shard in processes))
+        nodes = len({shard["node"] for shard in processes})
+        again = f"; made again from the journal {shards['restored']} times" if shards["restored"] else ""
+        console.print(f"In {len(processes)} shards on {nodes} nodes, {kept} in all{again}")
     if (tasks := status["tasks"]) is not None:
         console.print(
             f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "

@@ -140,6 +140,7 @@ class Engine:
             lambda push, more: self._settle(push, now, more),
             hold=hold,
         )
+        self.parameters.flush()
         together = 0 if due is None else len(due.updates)
         return Staged(settled, together, self._made, answered_later=self._gate.holds)
 
@@ -153,6 +154,8 @@ class Engine:
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes no more than a few milliseconds for this group."""
+        if not self.parameters.is_here:  # who has them may have to be waited for
+            return False
         if self.parameters.regime.rounds:  # the end of one goes through all parameters
             return not pushes and not self.held
         return sum(push.update.count for push in pushes) <= _QUICK and all(
@@ -322,7 +325,7 @@ class Engine:
         """The current model, or a `part` of its parameters, as little of it as `device` needs, which holds
         `base` and says `held` of it.
         """
-        return self._publication.model(self.parameters.theta, base, held, device, part)
+        return self._publication.model(self.parameters.entries, base, held, device, part)
 
     def offer(self, theta: NDArray[np.float32], keep: Callable[[Model], Weights]) -> None:
         """Devices may load `theta`, the model at version 0, from what `keep` puts the record of it into."""
@@ -333,7 +336,7 @@ class Engine:
         """What a device that joins may load, and whether that is shorter than the current model, whole."""
         if self.offered is None:
             return None
-        model = self._publication.since_offered(self.parameters.theta)
+        model = self._publication.since_offered(self.parameters.entries)
         if model is None:
             return self.offered._replace(load=False)
         size = self.offered.size + len(model.indices) + len(model.values)

@@ -158,6 +158,15 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
     }
 
 
+def shards(host: Host) -> dict[str, Any] | None:
+    """Where the model is; None: in this process."""
+    parameters = host.engine.parameters
+    if parameters.is_here:
+        return None
+    processes = [shard._asdict() for shard in parameters.vectors.standing]
+    return {"processes": processes, "restored": parameters.restored}
+
+
 def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: float) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
@@ -176,6 +185,7 @@ def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: f
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
+        "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
         "on_devices": federated(device["telemetry"] for device in devices),
         "evaluation_failed": evaluator.failed_at is not None,
