@@ -7,7 +7,7 @@ from math import isfinite
 
 import numpy as np
 
-from edgeflock.server.defence.norms import Norms
+from edgeflock.server.defence.norms import HELD, Norms
 from edgeflock.server.defence.rules import DEFENCES, Seen, remembered
 from edgeflock.server.defence.standing import Agreements
 from edgeflock.server.defence.trusted import Trusted
@@ -22,7 +22,7 @@ class Decision:
     share: float
     """The part of it that counts, as float32 has it: 1 all, 0 nothing."""
     norm: float
-    """Of what counts."""
+    """What is `remembered` of its own."""
     agreement: float | None
     """Of the update with the trusted gradient; None: there is none."""
     standing: float | None
@@ -42,10 +42,12 @@ class Record:
 class Guard:
     """Decides, and remembers what came of it. Nothing of it shapes a replay."""
 
-    def __init__(self, name: str, norms: Iterable[float] = ()) -> None:
-        """`name` is of DEFENCES. `norms` are `remembered` of updates before. Raises ConfigError."""
+    def __init__(self, name: str, norms: Iterable[float] = (), held: int = HELD) -> None:
+        """`name` is of DEFENCES. `norms` are `remembered` of updates before. Of a run's first updates, `held`
+        of them only tell what is usual. Raises ConfigError.
+        """
         self._kind = DEFENCES.known(name, "defence.mode")
-        self._norms = Norms(norms)
+        self._norms = Norms(norms, held)
         self._agreements = Agreements()
         self._trusted: Trusted | None = None
         self.records: dict[int, Record] = {}
@@ -82,11 +84,11 @@ class Guard:
         seen = Seen(step.where, step.delta, size, norms.usual, norms.spread, agreement, standing)
         found = self._kind.share(seen)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0
-        return Decision(share, share * size, agreement, standing)
+        return Decision(share, remembered(share, size, norms.usual), agreement, standing)
 
     def took(self, device: int, decision: Decision) -> None:
         """The update that was decided on has made a version."""
-        self._norms.add(remembered(decision.share, decision.norm))
+        self._norms.add(decision.norm)
         if decision.share and decision.agreement is not None:
             self._agreements.add(decision.agreement)
         if decision.share == 1 and decision.standing is None:

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 LATEST = 256
 """Updates that are remembered."""
 
+HELD = 8
+"""So many must be known before anything is usual: the first ones may be anybody's."""
+
 _FEW = 16
-"""While fewer are known, the smallest of them is what is usual: the first ones may be anybody's."""
+"""While fewer are known, the smallest of them is what is usual."""
 
 
 class Norms:
@@ -16,7 +19,8 @@ class Norms:
     what was usual allows, so that few drive the median up. Sorted, in O(log n) an update.
     """
 
-    def __init__(self, norms: Iterable[float] = ()) -> None:
+    def __init__(self, norms: Iterable[float] = (), held: int = HELD) -> None:
+        self._held = held
         self._latest: deque[float] = deque()
         self._sorted: list[float] = []
         for norm in norms:
@@ -33,9 +37,9 @@ class Norms:
 
     @property
     def usual(self) -> float:
-        """Their median; 0: none is known."""
+        """Their median; 0: too few are known."""
         count = len(self._sorted)
-        if not count:
+        if not count or count < self._held:
             return 0.0
         return self._sorted[0 if count < _FEW else count // 2]
 

@@ -36,7 +36,7 @@ class Seen:
     norm: float
     """|delta| by the samples that it is weighed with: times the learning rate, the most that it changes."""
     usual: float
-    """The median norm of those that counted lately; 0: there are none."""
+    """The median norm of those that counted lately; 0: too few are known (norms.HELD)."""
     spread: float
     """More than half of these are no more than so many times larger or smaller than usual."""
     agreement: float | None = None
@@ -62,20 +62,24 @@ def most(usual: float, spread: float) -> float:
     return usual * min(MOST, max(LEAST, times))
 
 
-def remembered(share: float, norm: float) -> float:
-    """What is known from then on of an update of which `share` counted, with this norm. Of one that was too
-    large, what any fleet's may be: if only usual ones were known, what is usual could never grow.
+def remembered(share: float, norm: float, usual: float = 1.0) -> float:
+    """What is known from then on of an update with this norm, of which `share` counted, when this was usual.
+
+    Of one that was too large, what any fleet's may be: if only usual ones were known, what is usual could
+    never grow. While nothing is usual, all of it, though nothing of it counts.
     """
-    return norm if share == 1 else LEAST * norm
+    return norm if share == 1 or not usual else LEAST * share * norm
 
 
 def clip(seen: Seen) -> float:
     """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
 
     Cut to `most` itself, many that are too large would be as many that each move the model three times as
-    far as an honest one: a learning rate that nobody chose.
+    far as an honest one: a learning rate that nobody chose. Nothing counts before anything is usual.
     """
-    return seen.usual / seen.norm if 0 < most(seen.usual, seen.spread) < seen.norm else 1.0
+    if not seen.usual:
+        return 0.0
+    return seen.usual / seen.norm if most(seen.usual, seen.spread) < seen.norm else 1.0
 
 
 def score(seen: Seen) -> float:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
-from edgeflock.server.defence import LATEST, Guard, remembered
+from edgeflock.server.defence import HELD, LATEST, LEAST, Guard
 from edgeflock.server.descent import RULES, Gathered, Lost, Parameters, Part, Place, Regime, Step, Vectors
 from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
@@ -68,7 +68,8 @@ def open_engine(
     judge = Judge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
     guard = None
     if config.defence.mode != "none":
-        guard = Guard(config.defence.mode, _norms(journal, layout, parameters))
+        held = 0 if parameters.regime.rounds else HELD  # a round may be all there is
+        guard = Guard(config.defence.mode, _norms(journal, layout, parameters), held)
     return Engine(
         journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge, guard
     )
@@ -79,7 +80,8 @@ def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator
     first, version = journal.first_kept(), parameters.version
     after = max(parameters.start, version - LATEST, version if first is None else first - 1)
     for journaled, step in _decoded(journal, layout, after, version):
-        yield remembered(journaled.share, parameters.told_weight(step) * norm(step.delta))
+        weighed = parameters.told_weight(step) * norm(step.delta)
+        yield weighed if journaled.share == 1 else LEAST * weighed
 
 
 def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: Lost) -> Vectors:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.defence import DEFENCES, Guard, Kind, Seen, Trusted
-from edgeflock.server.defence.norms import LATEST, Norms
+from edgeflock.server.defence.norms import HELD, LATEST, Norms
 from edgeflock.server.defence.rules import WORST, clip, most, score
 from edgeflock.server.defence.standing import BAD, GOOD, Agreements
 from edgeflock.server.descent import Step
@@ -38,8 +38,8 @@ def step(delta: np.ndarray = DELTA) -> Step:
         (5.0, 5.0, 1.0),
         (15.0, 5.0, 1.0),
         (20.0, 5.0, 0.25),
-        (5.0, 0.0, 1.0),
-        (0.0, 0.0, 1.0),
+        (5.0, 0.0, 0.0),  # nothing is usual yet
+        (0.0, 5.0, 1.0),
         (1e300, 1.0, 1e-300),
     ],
 )
@@ -81,13 +81,27 @@ def test_the_usual_norm_is_the_median_of_the_latest() -> None:
 
 
 def test_of_a_few_updates_the_smallest_is_usual() -> None:
-    norms = Norms()
+    norms = Norms(held=0)
     assert norms.usual == 0
     norms.add(0.0)
     assert norms.usual == 0, "what changes nothing does not count"
     for norm in (500.0, 3.0, 700.0):
         norms.add(norm)
     assert norms.usual == 3
+
+
+def test_the_first_updates_tell_what_is_usual_and_count_nothing() -> None:
+    """They may be anybody's: one that was a hundred times as large would be all that the model ever saw."""
+    guard, shares = Guard("clip"), []
+    for number in range(12):
+        decision = guard.decide(number, step(DELTA * np.float32(1 if number % 3 else 100)), 1.0)
+        guard.took(number, decision)
+        shares.append(decision.share)
+    assert shares[:HELD] == [0.0] * HELD
+    assert shares[HELD:] == [1.0, pytest.approx(0.01), 1.0, 1.0]
+    in_rounds = Guard("clip", held=0)
+    in_rounds.took(1, Guard("clip", [5.0] * 20).decide(1, step(), 1.0))
+    assert in_rounds.decide(1, step(), 1.0).share == 1, "a round may be all there is"
 
 
 @given(
