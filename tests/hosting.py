@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgeflock.client.identity import Identity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine.engine import Engine
+from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.hosting import HostedRun, authority_of
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
@@ -75,6 +76,25 @@ class Hosted:
             token, name, public_of(key), sign(key, words), self.register.pin, b"", 1000
         )
         return Identity(self.url, name, joined.credential, key, joined.realm, self.register.pin)
+
+
+@asynccontextmanager
+async def gateway(
+    hosted: Hosted,
+    name: str = "gateway",
+    token: str | None = None,
+    tls: Path | None = None,
+    leaders: str = "",
+) -> AsyncIterator[tuple[Gateway, str]]:
+    """(A gateway of `hosted`, its URL). `tls` is the directory of the run, whose key it shows."""
+    token = hosted.register.create("gateway", reusable=True).text if token is None else token
+    place = Place(port=0)
+    if tls is not None:
+        place = Place(port=0, certificate=tls / "certificate.pem", key=tls / "certificate-key.pem")
+    one = Gateway(leaders or hosted.url, token, name, place)
+    async with one.serving() as port:
+        await one.until(one.upstream.ready)
+        yield one, f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
 
 
 def initial_theta(size: int) -> NDArray[np.float32]:

@@ -50,13 +50,16 @@ class Writer:
         engine: Engine,
         together: Callable[[int], None] = lambda updates: None,
         made: Callable[[Push, Accepted], None] = lambda push, accepted: None,
+        published: Callable[[], None] = lambda: None,
     ) -> None:
         """`together` is told how many updates that waited for each other have applied, `made` of each update
-        that is in the model, once, in the order of their versions.
+        that is in the model, once, in the order of their versions. `published` is called while the engine is
+        at rest and durable, whenever it has been at work, and before anybody is answered.
         """
         self._engine = engine
         self._together = together
         self._made = made
+        self._published = published
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
         self._waiting: list[tuple[Push, asyncio.Future[Accepted | Held]]] = []
@@ -83,13 +86,17 @@ class Writer:
 
     async def push(self, push: Push) -> Accepted | Held:
         """What comes of one update, durable. Raises the Refused that it meets."""
+        return await self.put(push)
+
+    def put(self, push: Push) -> asyncio.Future[Accepted | Held]:
+        """`push`, for whoever waits for many."""
         self._check_working()
         answer: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
         self._waiting.append((push, answer))
         if len(self._waiting) >= self._expected:
             self._enough.set()
         self._wake.set()
-        return await answer
+        return answer
 
     def see(self, device: int, present: bool) -> None:
         """A device is there, or is not: others may wait for it."""
@@ -122,10 +129,12 @@ class Writer:
         async with self._engine_at_rest:
             self._check_working()
             try:
-                return await self._in_thread(function)
+                result = await self._in_thread(function)
             except Exception as error:
                 self._fail(error)
                 raise Unavailable(_BROKEN) from error
+            self._published()
+            return result
 
     async def run(self) -> None:
         """Take what comes until `stop`. Raises what the journal or the engine fails with.
@@ -197,6 +206,7 @@ class Writer:
                 if publishes
                 else []
             )
+            self._published()
         for push, accepted in staged.made:
             self._made(push, accepted)
         if staged.together:

@@ -1,0 +1,431 @@
+"""The leader's end of a gateway's line, and the devices that come through it (docs/gateways.md).
+
+A gateway answers for its devices' sockets; who a device is, whose place it takes and what comes of its
+updates is said here, as for a device that comes by itself: each has a `Behind` where others have a session.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from edgeflock.server.coordination import Push
+from edgeflock.server.doors import Door
+from edgeflock.server.engine import Accepted, Published
+from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.publication import Touched
+from edgeflock.server.roster import Device, Meter
+from edgeflock.server.sessions.desk import Entry, OwnDesk, too_many
+from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.writer import Held, Writer
+from edgeflock.shared.errors import REFUSALS, Malformed, Refused, SessionRefused, Superseded, Unauthorized
+from edgeflock.shared.identity import CHALLENGE, ROTATE
+from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol.messages import Hello, Telemetry, Update
+
+HEARTBEAT = 10.0
+"""Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up."""
+
+_ALIVE = 100.0
+"""Seconds that a gateway may take to say whether a device lives; it asks the device for 90."""
+
+Admitted = Callable[[str, str], tuple[str, str, Entry | None]]
+"""(secret, path) -> (role, name, what its session must prove). Raises Unauthorized."""
+
+
+class Gateways:
+    """Those of a leader. They are told of each version once it is durable, and before anybody has a receipt
+    for it.
+    """
+
+    def __init__(
+        self, host: Host, writer: Writer, admitted: Admitted, pin: bytes, offered: Path | None
+    ) -> None:
+        self.host, self.writer, self.admitted = host, writer, admitted
+        self._pin, self._offered = pin, offered
+        self._told: Published | None = None
+        self.lines: list[GatewayLine] = []
+
+    def refuses(self) -> str:
+        """Why this run takes no gateways; empty if it does."""
+        config = self.host.config
+        shares = config.injection.alpha > 0 and config.injection.beta > 0
+        keys = {
+            "coordination.tasks": config.coordination.tasks,
+            "injection.alpha": config.injection.alpha if shares else 0,
+            "run.client_certificates": config.run.client_certificates,
+        }
+        set_ = [f"{key} = {value!r}" for key, value in keys.items() if value]
+        return f"{set_[0]}: devices of such a run come directly to their server" if set_ else ""
+
+    def publish(self) -> None:
+        """The engine is at rest and durable: tell what is new."""
+        engine = self.host.engine
+        if not self.lines:
+            if self._told is not None:
+                engine.follow(on=False)
+                self._told = None
+            return
+        touched, now = engine.changes(), engine.published
+        if touched is None and now == self._told:
+            return
+        self._told = now
+        if touched is None:
+            touched = Touched([], np.zeros(0, np.int64), np.zeros(0, np.float32))
+        change = gateway.Change(
+            now.version,
+            touched.counts,
+            touched.where.astype("<i8").tobytes(),
+            touched.values.astype("<f4").tobytes(),
+            touched.again,
+            now.learning_rate,
+            now.over,
+            now.diverged,
+        )
+        octets = gateway.packed(change)
+        for line in list(self.lines):
+            line.put(octets)
+
+    async def join(self, line: "GatewayLine") -> None:
+        """From now on it is told of each version."""
+        host, engine = self.host, self.host.engine
+
+        def begin() -> None:
+            if self._told is None:
+                engine.follow()
+            self._told = now = engine.published
+            terms = welcome(
+                *(host.run, host.config, host.layout, now.version, 0, engine.start, engine.weights(), b""),
+                host.input,
+                host.described,
+                host.app,
+            )
+            sync = gateway.Sync(
+                gateway.GATEWAY,
+                wire.encode(terms),
+                json.dumps(_told(host)),
+                engine.theta()[1].astype("<f4").tobytes(),
+                b"" if self._offered is None else self._offered.read_bytes(),
+                self._pin,
+                host.config.run.open is False,
+                now.learning_rate,
+                now.over,
+                now.diverged,
+            )
+            line.queue(gateway.packed(sync))
+            self.lines.append(line)
+
+        await self.writer.call(begin)
+        line.wake()
+
+    def leave(self, line: "GatewayLine") -> None:
+        if line in self.lines:
+            self.lines.remove(line)
+
+    async def close(self) -> None:
+        """The server stops: their devices will try again."""
+        await asyncio.gather(*(line.close() for line in list(self.lines)))
+
+
+def _told(host: Host) -> dict[str, Any]:
+    """The settings that hold for a gateway, without what is of the leader's machine alone."""
+    ours = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
+    return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": ours})
+
+
+class Behind:
+    """The line of a device that is connected to a gateway."""
+
+    def __init__(self, gateway_line: "GatewayLine", ticket: int, desk: OwnDesk, credential: bytes) -> None:
+        self.ticket, self.desk, self.credential = ticket, desk, credential
+        self.meter = Meter()
+        self.device: Device | None = None
+        """Once it is let in."""
+        self.alive: asyncio.Future[bool] | None = None
+        """What the gateway was asked last."""
+        self.ended = asyncio.Event()
+        self._gateway = gateway_line
+
+    async def is_alive(self) -> bool:
+        if self.alive is None or self.alive.done():
+            self.alive = asyncio.get_running_loop().create_future()
+            self._tell(gateway.Ask(self._id))
+        await asyncio.wait([self.alive], timeout=_ALIVE)
+        return self.alive.done() and self.alive.result()
+
+    async def supersede(self) -> None:
+        self._tell(gateway.End(self._id, Superseded.code, "a newer session has its name", 0))
+        await self.ended.wait()
+
+    async def drop(self, because: SessionRefused) -> None:
+        self._tell(gateway.End(self._id, because.code, str(because), because.seconds))
+
+    async def leave(self) -> None:
+        self._tell(gateway.End(self._id, "", "", 0))
+
+    def end(self, why: str) -> None:
+        """It is gone."""
+        if self.device is not None and self.device.connection.line is self:
+            self.desk.leave(self.device, why)
+        if self.alive is not None and not self.alive.done():
+            self.alive.set_result(False)
+        self.ended.set()
+
+    @property
+    def through(self) -> str:
+        """The gateway's name."""
+        return self._gateway.name
+
+    @property
+    def _id(self) -> int:
+        return 0 if self.device is None else self.device.id
+
+    def _tell(self, item: gateway.Item) -> None:
+        self._gateway.send(item)
+
+
+class GatewayLine:
+    """One gateway's WebSocket."""
+
+    def __init__(self, gateways: Gateways, request: web.Request, door: Door, name: str) -> None:
+        self.name, self.address, self.since = name, door.address, time.time()
+        self.updates = 0
+        self._gateways, self._host, self._writer = gateways, gateways.host, gateways.writer
+        self._request, self._door = request, door
+        self._most = gateways.host.config.limits.inflight_bytes
+        self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, heartbeat=HEARTBEAT, timeout=2.0)
+        self.meter = Meter()
+        if request.transport is not None:
+            self.meter = request.transport.get_extra_info("meter", self.meter)
+        self._tickets: dict[int, Behind] = {}
+        self._devices: dict[int, Behind] = {}
+        """By their numbers, once they are let in."""
+        self._outbox: list[bytes] = []
+        self.waiting = 0
+        """Bytes in it."""
+        self._wake = asyncio.Event()
+        self._lost = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
+            gateway.Given: self._given,
+            gateway.Knock: self._knock,
+            gateway.Enter: lambda enter: self._later(self._enter(enter)),
+            gateway.Told: self._told,
+            gateway.Blamed: self._blamed,
+            gateway.Gone: self._gone,
+            gateway.Lives: self._lives,
+        }
+
+    @property
+    def devices(self) -> int:
+        return len(self._devices)
+
+    async def serve(self) -> web.StreamResponse:
+        """Until either end hangs up."""
+        request, hub = self._request, self._host.hub
+        if request.body_exists or not self._door.upgrade(
+            self._most, lambda refusal: hub.refused(None, refusal)
+        ):
+            return web.Response(status=400, text="nothing follows the request until it is answered\n")
+        self.meter.internal = True  # it is the devices' bytes that count, at their gateway's sockets
+        await self._socket.prepare(request)
+        self._door.welcome(self._most)
+        why = "the line broke"
+        sending = asyncio.create_task(self._keep_sending())
+        try:
+            await self._gateways.join(self)
+            hub.note("joined", None, f"gateway {self.name} from {self.address}")
+            while (message := await self._socket.receive()).type is WSMsgType.BINARY:
+                self._door.taken()
+                for item in gateway.items(message.data, gateway.OF_GATEWAYS):
+                    self._takes[type(item)](item)
+        except Malformed as malformed:
+            why = f"refused: {malformed}"
+            await self._socket.close(code=4000 + malformed.status, message=malformed.code.encode())
+        finally:
+            self._lost = True
+            self._gateways.leave(self)
+            sending.cancel()
+            hub.note("left", None, f"gateway {self.name}: {why}; {self.devices:,} devices came through it")
+            for behind in list(self._tickets.values()):
+                behind.end(f"killed: the line to its gateway {self.name} broke")
+            self._tickets.clear()
+            self._devices.clear()
+        return self._socket
+
+    async def close(self) -> None:
+        """Because the server stops."""
+        await self._socket.close(code=WSCloseCode.GOING_AWAY)
+
+    def send(self, item: gateway.Item) -> None:
+        self.put(gateway.packed(item))
+
+    def put(self, octets: bytes) -> None:
+        """A packed item. Nobody waits for a gateway that does not read."""
+        self.queue(octets)
+        self.wake()
+        if self.waiting > self._most and not self._lost and self._request.transport is not None:
+            self._lost = True
+            self._request.transport.abort()
+
+    def queue(self, octets: bytes) -> None:
+        """It goes with the next one."""
+        self._outbox.append(octets)
+        self.waiting += len(octets)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def _keep_sending(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._outbox:
+                    batch, size = gateway.batch(self._outbox)
+                    await self._socket.send_bytes(gateway.message(batch))
+                    self.waiting -= size
+        except ConnectionError:
+            pass  # whoever receives notices, too
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What gateways say
+
+    def _knock(self, knock: gateway.Knock) -> None:
+        try:
+            role, name, entry = self._gateways.admitted(knock.bearer, knock.path)
+        except Unauthorized as refusal:
+            self._deny(refusal, ticket=knock.ticket)
+            return
+        desk = OwnDesk(self._host, self._writer, entry, self.name)
+        credential = b"" if entry is None else entry.credential
+        self._tickets[knock.ticket] = Behind(self, knock.ticket, desk, credential)
+        asked = desk.headers
+        self.send(gateway.Known(knock.ticket, role, name, asked.get(CHALLENGE, ""), ROTATE in asked))
+
+    async def _enter(self, enter: gateway.Enter) -> None:
+        behind = self._tickets.get(enter.ticket)
+        if behind is None:
+            return
+        try:
+            hello = wire.decode(enter.hello, (Hello,))
+            assert isinstance(hello, Hello), "nothing else is taken"
+            place = await behind.desk.take(behind, hello, enter.hello)
+        except Refused as refusal:
+            self._deny(refusal, ticket=enter.ticket)
+            return
+        behind.device = place.device
+        if self._lost:
+            behind.end(f"killed: the line to its gateway {self.name} broke")
+            return
+        self._devices[place.device.id] = behind
+        self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret))
+        behind.desk.greeted(place.device, self._host.published.version)
+
+    def _given(self, given: gateway.Given) -> None:
+        behind = self._devices.get(given.device)
+        if behind is None or behind.device is None:
+            return
+        device = behind.device
+        self._count(behind, given.ingress, given.egress)
+        device.connection.hear()
+        try:
+            update = wire.decode(given.update, (Update,))
+            assert isinstance(update, Update), "nothing else is taken"
+            # The gateway answers with the model.
+            push = Push(device.id, device.connection.last_seen, replace(update, pull=False), given.update)
+            answer = self._writer.put(push)
+        except Refused as refusal:
+            self._deny(refusal, device=device.id)
+            return
+        answer.add_done_callback(partial(self._answered, behind, device, update))
+
+    def _answered(
+        self, behind: Behind, device: Device, update: Update, answer: "asyncio.Future[Accepted | Held]"
+    ) -> None:
+        """What came of an update. It counts, whether its device is still there or not."""
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is not None:
+            if not isinstance(error, Refused):
+                raise error
+            self._deny(error, device=device.id)
+            return
+        outcome = answer.result()
+        if isinstance(outcome, Held):
+            outcome.answer.add_done_callback(partial(self._answered, behind, device, update))
+            self.send(gateway.Held(device.id))
+            return
+        self.updates += 1
+        device.connection.given = True
+        self._host.hub.updated(device, update, outcome.staleness)
+        taken = gateway.Taken(device.id, update.sequence, outcome.receipt.version, outcome.staleness)
+        if device.connection.order is None:
+            self.send(taken)
+        else:
+            self._later(self._once_resumed(device, taken))
+
+    async def _once_resumed(self, device: Device, taken: gateway.Taken) -> None:
+        """An operator wants the device to wait for its answers."""
+        while (order := device.connection.order) is not None:
+            await order.over.wait()
+        self.send(taken)
+
+    def _told(self, told: gateway.Told) -> None:
+        behind = self._devices.get(told.device)
+        if behind is None or behind.device is None:
+            return
+        telemetry = wire.decode(told.telemetry, (Telemetry,))
+        assert isinstance(telemetry, Telemetry), "nothing else is taken"
+        behind.desk.tell(behind.device, telemetry, told.telemetry)
+
+    def _blamed(self, blamed: gateway.Blamed) -> None:
+        behind = self._devices.get(blamed.device)
+        refusal = REFUSALS.get(blamed.code, Refused)(blamed.detail)
+        if behind is None or behind.device is None:
+            self._host.hub.refused(None, refusal)
+            return
+        device, now = behind.device, asyncio.get_running_loop().time()
+        behind.desk.refuse(device, refusal, update=blamed.update)
+        most = self._host.config.limits.refusals
+        if behind.desk.joined and device.conduct.refused(refusal, most, now):
+            self._later(self._keep_out(behind, device, too_many(most, refusal)))
+
+    async def _keep_out(self, behind: Behind, device: Device, because: str) -> None:
+        await behind.drop(await behind.desk.quarantine(device, because))
+
+    def _gone(self, gone: gateway.Gone) -> None:
+        behind = self._tickets.pop(gone.ticket, None)
+        if behind is None:
+            return
+        self._count(behind, gone.ingress, gone.egress)
+        if behind.device is not None and self._devices.get(behind.device.id) is behind:
+            del self._devices[behind.device.id]
+        behind.end(gone.why)
+
+    def _lives(self, lives: gateway.Lives) -> None:
+        behind = self._devices.get(lives.device)
+        if behind is not None and behind.alive is not None and not behind.alive.done():
+            behind.alive.set_result(lives.alive)
+
+    def _count(self, behind: Behind, ingress: int, egress: int) -> None:
+        """The device's bytes, at its socket."""
+        meter, total = behind.meter, self._host.traffic.total
+        total.ingress += max(0, ingress - meter.ingress)
+        total.egress += max(0, egress - meter.egress)
+        meter.ingress, meter.egress = max(ingress, meter.ingress), max(egress, meter.egress)
+
+    def _deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None:
+        self.send(gateway.Denied(ticket, device, refusal.code, str(refusal), refusal.seconds, refusal.status))
