@@ -19,11 +19,12 @@ from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.operations.health import Health
-from edgeflock.server.operations.keys import HEALTH, HOST, WRITER
+from edgeflock.server.operations.keys import GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.roster.traffic import Traffic
+from edgeflock.server.sessions import Gateways
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
 from edgeflock.shared.model.layout import Layout
@@ -63,6 +64,7 @@ class Hosted:
     relay: Relay
     register: Register
     health: Health
+    gateways: Gateways
 
     @property
     def url(self) -> str:
@@ -116,6 +118,7 @@ async def hosting(
     with_tls: bool = False,
     shown: Path | None = None,
     certificates: bool = False,
+    port: int = 0,
 ) -> AsyncIterator[Hosted]:
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set
     beside EXACTLY.
@@ -158,10 +161,10 @@ async def hosting(
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))
             hosted = replace(hosted, offered=directory / OFFERED)
         app = create_app(config, hosted)
-        async with listening(app, "127.0.0.1", 0, tls) as port:
+        async with listening(app, "127.0.0.1", port, tls) as bound:
             view = app[HOST]
             yield Hosted(
-                port,
+                bound,
                 config,
                 claim.engine,
                 claim.journal,
@@ -172,6 +175,7 @@ async def hosting(
                 view.relay,
                 register,
                 app[HEALTH],
+                app[GATEWAYS],
             )
 
 

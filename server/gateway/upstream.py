@@ -44,6 +44,9 @@ _QUICK = 1 << 20
 _LONGEST_GRAPH = 1 << 28
 """Bytes."""
 
+_LONGEST_WAIT = 5.0
+"""Seconds between two attempts to reach the leader: many devices wait for one gateway."""
+
 _LOST = "this gateway has lost its leader"
 
 Answer = gateway.Known | gateway.Entered
@@ -118,7 +121,7 @@ class Upstream:
 
     async def run(self) -> None:
         """Follow a leader, and the next one, until cancelled. Raises ConfigError if it never can."""
-        delays = back_off(Random())
+        delays = back_off(Random(), longest=_LONGEST_WAIT)
         connector = aiohttp.TCPConnector(ssl=self._tls)
         async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
             self._http = http
@@ -126,7 +129,7 @@ class Upstream:
                 why: object = "it hung up"
                 try:
                     await self._follow(http)
-                    delays = back_off(Random())
+                    delays = back_off(Random(), longest=_LONGEST_WAIT)
                 except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
                     why = error
                     if (hopeless := await self._hopeless(http, error)) is not None:

@@ -9,6 +9,7 @@ role gateway goes: a leader looks at what its gateways say, and hangs up on what
 """
 
 from collections.abc import Iterable
+from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
@@ -217,11 +218,9 @@ _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 
 def _types_of(hint: Any) -> frozenset[type]:
-    """Of the values that a field may have."""
-    return frozenset(
-        get_origin(option) or option
-        for option in (get_args(hint) if type(None) in get_args(hint) else (hint,))
-    )
+    """Of the values that a field may have: of list[int] list, of str | None both."""
+    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return frozenset(get_origin(option) or option for option in options)
 
 
 _TYPES: dict[int, list[frozenset[type]]] = {
