@@ -21,8 +21,8 @@ _SPEAKS_TLS = (
 )
 
 _BUFFER = 1 << 14
-"""Bytes that asyncio's TLS reads at once, of which it keeps a buffer for each connection: the longest record of
-TLS (RFC 8446, section 5.1), in the place of 256 KiB. The process has one number for all its connections."""
+"""Bytes that asyncio's TLS reads at once, of which it keeps a buffer for each connection: the longest record
+of TLS (RFC 8446, section 5.1), in the place of 256 KiB. A process has one number for all its connections."""
 
 
 def with_small_buffers() -> None:
