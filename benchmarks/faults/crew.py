@@ -82,18 +82,21 @@ class Crew:
 
     async def start_gateway(self, port: int) -> None:
         """A gateway of the server on this port; return when it listens."""
-        command = [
-            *(sys.executable, "-m", "edgeflock.devices", "gateway", "--json", "--host", self.host),
-            *("--port", str(port), "--upstream", f"http://{self.host}:{self.port}", "--insecure"),
-        ]
-        with (self.folder / "gateways.log").open("a") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        self._gateways[port] = process
+        process = self._gateways[port] = self._spawn_gateway(port)
         assert process.stdout is not None
         async with asyncio.timeout(READY_SECONDS):
             line = await asyncio.to_thread(process.stdout.readline)
         if not line:
             raise RuntimeError(f"the gateway did not come up: {(self.folder / 'gateways.log').read_text()}")
+
+    def _spawn_gateway(self, port: int) -> subprocess.Popen[str]:
+        command = [
+            *(sys.executable, "-m", "edgeflock.devices", "gateway", "--json", "--insecure"),
+            *("--host", self.host, "--port", str(port)),
+            *("--upstream", f"http://{self.host}:{self.port}"),
+        ]
+        with (self.folder / "gateways.log").open("a") as log:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def kill_gateway(self, port: int) -> None:
         """kill -9."""
@@ -102,9 +105,6 @@ class Crew:
         process.wait()
         assert process.stdout is not None
         process.stdout.close()
-
-    def gateway(self, port: int) -> psutil.Process:
-        return psutil.Process(self._gateways[port].pid)
 
     def start_devices(
         self, names: Sequence[str], pause: float = 0.02, seed: int = 0, through: Sequence[int] = ()

@@ -60,7 +60,7 @@ class Mirror:
             self._take(self.theta, np.frombuffer(change.values, "<f4"))
             touched: list[Where] = [slice(None)] * (change.version - now)
         else:
-            where = np.frombuffer(change.where, "<i8").astype(np.int64)
+            where = np.frombuffer(change.where, "<i4").astype(np.int64)
             if len(change.touched) != change.version - now or sum(change.touched) != where.size:
                 raise Malformed(f"what leads from version {now} to {change.version} is not whole")
             touched = []

@@ -16,7 +16,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Accepted
+from edgeflock.server.engine import Accepted, decoded
 from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.roster import Device, Line
 from edgeflock.server.sessions import HEARTBEAT, Held
@@ -220,8 +220,7 @@ class Upstream:
         """What comes of one update, durable at the leader. Raises the Refused that it meets."""
         future: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
         self._pushes[push.device] = future
-        ingress, egress = self._traffic(push.device)
-        self.send(gateway.Given(push.device, ingress, egress, push.frame))
+        self.send(self._told_of(push, *self._traffic(push.device)))
         outcome = await future
         if isinstance(outcome, Held):
             answer = asyncio.ensure_future(self._once_taken(push, outcome.answer))
@@ -229,6 +228,16 @@ class Upstream:
             answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
             return Held(answer)
         return await self._with_model(push, outcome)
+
+    def _told_of(self, push: Push, ingress: int, egress: int) -> gateway.Given | gateway.Decoded:
+        """An update, decoded if it can be: its leader need not."""
+        mirror, update = self.mirror, push.update
+        if mirror is not None and decoded.pays(update):
+            limits = mirror.config.limits
+            step = decoded.step_of(update, mirror.layout, limits.samples, limits.expansion_bytes)
+            if step is not None:
+                return decoded.told(push.device, ingress, egress, update, step, push.frame)
+        return gateway.Given(push.device, ingress, egress, push.frame)
 
     async def _once_taken(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
         return await self._with_model(push, await answer)

@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,15 @@ import numpy as np
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.coordination import Push
+from edgeflock.server.descent import Step
 from edgeflock.server.doors import Door
-from edgeflock.server.engine import Accepted, Published
+from edgeflock.server.engine import Accepted, Published, decoded
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Touched
 from edgeflock.server.roster import Device, Meter
 from edgeflock.server.sessions.desk import Entry, OwnDesk, too_many
 from edgeflock.server.sessions.host import Host
-from edgeflock.server.sessions.writer import Held, Writer
+from edgeflock.server.sessions.writer import Held, Writer, settle
 from edgeflock.shared.errors import REFUSALS, Malformed, Refused, SessionRefused, Superseded, Unauthorized
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
@@ -32,6 +32,9 @@ from edgeflock.shared.protocol.messages import Hello, Telemetry, Update
 
 HEARTBEAT = 10.0
 """Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up."""
+
+_SAMPLE = 64
+"""The leader decodes the first update of a gateway, and one in so many after it, itself as well."""
 
 _ALIVE = 100.0
 """Seconds that a gateway may take to say whether a device lives; it asks the device for 90."""
@@ -82,7 +85,7 @@ class Gateways:
         change = gateway.Change(
             now.version,
             touched.counts,
-            touched.where.astype("<i8").tobytes(),
+            touched.where.astype("<i4").tobytes(),
             touched.values.astype("<f4").tobytes(),
             touched.again,
             now.learning_rate,
@@ -211,10 +214,13 @@ class GatewayLine:
         self.waiting = 0
         """Bytes in it."""
         self._wake = asyncio.Event()
+        self._sampled = 0
+        """Updates that came decoded."""
         self._lost = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Given: self._given,
+            gateway.Decoded: self._decoded,
             gateway.Knock: self._knock,
             gateway.Enter: lambda enter: self._later(self._enter(enter)),
             gateway.Told: self._told,
@@ -306,7 +312,7 @@ class GatewayLine:
         try:
             role, name, entry = self._gateways.admitted(knock.bearer, knock.path)
         except Unauthorized as refusal:
-            self._deny(refusal, ticket=knock.ticket)
+            self.deny(refusal, ticket=knock.ticket)
             return
         desk = OwnDesk(self._host, self._writer, entry, self.name)
         credential = b"" if entry is None else entry.credential
@@ -323,7 +329,7 @@ class GatewayLine:
             assert isinstance(hello, Hello), "nothing else is taken"
             place = await behind.desk.take(behind, hello, enter.hello)
         except Refused as refusal:
-            self._deny(refusal, ticket=enter.ticket)
+            self.deny(refusal, ticket=enter.ticket)
             return
         behind.device = place.device
         if self._lost:
@@ -334,48 +340,68 @@ class GatewayLine:
         behind.desk.greeted(place.device, self._host.published.version)
 
     def _given(self, given: gateway.Given) -> None:
-        behind = self._devices.get(given.device)
-        if behind is None or behind.device is None:
+        behind = self._behind(given.device, given.ingress, given.egress)
+        if behind is None:
             return
-        device = behind.device
-        self._count(behind, given.ingress, given.egress)
-        device.connection.hear()
-        try:
-            update = wire.decode(given.update, (Update,))
-            assert isinstance(update, Update), "nothing else is taken"
-            # The gateway answers with the model.
-            push = Push(device.id, device.connection.last_seen, replace(update, pull=False), given.update)
-            answer = self._writer.put(push)
-        except Refused as refusal:
-            self._deny(refusal, device=device.id)
-            return
-        answer.add_done_callback(partial(self._answered, behind, device, update))
+        update = wire.decode(given.update, (Update,))
+        assert isinstance(update, Update), "nothing else is taken"
+        # The gateway answers with the model.
+        self._push(behind, Push(given.device, time.time(), replace(update, pull=False), given.update))
 
-    def _answered(
-        self, behind: Behind, device: Device, update: Update, answer: "asyncio.Future[Accepted | Held]"
-    ) -> None:
-        """What came of an update. It counts, whether its device is still there or not."""
-        if answer.cancelled():
+    def _decoded(self, told: gateway.Decoded) -> None:
+        behind = self._behind(told.device, told.ingress, told.egress)
+        if behind is None:
             return
-        error = answer.exception()
-        if error is not None:
-            if not isinstance(error, Refused):
-                raise error
-            self._deny(error, device=device.id)
-            return
-        outcome = answer.result()
-        if isinstance(outcome, Held):
-            outcome.answer.add_done_callback(partial(self._answered, behind, device, update))
-            self.send(gateway.Held(device.id))
-            return
+        update, step = decoded.read(told, self._host.layout)
+        if self._sampled % _SAMPLE == 0:
+            self._check(told, (update, step))
+        self._sampled += 1
+        self._push(behind, Push(told.device, time.time(), update, told.update, step))
+
+    def _check(self, told: gateway.Decoded, theirs: tuple[Update, Step]) -> None:
+        """Raises Malformed if a gateway decodes otherwise than a replay will."""
+        update, limits = wire.decode(told.update, (Update,)), self._host.config.limits
+        assert isinstance(update, Update), "nothing else is taken"
+        step = decoded.step_of(update, self._host.layout, limits.samples, limits.expansion_bytes)
+        if step is None or not decoded.same(theirs, update, step):
+            raise Malformed("it decodes updates otherwise than its leader: are they of one version?")
+
+    def _behind(self, device: int, ingress: int, egress: int) -> Behind | None:
+        """Of whom something has come; None if it is no device of this gateway, or has left."""
+        behind = self._devices.get(device)
+        if behind is not None and behind.device is not None:
+            self._count(behind, ingress, egress)
+            behind.device.connection.hear()
+        return behind
+
+    def _push(self, behind: Behind, push: Push) -> None:
+        device = behind.device
+        assert device is not None, "it is let in"
+        try:
+            self._writer.put(push, _Answer(self, device, push.update))
+        except Refused as refusal:
+            self.deny(refusal, device=device.id)
+
+    def answered(self, device: Device, update: Update, accepted: Accepted) -> None:
+        """An update is in the model, whether its device is still there or not."""
         self.updates += 1
         device.connection.given = True
-        self._host.hub.updated(device, update, outcome.staleness)
-        taken = gateway.Taken(device.id, update.sequence, outcome.receipt.version, outcome.staleness)
+        self._host.hub.updated(device, update, accepted.staleness)
+        taken = gateway.Taken(device.id, update.sequence, accepted.receipt.version, accepted.staleness)
         if device.connection.order is None:
             self.send(taken)
         else:
             self._later(self._once_resumed(device, taken))
+
+    def waits(self, device: Device, update: Update, answer: "asyncio.Future[Accepted]") -> None:
+        """An update waits for others."""
+        self.send(gateway.Held(device.id))
+
+        def over(answer: "asyncio.Future[Accepted]") -> None:
+            if not answer.cancelled():
+                settle(_Answer(self, device, update), _outcome(answer))
+
+        answer.add_done_callback(over)
 
     async def _once_resumed(self, device: Device, taken: gateway.Taken) -> None:
         """An operator wants the device to wait for its answers."""
@@ -427,5 +453,35 @@ class GatewayLine:
         total.egress += max(0, egress - meter.egress)
         meter.ingress, meter.egress = max(ingress, meter.ingress), max(egress, meter.egress)
 
-    def _deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None:
+    def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None:
         self.send(gateway.Denied(ticket, device, refusal.code, str(refusal), refusal.seconds, refusal.status))
+
+
+class _Answer:
+    """Waits for what comes of an update, without a future: that costs a turn of the event loop."""
+
+    __slots__ = ("_device", "_line", "_update")
+
+    def __init__(self, line: GatewayLine, device: Device, update: Update) -> None:
+        self._line, self._device, self._update = line, device, update
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: Accepted | Held, /) -> None:
+        if isinstance(result, Held):
+            self._line.waits(self._device, self._update, result.answer)
+        else:
+            self._line.answered(self._device, self._update, result)
+
+    def set_exception(self, refusal: Refused, /) -> None:
+        self._line.deny(refusal, device=self._device.id)
+
+
+def _outcome(answer: "asyncio.Future[Accepted]") -> Accepted | Refused:
+    """Of one that is done."""
+    error = answer.exception()
+    if error is None:
+        return answer.result()
+    assert isinstance(error, Refused), "the writer raises nothing else"
+    return error

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
 from edgeflock.shared.errors import Refused, Unavailable
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 _GROUP = 256
 """The largest group: bounds how long the first of it waits for the last."""
@@ -33,6 +34,16 @@ _FOLLOW = 0.1
 
 _BROKEN = "the server cannot write its journal and is stopping"
 _STOPPING = "the server is stopping"
+
+
+class Answering(Protocol[T_contra]):
+    """Who waits for an answer: a future, or what costs less."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, result: T_contra, /) -> None: ...
+    def set_exception(self, refusal: Refused, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ class Writer:
         self._published = published
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
-        self._waiting: list[tuple[Push, asyncio.Future[Accepted | Held]]] = []
+        self._waiting: list[tuple[Push, Answering[Accepted | Held]]] = []
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
         self._presence: list[tuple[int, bool]] = []
         """(device, whether it is there), in order, as far as the engine has not been told."""
@@ -86,17 +97,17 @@ class Writer:
 
     async def push(self, push: Push) -> Accepted | Held:
         """What comes of one update, durable. Raises the Refused that it meets."""
-        return await self.put(push)
-
-    def put(self, push: Push) -> asyncio.Future[Accepted | Held]:
-        """`push`, for whoever waits for many."""
-        self._check_working()
         answer: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
+        self.put(push, answer)
+        return await answer
+
+    def put(self, push: Push, answer: "Answering[Accepted | Held]") -> None:
+        """`push`, for whoever waits for many: `answer` gets what comes of it. Raises Unavailable."""
+        self._check_working()
         self._waiting.append((push, answer))
         if len(self._waiting) >= self._expected:
             self._enough.set()
         self._wake.set()
-        return answer
 
     def see(self, device: int, present: bool) -> None:
         """A device is there, or is not: others may wait for it."""
@@ -285,7 +296,7 @@ class Writer:
         self._wake.set()
 
 
-def settle(answer: asyncio.Future[T], outcome: T | Refused) -> None:
+def settle(answer: Answering[T], outcome: T | Refused) -> None:
     """Give an answer, unless nobody waits for it any more."""
     if answer.done():
         return

@@ -1,6 +1,6 @@
 """What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
 
-    gateway -> leader    Knock, Enter, Given, Told, Blamed, Gone, Lives
+    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives
     leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask
 
 A message holds any number of items, in order: a msgpack array of arrays [tag, field, ...]. Records of devices
@@ -49,6 +49,28 @@ class Given(NamedTuple):
     egress: int
     """to it."""
     update: bytes
+
+
+class Decoded(NamedTuple):
+    """An Update that tells nothing of its device, decoded. Answered as Given."""
+
+    device: int
+    ingress: int
+    egress: int
+    update: bytes
+    """As it came."""
+    sequence: int
+    base: int
+    index_mode: int
+    value_mode: int
+    loss: float
+    samples: int
+    where: bytes
+    """Little-endian int32, strictly increasing."""
+    delta: bytes
+    """What belongs there, little-endian float32, and"""
+    statistics: bytes
+    """the running statistics."""
 
 
 class Told(NamedTuple):
@@ -115,7 +137,7 @@ class Change(NamedTuple):
     """How many parameters each of the versions since the last Change has touched, the last one last; None:
     all of them."""
     where: bytes
-    """Those of the first, then those of the second, ...: little-endian int64."""
+    """Those of the first, then those of the second, ...: little-endian int32."""
     values: bytes
     """What they are now, then the running statistics: little-endian float32. All of theta, if `touched` is
     None."""
@@ -195,6 +217,7 @@ Item = (
     Knock
     | Enter
     | Given
+    | Decoded
     | Told
     | Blamed
     | Gone
@@ -210,7 +233,7 @@ Item = (
     | Ask
 )
 
-OF_GATEWAYS: tuple[type[Item], ...] = (Knock, Enter, Given, Told, Blamed, Gone, Lives)
+OF_GATEWAYS: tuple[type[Item], ...] = (Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives)
 OF_LEADERS: tuple[type[Item], ...] = (*(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask),)
 
 _KINDS: dict[int, type[Item]] = dict(enumerate((*OF_GATEWAYS, *OF_LEADERS), 1))
