@@ -119,7 +119,7 @@ def cost(seconds: float, rounds: int, gateways: int, devices: int) -> dict[str, 
     for way in ways():
         direct, through, beyond, rates = [], [], [], []
         with ExitStack() as stack:
-            leader = stack.enter_context(edgeflock(PAPER_CNN, 256, way.settings))
+            leader = stack.enter_context(edgeflock(PAPER_CNN, 1024, way.settings))
             lines = [stack.enter_context(gateway(leader[0])) for _ in range(gateways)]
             for _ in range(rounds):
                 at = measure(leader, [way.update], devices, seconds, lag=way.lag)
