@@ -15,6 +15,7 @@ both-ways.md in --report.
 
 import argparse
 import json
+import math
 import os
 import shlex
 import sys
@@ -46,6 +47,8 @@ class Row:
     setting: str
     file: FleetFile
     how: Federated | None = None
+    until: float = math.inf
+    """Runs end at this accuracy."""
 
     @property
     def name(self) -> str:
@@ -56,8 +59,8 @@ class Row:
         told = self.file.model_dump_json(exclude={"client"}, exclude_defaults=True) + repr(self.how)
         folder = out / f"{self.name} {sha256(told.encode()).hexdigest()[:8]}"
         if self.how is None:
-            return Job(self.name, self.file, seed, folder)
-        return Simulation(self.name, self.file, seed, folder, self.how)
+            return Job(self.name, self.file, seed, folder, self.until)
+        return Simulation(self.name, self.file, seed, folder, self.until, self.how)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,8 +113,10 @@ def simulate(
     gradients: int,
     every: int,
     progress: Callable[[Evaluation], None] = lambda _: None,
+    stop: Callable[[Evaluation], object] = lambda _: False,
 ) -> dict[str, Any]:
-    """Until `gradients` were computed, evaluated about every `every`; how it ended.
+    """Until `gradients` were computed, evaluated about every `every`, or until an evaluation of which `stop`
+    is true; how it ended.
 
     Updates are clients' messages; there is no time in it.
     """
@@ -146,7 +148,9 @@ def simulate(
             loss, accuracy = flat.evaluate(theta, prepared.test.x, prepared.test.y)
             known = loss if math.isfinite(loss) else None
             ended = "diverged" if known is None else ended
-            progress(Evaluation(channel.messages, 0.0, known, accuracy, channel.ingress, channel.egress))
+            evaluation = Evaluation(channel.messages, 0.0, known, accuracy, channel.ingress, channel.egress)
+            progress(evaluation)
+            ended = ended or ("stopped" if stop(evaluation) else "")
     return {"seed": seed, "ended": ended, "updates": channel.messages, "gradients_per_update": steps}
 
 
@@ -260,4 +264,4 @@ class Simulation(Job):
     def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
         torch.set_num_threads(1)
         prepared, every = prepare(self.file), self.file.fleet.evaluate_every
-        return simulate(self.how, prepared, self.seed, self.file.run.updates, every, progress)
+        return simulate(self.how, prepared, self.seed, self.file.run.updates, every, progress, self.arrived)

@@ -135,9 +135,9 @@ def rows(task: Task, folder: Path, gradients: int = 0) -> Iterator[Row]:
         file = task.fleet(folder, {**RECORD, **settings})
         steps = file.run.local_steps
         run = file.run.model_copy(update={"updates": max(1, task.gradients // steps)})
-        yield Row(method, setting, file.model_copy(update={"run": run}))
+        yield Row(method, setting, file.model_copy(update={"run": run}), until=task.accuracies[-1])
     for method, setting, how in rivals(task):
-        yield Row(method, setting, task.fleet(folder, {}), how)
+        yield Row(method, setting, task.fleet(folder, {}), how, task.accuracies[-1])
 
 
 def figures(one: Measured, accuracies: tuple[float, ...]) -> dict[float, Figures]:

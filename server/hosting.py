@@ -31,6 +31,7 @@ from edgeflock.server.ledger import (
     OFFERED,
     Account,
     Claim,
+    Waiting,
     claimed,
     is_shared,
     keep_offered,
@@ -145,11 +146,9 @@ class _Model:
 
 
 @contextmanager
-def open_run(
-    config: Config, given: Given = Given(), wait: Callable[[str], None] | None = None
-) -> Iterator[HostedRun]:
+def open_run(config: Config, given: Given = Given(), wait: Waiting | None = None) -> Iterator[HostedRun]:
     """Begin the run that `config` describes, or take it up where it was left. While another server hosts it,
-    `wait` is called again and again with why; it raises to give up. Without `wait` that is an error.
+    `wait` is called again and again, as `Waiting` says; it raises to give up. Without it that is an error.
 
     The run is this process's while the context lasts; then it may be opened again, also after a failure.
     Raises ConfigError if the model, the data or the directory cannot serve.

@@ -39,14 +39,32 @@ class Standby:
     def __init__(self) -> None:
         self._told = threading.Event()
         self.why = "it has just started"
+        self.version: int | None = None
+        """Up to which it follows the run; None: it does not."""
 
-    def wait(self, why: str) -> None:
+    def wait(self, why: str, version: int | None = None) -> None:
         """As of `open_run`. Raises StoodDown."""
+        self.version = version
         if why != self.why:
             log.info("standing by: %s", why)
         self.why = why
         if self._told.wait(_ASK):
             raise StoodDown("stopped while it stood by")
+
+    def metrics(self) -> str:
+        """What Prometheus is told, in its text format."""
+        lines = [
+            "# HELP edgeflock_leads 1 where the run is hosted, 0 where a server stands by.",
+            "# TYPE edgeflock_leads gauge",
+            "edgeflock_leads 0",
+        ]
+        if self.version is not None:
+            lines += [
+                "# HELP edgeflock_standby_version The version up to which a standby follows the run.",
+                "# TYPE edgeflock_standby_version gauge",
+                f"edgeflock_standby_version {self.version}",
+            ]
+        return "\n".join(lines) + "\n"
 
     def line(self, config: Config) -> ssl.SSLContext | None:
         """What it listens with: of the key that the servers share. Raises ConfigError, StoodDown."""
@@ -67,6 +85,8 @@ async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Stand
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/livez":
             return web.Response(text="ok\n")
+        if request.path == "/metrics":
+            return web.Response(text=standby.metrics())
         return problem(Unavailable.status, Unavailable.code, f"this server stands by: {standby.why}")
 
     app = web.Application()

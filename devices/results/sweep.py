@@ -8,6 +8,7 @@ A sweep that is begun again skips the runs that have ended.
 
 import fcntl
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -38,6 +39,8 @@ class Job:
     file: FleetFile
     seed: int
     directory: Path
+    until: float = math.inf
+    """It ends after an evaluation of this accuracy."""
 
     @property
     def path(self) -> Path:
@@ -54,7 +57,11 @@ class Job:
 
         prepared = prepare(self.file)
         told = Listening(on_evaluated=progress)
-        return asdict(run_fleet(prepared, self.seed, self.directory / f"seed-{self.seed}", told))
+        folder = self.directory / f"seed-{self.seed}"
+        return asdict(run_fleet(prepared, self.seed, folder, told, stop=self.arrived))
+
+    def arrived(self, evaluation: Evaluation) -> bool:
+        return (evaluation.accuracy or 0.0) >= self.until
 
 
 def sweep(jobs: Sequence[Job], workers: int | None = None) -> list[Outcome]:

@@ -9,7 +9,7 @@ above all others here but backup.py. Imports engine and below.
 
 from edgeflock.server.ledger.backup import Copied, back_up, restore
 from edgeflock.server.ledger.chain import kept
-from edgeflock.server.ledger.claim import Claim, claimed
+from edgeflock.server.ledger.claim import Claim, Waiting, claimed
 from edgeflock.server.ledger.copying import Moved, copy
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
@@ -33,6 +33,7 @@ __all__ = [
     "Suspect",
     "Unreachable",
     "Verified",
+    "Waiting",
     "back_up",
     "claimed",
     "connected",

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
+from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import default_place, file_of, open_journal
 from edgeflock.server.ledger.recovery import open_engine
@@ -23,6 +24,9 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.settings.config import Config
+
+Waiting = Callable[[str, int | None], None]
+"""(why this process waits for the run, the version up to which it follows it; None: it does not)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,11 @@ def claimed(
     theta: NDArray[np.float32],
     config: Config,
     start: Start | None = None,
-    wait: Callable[[str], None] | None = None,
+    wait: Waiting | None = None,
 ) -> Iterator[Claim]:
     """The run in the directory that `setting` names, or where journal.url says, begun with theta, which
-    `start` makes, if there is none; without either one in memory. `wait` is as of `lease_of`.
+    `start` makes, if there is none; without either one in memory. `wait` is called as of `lease_of`, with the
+    version up to which the run, led by another server, was followed meanwhile.
 
     It ends with a snapshot, so that the next start replays nothing; with an exception, as if it were killed.
     Raises ConfigError if the directory cannot hold a run, or holds one of another layout. Whatever fails,
@@ -61,8 +66,10 @@ def claimed(
             if path is not None and directory is not None and path.parent.resolve() != directory.resolve():
                 opened.enter_context(lock(path.parent, "the folder of journal.url"))
             holder = f"{socket.gethostname()}:{config.run.port}"
+            follower = Follower(place, layout) if wait is not None and path is None else None
+            waiting = None if wait is None or follower is None else _following(follower, wait)
             with _saying_what_to_run(place):
-                journal = open_journal(place, config.journal.lease, wait, holder)
+                journal = open_journal(place, config.journal.lease, waiting, holder)
             closing = opened.enter_context(ExitStack())
             closing.callback(journal.abandon)
             with _saying_what_to_run(place):
@@ -85,7 +92,8 @@ def claimed(
                     f"{config.model.module}; choose another {setting}"
                 )
         with _saying_what_to_run(place):
-            engine = open_engine(journal, layout, config, directory)
+            followed = None if follower is None else follower.known
+            engine = open_engine(journal, layout, config, directory, followed)
         yield Claim(run, journal, engine)
         try:
             engine.close()
@@ -95,6 +103,10 @@ def claimed(
                 "all updates are safe, and the next start replays them"
             ) from error
         closing.pop_all()
+
+
+def _following(follower: Follower, wait: Waiting) -> Callable[[str], None]:
+    return lambda why: wait(why, follower.look())
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from edgeflock.server.ledger.records import (
     RegimeStart,
     Snapshot,
 )
-from edgeflock.server.ledger.store import Store, whole_row
+from edgeflock.server.ledger.store import Rows, whole_row
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -31,7 +31,7 @@ class Contents:
 
     path: object
     """Where it lies, for messages."""
-    _store: Store
+    _store: Rows
     _updates: list[tuple[Any, ...]]
     """Those that wait for the next commit."""
     _heads: Heads

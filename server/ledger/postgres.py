@@ -47,6 +47,9 @@ class _Database:
         with named(self.path):
             return self._connection.execute(_translated(statement), values or None, binary=True)
 
+    def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        return iter(self.execute(statement, values))
+
     def schema(self) -> int:
         """Of the journal in it; 0 if there is none. Raises JournalTooNew, and ConfigError if it is older."""
         if self.execute("SELECT to_regclass('lease')").fetchone() == (None,):
@@ -130,9 +133,6 @@ class PostgresStore(_Database):
     def _notice(self, said: Any) -> None:
         if said.severity_nonlocalized == "WARNING":
             self._warned = said.message_primary or "it warns"
-
-    def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        return iter(self.execute(statement, values))
 
     def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         # On a connection of its own: it lasts while others write.

@@ -5,7 +5,7 @@ passed over: JournalDamaged names the version.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
 from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
+from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate, RegimeStart, Snapshot
 from edgeflock.server.publication import publication_of
@@ -25,13 +26,30 @@ from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import ELASTIC, Config
 
 
-def open_engine(journal: Journal, layout: Layout, config: Config, directory: Path | None = None) -> Engine:
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """How far a run was replayed while another server led it."""
+
+    run: str
+    turns: int
+    """How many regimes there were. With the next one it begins anew, from the snapshot that comes with it."""
+    parameters: Parameters
+
+
+def open_engine(
+    journal: Journal,
+    layout: Layout,
+    config: Config,
+    directory: Path | None = None,
+    followed: Followed | None = None,
+) -> Engine:
     """The engine of the run in `journal`, as it was left, with the settings that hold from here on. What
-    devices hold may lie in `directory`, where memory is short of room.
+    devices hold may lie in `directory`, where memory is short of room. Nothing of what was `followed` is
+    replayed again.
 
     Raises JournalDamaged.
     """
-    parameters = recover(journal, layout, Regime.of(config))
+    parameters = recover(journal, layout, Regime.of(config), followed)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
@@ -58,7 +76,7 @@ def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator
         yield parameters.told_weight(step) * norm(step.delta)
 
 
-def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
+def recover(journal: Journal, layout: Layout, regime: Regime, followed: Followed | None = None) -> Parameters:
     """The parameters as they were after the last journaled update, counting by `regime` from here on.
 
     A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
@@ -75,8 +93,7 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
         # A snapshot with nothing after it stands for itself: names that held before may be known no more.
         stopped = regimes[-1].version < snapshot.version == journal.version
         if regimes[-1].regime == regime or not stopped:
-            parameters = _under(regimes, snapshot, journal, layout)
-            _replay(parameters, journal, layout)
+            parameters = follow(journal, layout, followed).parameters
             if regimes[-1].regime == regime:
                 return parameters
             snapshot = _snapshot(parameters)
@@ -84,6 +101,21 @@ def recover(journal: Journal, layout: Layout, regime: Regime) -> Parameters:
     journal.add_regime(snapshot.version, regime)
     journal.commit()
     return _under(journal.regimes(), snapshot, journal, layout)
+
+
+def follow(journal: Contents, layout: Layout, known: Followed | None = None) -> Followed:
+    """The parameters as of the last journaled update: those that are `known` go on, in place, while they are
+    of the same run and regime; others begin at the newest snapshot.
+
+    Raises JournalDamaged, also of a run that has no regime yet.
+    """
+    begun, regimes = journal.run(), journal.regimes()
+    if begun is None or not regimes:
+        raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
+    if known is None or (known.run, known.turns) != (begun.run, len(regimes)):
+        known = Followed(begun.run, len(regimes), _under(regimes, journal.snapshot(), journal, layout))
+    _replay(known.parameters, journal, layout)
+    return known
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:
@@ -167,7 +199,7 @@ def _snapshot(parameters: Parameters) -> Snapshot:
     return Snapshot(parameters.version, parameters.theta, parameters.average, parameters.packed_memory())
 
 
-def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int | None = None) -> None:
+def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: int | None = None) -> None:
     """Apply the updates that follow, up to the version `until`, all of one regime, as they were applied.
 
     A journal holds whole rounds only. All steps of a round are based on the version that it starts at, and
@@ -191,7 +223,7 @@ def _replay(parameters: Parameters, journal: Journal, layout: Layout, until: int
 
 
 def _under(
-    regimes: Sequence[RegimeStart], snapshot: Snapshot, journal: Journal, layout: Layout
+    regimes: Sequence[RegimeStart], snapshot: Snapshot, journal: Contents, layout: Layout
 ) -> Parameters:
     """The parameters of a snapshot, counting by the last of `regimes`.
 
@@ -223,7 +255,7 @@ def _under(
         raise JournalDamaged(f"{journal.path}: the snapshot of version {version}: {error}") from error
 
 
-def steps(journal: Journal, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
+def steps(journal: Contents, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
     """The journaled updates after a version, decoded again."""
     for journaled in journal.updates(after, until):
         try:
@@ -233,7 +265,7 @@ def steps(journal: Journal, layout: Layout, after: int, until: int | None = None
         yield step
 
 
-def _damaged(journal: Journal, version: int, why: Exception) -> JournalDamaged:
+def _damaged(journal: Contents, version: int, why: Exception) -> JournalDamaged:
     return JournalDamaged(f"{journal.path}: the entry of version {version} is no update of the model: {why}")
 
 

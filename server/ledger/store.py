@@ -15,15 +15,10 @@ from edgeflock.server.ledger.mark import Heads
 from edgeflock.server.ledger.migrations import TABLES
 
 
-class Store(Protocol):
-    """One that a journal lies in. Methods raise OSError or sqlite3.Error if it cannot be reached or written,
+class Rows(Protocol):
+    """What a journal is read from. Methods raise OSError or sqlite3.Error if it cannot be reached or written,
     JournalDamaged where it is not as it was written.
     """
-
-    path: Any
-    """Where it is, for messages."""
-    found: Examined | None
-    """What of a journal is in it; None: it holds no run."""
 
     def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         """Of a statement that reads."""
@@ -32,6 +27,15 @@ class Store(Protocol):
         """The same, one after the other, for more of them than memory has room for. What was not committed
         may be missing.
         """
+
+
+class Store(Rows, Protocol):
+    """One that a journal lies in, and is written to."""
+
+    path: Any
+    """Where it is, for messages."""
+    found: Examined | None
+    """What of a journal is in it; None: it holds no run."""
 
     def begin(self) -> None:
         """A transaction, unless one is open."""

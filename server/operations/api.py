@@ -1,5 +1,6 @@
 """Operators' HTTP: what the run does, and its model. Reading only: actions.py acts."""
 
+import asyncio
 import hashlib
 import math
 import time
@@ -106,7 +107,7 @@ async def get_model(request: web.Request) -> web.StreamResponse:
     """The model to use as little-endian float32. ETag, If-None-Match and Range are honoured."""
     version, theta = await _result(request)
     octets = theta.astype("<f4").tobytes()
-    digest = hashlib.sha256(octets).hexdigest()
+    digest = await asyncio.to_thread(lambda: hashlib.sha256(octets).hexdigest())  # long, of a large model
     headers = {"X-Edgeflock-Version": str(version)}
     start, stop, status = ranges.asked(request, digest, len(octets), headers)
     return _octets(octets[start:stop], status, headers)

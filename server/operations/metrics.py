@@ -148,6 +148,8 @@ def of_run(
         ("finished", "1 if the run is complete.", overview.state == "finished"),
         ("watchers", "Monitors that follow the run.", host.hub.watched),
         ("ready", "1 if updates can be taken.", ready),
+        ("version", "The model's version.", host.published.version),
+        ("leads", "1 where the run is hosted, 0 where a server stands by.", 1),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"edgeflock_{name}", text, value=value)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.server.standby import Standby
 from tests.hosting import hosting
 from tests.integration.operator import operating
 
@@ -21,6 +22,9 @@ async def test_every_metric_of_the_alerts_is_served(tmp_path: Path) -> None:
         _, text = await viewer.get("/metrics")
     served = set(re.findall(r"^# TYPE (edgeflock_\w+)", text, re.MULTILINE))
     served |= {f"{name}_total" for name in served}
+    standby = Standby()
+    standby.version = 1
+    served |= set(re.findall(r"^# TYPE (edgeflock_\w+)", standby.metrics(), re.MULTILINE))
     asked = set(
         re.findall(
             r"\bedgeflock_\w+", "".join(re.findall(r"expr:.*?(?=for:|labels:)", ALERTS.read_text(), re.S))

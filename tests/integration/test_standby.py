@@ -40,6 +40,18 @@ async def test_a_standby_says_so_to_everybody() -> None:
             assert answer.status == 200
 
 
+async def test_prometheus_learns_how_far_a_standby_follows() -> None:
+    config, standby = waiting(), Standby()
+    async with standing_by(config, None, standby), aiohttp.ClientSession() as http:
+        told = []
+        for version in (None, 41):
+            standby.version = version
+            async with http.get(f"http://127.0.0.1:{config.run.port}/metrics") as answer:
+                text = await answer.text()
+            told.append([line for line in text.splitlines() if not line.startswith("#")])
+    assert told == [["edgeflock_leads 0"], ["edgeflock_leads 0", "edgeflock_standby_version 41"]]
+
+
 async def test_a_device_finds_the_server_that_leads(tmp_path: Path) -> None:
     config = waiting()
     nobody = f"http://127.0.0.1:{free_port()}"

@@ -1,0 +1,72 @@
+"""A run that another server leads, replayed as far as it is journaled, so that taking over takes no time.
+
+Who follows reads a database as of one moment, again and again, and writes nothing.
+"""
+
+import logging
+import sqlite3
+import time
+from contextlib import closing
+
+from edgeflock.server.ledger.contents import Contents
+from edgeflock.server.ledger.examination import look
+from edgeflock.server.ledger.postgres import Reader
+from edgeflock.server.ledger.recovery import Followed, follow
+from edgeflock.shared.errors import EdgeflockError, JournalDamaged
+from edgeflock.shared.model.layout import Layout
+
+log = logging.getLogger(__name__)
+
+_EVERY = 2.0
+"""Seconds between two looks: each reads who the devices are and all evaluations, besides what is new."""
+
+
+class Seen(Contents):
+    """A journal that others write, as of one moment."""
+
+    def __init__(self, database: Reader) -> None:
+        """Raises JournalDamaged."""
+        found = look(database, database.path)
+        if found.damage:
+            raise JournalDamaged(f"{database.path}: {found.damage[0]}")
+        self.path, self._store, self._updates = database.path, database, []
+        self._heads, self._turns = found.heads, found.turns
+
+
+class Follower:
+    """Of the run in a database, whose model has this layout."""
+
+    def __init__(self, url: str, layout: Layout) -> None:
+        self._url = url
+        self._layout = layout
+        self._next = 0.0
+        self.known: Followed | None = None
+        """None: there is nothing to follow yet, or it could not be read."""
+
+    def look(self) -> int | None:
+        """Catch up, if it is time. The version by then; None: none is known.
+
+        What cannot be followed is left for whoever takes over, who says what is wrong with it.
+        """
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY
+            try:
+                with closing(Reader(self._url)) as database:
+                    self._catch_up(database)
+            except (OSError, sqlite3.Error, EdgeflockError) as error:
+                self.known = None
+                log.debug("the run cannot be followed: %s", error)
+        return None if self.known is None else self.known.parameters.version
+
+    def _catch_up(self, database: Reader) -> None:
+        if not database.schema():
+            return
+        seen = Seen(database)
+        begun = seen.run()
+        if begun is None or begun.layout.digest != self._layout.digest:
+            return
+        before, began = self.known, time.monotonic()
+        self.known = follow(seen, self._layout, before)
+        if before is not self.known:
+            version = self.known.parameters.version
+            log.info("following the run at version %d, after %.1f s", version, time.monotonic() - began)

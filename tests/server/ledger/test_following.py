@@ -1,0 +1,119 @@
+"""A run that is replayed while another server leads it, and taken over."""
+
+from contextlib import closing
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.descent import How
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.engine.engine import Engine
+from edgeflock.server.engine.limits import Bounds
+from edgeflock.server.ledger import following
+from edgeflock.server.ledger.following import Follower
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.place import open_journal
+from edgeflock.server.ledger.recovery import Followed, follow, recover
+from edgeflock.shared.errors import JournalDamaged
+from tests.postgres import Cluster
+from tests.server.pushes import LAYOUT, NORMED, REGIME, THETA, Watched, commit, push, sparse_update
+
+LEASE = 60.0
+
+REGIMES = [
+    Regime("adacomp", 0.2, 6),
+    Regime("adacomp", 0.05, 6, average=3.0),
+    Regime("tau", 0.2, 3),
+    Regime("adacomp", 0.2, 6),
+]
+
+
+@pytest.mark.parametrize("every", [1, 3, 1000])
+def test_what_is_followed_is_what_a_start_finds(tmp_path: Path, every: int) -> None:
+    """After each group, over changes of the settings; the same parameters go on while nothing changes."""
+    run, known = Watched(tmp_path, REGIMES[0], Bounds(snapshot_every=every)), None
+    for regime in REGIMES:
+        run.reopen(regime)
+        for group, size in zip(range(4), cycle([1, 2, 3]), strict=False):
+            run.commit(size)
+            before, known = known, follow(run.journal, LAYOUT, known)
+            assert (known is before) is (group > 0)
+            run.slow.assert_equals(known.parameters)
+    assert known is not None
+    run.commit(2)
+    followed = follow(run.journal, LAYOUT, known)
+    assert recover(run.journal, LAYOUT, REGIMES[-1], followed) is followed.parameters
+    run.slow.assert_equals(followed.parameters)
+
+
+def test_what_an_optimizer_remembers_is_followed(tmp_path: Path) -> None:
+    regime = Regime("adacomp", 0.01, 6, how=How("adam"))
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
+    engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, regime), Asynchronous())
+    device, known = engine.device_id("one"), None
+    for number in range(1, 9):
+        commit(engine, [push(device, sparse_update(number, number - 1, {number % 4: 1.0, 7: -2.0}))])
+        known = follow(journal, LAYOUT, known)
+        assert known.parameters.packed_memory() == engine.parameters.packed_memory()
+        assert known.parameters.theta.tobytes() == engine.theta()[1].tobytes()
+    engine.close()
+
+
+def test_of_another_run_nothing_is_kept(tmp_path: Path) -> None:
+    """A journal may be replaced by another while it is followed."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first, second = Watched(tmp_path / "first"), Watched(tmp_path / "second", seed=1)
+    first.commit(3)
+    known = follow(first.journal, LAYOUT)
+    second.commit(5)
+    known = follow(second.journal, LAYOUT, Followed("of another run", known.turns, known.parameters))
+    second.slow.assert_equals(known.parameters)
+
+
+def test_a_journal_that_says_not_how_updates_count(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
+    with pytest.raises(JournalDamaged, match="does not say how its updates count"):
+        follow(journal, LAYOUT)
+
+
+def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_EVERY", 0.0)
+    url = postgres.fresh()
+    follower, other = Follower(url, LAYOUT), Follower(url, NORMED)
+    assert follower.look() is None  # nobody has begun
+    journal = open_journal(url, LEASE)
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
+    engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, REGIME), Asynchronous())
+    device = engine.device_id("one")
+    assert follower.look() == 0
+    for number in range(1, 6):
+        commit(engine, [push(device, sparse_update(number, number - 1, {number: 1.0}))])
+        assert follower.look() == number
+    assert other.look() is None  # its model is another one
+    known, theta = follower.known, engine.theta()[1]
+    assert known is not None
+    journal.abandon()  # as if it were killed
+    with closing(open_journal(url, LEASE)) as taken:
+        assert recover(taken, LAYOUT, REGIME, known) is known.parameters
+        assert known.parameters.theta.tobytes() == theta.tobytes()
+
+
+def test_what_is_damaged_is_left_for_whoever_takes_over(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_EVERY", 0.0)
+    url = postgres.fresh()
+    journal = open_journal(url, LEASE)
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
+    recover(journal, LAYOUT, REGIME)
+    follower = Follower(url, LAYOUT)
+    assert follower.look() == 0
+    journal._store.write("UPDATE regimes SET window = 9")
+    journal.commit()
+    assert follower.look() is None
+    journal.abandon()
