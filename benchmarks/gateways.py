@@ -12,6 +12,7 @@ TLS. reach: so many connected devices (benchmarks/crowd.py) for so long. Prints 
 import argparse
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,7 @@ def _serve_gateway(ready: Connection, leader: int, directory: str, tls: bool) ->
 
 def _serve_leader(ready: Connection, directory: str, tls: bool, settings: Sequence[str]) -> None:
     """Of benchmarks.updates.LAYOUT, for a crowd."""
+    logging.disable(logging.WARNING)  # thousands that are silent are what is measured
 
     async def main() -> None:
         config = parse(

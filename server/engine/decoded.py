@@ -12,7 +12,7 @@ from edgeflock.server.engine.admission import admit
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Malformed, Refused
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.gateway import Decoded
+from edgeflock.shared.protocol.gateway import Decoded, numbers
 from edgeflock.shared.protocol.messages import Update
 
 
@@ -63,9 +63,8 @@ def told(device: int, ingress: int, egress: int, update: Update, step: Step, fra
 
 def read(item: Decoded, layout: Layout) -> tuple[Update, Step]:
     """The update, without its streams, and what it comes to. Raises Malformed if that cannot be."""
-    where = np.frombuffer(item.where, "<i4").astype(np.int64)
-    delta = np.frombuffer(item.delta, "<f4").astype(np.float32)
-    statistics = np.frombuffer(item.statistics, "<f4").astype(np.float32)
+    where = numbers(item.where, "<i4").astype(np.int64)
+    delta, statistics = numbers(item.delta, "<f4"), numbers(item.statistics, "<f4")
     if where.size != delta.size or statistics.size != layout.buffers:
         raise Malformed("an update that a gateway has decoded has not as many values as places")
     if where.size and not (

@@ -40,7 +40,7 @@ class Mirror:
         self.config = Config.model_validate(json.loads(sync.config))
         self.layout = Layout.of(terms.layout)  # type: ignore[arg-type]  # leaders are believed
         self.start = terms.start
-        self.theta = np.frombuffer(sync.theta, "<f4").astype(np.float32)
+        self.theta = gateway.numbers(sync.theta, "<f4")
         if self.theta.size != self.layout.size:
             raise Malformed(f"theta has {self.theta.size} numbers, the layout {self.layout.size}")
         first = None if terms.start is None else generate(terms.start, self.layout)
@@ -57,16 +57,16 @@ class Mirror:
         if change.version < now:
             raise Malformed(f"the leader goes from version {now} back to {change.version}")
         if change.touched is None:
-            self._take(self.theta, np.frombuffer(change.values, "<f4"))
+            self._take(self.theta, gateway.numbers(change.values, "<f4"))
             touched: list[Where] = [slice(None)] * (change.version - now)
         else:
-            where = np.frombuffer(change.where, "<i4").astype(np.int64)
+            where = gateway.numbers(change.where, "<i4").astype(np.int64)
             if len(change.touched) != change.version - now or sum(change.touched) != where.size:
                 raise Malformed(f"what leads from version {now} to {change.version} is not whole")
             touched = []
             if change.touched:
                 touched.extend(np.split(where, np.cumsum(change.touched)[:-1]))
-                self._put(where, np.frombuffer(change.values, "<f4"))
+                self._put(where, gateway.numbers(change.values, "<f4"))
         if change.again:
             self._publication.begin_again()
             del touched[:1]

@@ -252,7 +252,7 @@ class GatewayLine:
                 self._door.taken()
                 for item in gateway.items(message.data, gateway.OF_GATEWAYS):
                     self._takes[type(item)](item)
-        except Malformed as malformed:
+        except SessionRefused as malformed:
             why = f"refused: {malformed}"
             await self._socket.close(code=4000 + malformed.status, message=malformed.code.encode())
         finally:

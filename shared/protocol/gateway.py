@@ -13,6 +13,8 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
+import numpy as np
+from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
 
@@ -286,6 +288,14 @@ def items(octets: bytes, taken: tuple[type[Item], ...]) -> list[Item]:
         raise Malformed(
             f"no message between a gateway and a leader: {error or type(error).__name__}"
         ) from error
+
+
+def numbers(octets: bytes, kind: str) -> NDArray[Any]:
+    """A copy of the numbers in a field, of a numpy type such as <f4. Raises Malformed."""
+    try:
+        return np.frombuffer(octets, kind).copy()
+    except ValueError as error:
+        raise Malformed(f"{len(octets)} bytes are no numbers of the type {kind}") from error
 
 
 def _item(array: list[object], taken: tuple[type[Item], ...]) -> Item:

@@ -5,17 +5,22 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from random import Random
 
 import aiohttp
 import numpy as np
 import pytest
+from rich.console import Console
 
+from benchmarks.updates import record_update
 from edgeflock.client.identity import Identity
 from edgeflock.client.joining import join
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
+from edgeflock.devices.watching.status import print_status
+from edgeflock.server.engine import decoded
 from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
@@ -23,6 +28,7 @@ from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, 
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
 from edgeflock.shared.protocol import gateway as protocol
+from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
 from tests.integration.held import LOSSY, believed
@@ -228,6 +234,9 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
             ("gateway", 1, 1)
         ]
         assert told["devices"][0]["gateway"] == "gateway"
+        screen = StringIO()
+        print_status(Console(file=screen, width=200), told)
+        assert "Gateway gateway at 127.0.0.1: 1 devices, 1 updates, 0 B waiting" in screen.getvalue()
         metrics = (await operator.get("/metrics"))[1]
         assert 'edgeflock_gateway_devices{gateway="gateway"} 1.0' in metrics
         await operator.post("/v1/devices/pi/drop", {"because": "no"})
@@ -395,13 +404,8 @@ async def test_a_gateway_that_talks_nonsense_harms_nobody(tmp_path: Path) -> Non
         joined(leader.url, "pi") as pi,
         aiohttp.ClientSession() as http,
     ):
-        for nonsense in (
-            b"",
-            b"\x91\x01",
-            b"\x91\x92\x03\x05",
-            protocol.message([b"\x92\xcc\xff\x00"]),
-            b"\xc1",
-        ):
+        unknown = protocol.message([b"\x92\xcc\xff\x00"])
+        for nonsense in (b"", b"\x91\x01", b"\x91\x92\x03\x05", unknown, b"\xc1"):
             async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
                 assert (await socket.receive()).type is aiohttp.WSMsgType.BINARY
                 await socket.send_bytes(nonsense)
@@ -413,3 +417,28 @@ async def test_a_gateway_that_talks_nonsense_harms_nobody(tmp_path: Path) -> Non
             await pi.step()
             await socket.receive()
         assert leader.engine.published.version == 1
+
+
+async def test_a_gateway_that_decodes_otherwise_than_its_leader_is_sent_away(tmp_path: Path) -> None:
+    """What a replay will make of an update must be what the model has."""
+    update = record_update(LAYOUT, np.random.default_rng(0))
+    async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
+        for delta in (b"\0\0\x80\x3f", b"\0\0\xc0\x7f", b"\0\0"):
+            async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
+                await socket.receive()
+                hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
+                ticket = protocol.Knock(1, "", "/v1/session", ""), protocol.Enter(1, hello)
+                await socket.send_bytes(protocol.message(map(protocol.packed, ticket)))
+                while not any(
+                    isinstance(item, protocol.Entered)
+                    for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
+                ):
+                    pass
+                step = decoded.step_of(update, LAYOUT, 100, 1 << 20)
+                assert step is not None
+                told = decoded.told(1, 0, 0, update, step, wire.encode(update))
+                forged = told._replace(delta=(delta * update.count)[: 4 * update.count])
+                await socket.send_bytes(protocol.message([protocol.packed(forged)]))
+                assert [message async for message in socket] == []
+                assert socket.close_code == 4400
+        assert leader.engine.published.version == 0
