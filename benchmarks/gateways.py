@@ -69,6 +69,7 @@ def _serve_leader(ready: Connection, directory: str, tls: bool, settings: Sequen
         config = parse(
             overrides=[
                 "run.open=true", "model.data=", *EXACT, "limits.devices=60000", "limits.strangers=60000",
+                "limits.hello_seconds=300", "limits.request_seconds=300",
                 "coordination.learning_rate=1e-3", "coordination.window=8192", *settings,
             ]
         )  # fmt: skip
@@ -209,9 +210,9 @@ def memory(devices: int) -> dict[str, Any]:
                 stack.callback(rest.end)
                 rest.connected()
                 time.sleep(2)
-                figures[f"{where}_{'tls' if tls else 'plain'}_kib"] = round(
-                    (one.memory_info().rss - before) / devices / 1024, 1
-                )
+                each = round((one.memory_info().rss - before) / devices / 1024, 1)
+                figures[f"{where}_{'tls' if tls else 'plain'}_kib"] = each
+                print(figures, file=sys.stderr, flush=True)
     return figures
 
 
@@ -227,6 +228,7 @@ def reach(
         crowd = Crowd([port for port, _ in lines], devices, period, seconds, *flags)
         stack.callback(crowd.end)
         connected = crowd.connected()
+        print(f"{connected:,} devices are connected", file=sys.stderr, flush=True)
         joined = time.monotonic() - began
         processes = {"leader": leader[1], **{f"gateway {n}": one for n, (_, one) in enumerate(lines, 1)}}
         cpu = {name: sum(one.cpu_times()[:2]) for name, one in processes.items()}
@@ -235,6 +237,7 @@ def reach(
         while (counts := crowd.counts()) is not None:
             last = counts
             seen.append(sum(one["receipts"] for one in counts))
+            print(seen[-1], file=sys.stderr, flush=True)
             if len(seen) % 10 == 1:
                 for name, one in processes.items():
                     rss[name].append(one.memory_info().rss // 10**6)

@@ -139,7 +139,7 @@ def create_app(
             hosted.beside,
             hosted.app,
         )
-        gateways = app[GATEWAYS] = Gateways(host, writer, partial(_admitted, app), hosted.pin, hosted.offered)
+        gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.offered)
         told, close_trackers = _tracking(host, hub, listeners)
         evaluator = Evaluator(
             engine,
@@ -299,7 +299,9 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
         return problem(400, "bad-request", "name must be a text of 1 to 100 printable characters")
     if why := gateways.refuses():
         return problem(409, "no-gateways", why)
-    return await GatewayLine(gateways, request, door, name).serve()
+    admitted = partial(_admitted, request.app)
+    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name)
+    return await gateways.serve(line)
 
 
 def _admitted(app: web.Application, bearer: str, path: str) -> tuple[str, str, Entry | None]:

@@ -15,6 +15,7 @@ from aiohttp import web
 from edgeflock.server.doors import Door, Doors, Terms
 from edgeflock.server.gateway.desk import RemoteDesk
 from edgeflock.server.gateway.front import GatewayFront
+from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.identity import Certificate, pin_of_file, server_tls
 from edgeflock.server.listening import listening_on
@@ -64,7 +65,8 @@ class Gateway:
         """Raises ConfigError if it cannot be."""
         self.place, self.name = place, name
         self._tls, self._pin = place.line()
-        self.upstream = Upstream(leaders, token, name, self._fits, insecure=insecure)
+        self.leaders = Leaders(leaders, token, insecure=insecure)
+        self.upstream = Upstream(self.leaders, name, self._fits)
         self.traffic = Traffic()
         self._front: GatewayFront | None = None
         self._doors = Doors(Terms.of(LimitSettings()))
@@ -233,7 +235,7 @@ class Gateway:
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """A graph, of which the leader is asked once."""
         await self._look(request)
-        status, headers, octets = await self.upstream.graph(request.match_info["kind"])
+        status, headers, octets = await self.leaders.graph(self.upstream.http, request.match_info["kind"])
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
         if ranges.has(request, headers["ETag"].strip('"')):
@@ -246,9 +248,11 @@ class Gateway:
         """The leader's to decide."""
         async with asyncio.timeout(self.front.config.limits.request_seconds):
             body = await request.read()
-        upstream = self.upstream
-        headers = {"Authorization": request.headers.get("Authorization", "")}
-        async with upstream.http.post(upstream.leader / "v1/join", data=body, headers=headers) as answer:
+        url, headers = (
+            self.leaders.url / "v1/join",
+            {"Authorization": request.headers.get("Authorization", "")},
+        )
+        async with self.upstream.http.post(url, data=body, headers=headers) as answer:
             return web.Response(
                 status=answer.status, body=await answer.read(), content_type=answer.content_type
             )

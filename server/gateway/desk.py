@@ -1,7 +1,7 @@
 """The desk of a gateway's session: it asks the leader's."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from edgeflock.server.roster import Device, Line
 from edgeflock.server.roster.registry import Identity
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from edgeflock.server.gateway.front import GatewayFront
     from edgeflock.server.gateway.upstream import Upstream
 
+R = TypeVar("R", bound=Refused)
+
 
 class RemoteDesk:
     """Of one session. Use as a context manager: at its end the leader is told that the session has ended."""
-
-    joined = False
-    """The leader counts what a device is refused, over all its sessions."""
 
     def __init__(self, upstream: "Upstream", front: "GatewayFront", known: gateway.Known) -> None:
         self._upstream, self._front, self._known = upstream, front, known
@@ -64,5 +63,6 @@ class RemoteDesk:
         number = 0 if device is None else device.id
         self._upstream.send(gateway.Blamed(number, refusal.code, str(refusal), update))
 
-    async def quarantine(self, device: Device, because: str) -> Quarantined:
-        raise NotImplementedError("the leader does")
+    async def judge(self, device: Device, refusal: R) -> R | Quarantined:
+        """The leader counts what a device is refused, over all its sessions, and ends this one."""
+        return refusal

@@ -6,7 +6,7 @@ send again what they have no receipt for, here or through another gateway. The l
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -17,21 +17,20 @@ from yarl import URL
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, decoded
+from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.roster import Device, Line
 from edgeflock.server.sessions import HEARTBEAT, Held
 from edgeflock.shared.errors import (
     REFUSALS,
-    ConfigError,
     Malformed,
     Refused,
     SessionRefused,
     Superseded,
     Unavailable,
 )
-from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.shared.protocol import gateway
-from edgeflock.shared.protocol.backoff import back_off, may_pass, permanent
+from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.messages import Receipt
 
 T = TypeVar("T")
@@ -40,9 +39,6 @@ log = logging.getLogger(__name__)
 
 _QUICK = 1 << 20
 """Parameters of a model that is looked through in about a millisecond, on the event loop's own thread."""
-
-_LONGEST_GRAPH = 1 << 28
-"""Bytes."""
 
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to reach the leader: many devices wait for one gateway."""
@@ -55,26 +51,9 @@ Answer = gateway.Known | gateway.Entered
 class Upstream:
     """Also the queue of its sessions (sessions.Queue)."""
 
-    def __init__(
-        self,
-        leaders: str,
-        token: str,
-        name: str,
-        fits: Callable[[gateway.Sync], None],
-        *,
-        insecure: bool = False,
-    ) -> None:
-        """`leaders` are URLs with commas between: of servers that stand by for each other the one that leads
-        answers. `fits` raises ConfigError if this gateway cannot stand before the leader of a Sync.
-
-        Raises ConfigError if a URL is none, or the token may not go there.
-        """
-        self.leaders = _urls(leaders)
-        pin = pin_in(token)
-        for url in self.leaders:
-            self._tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure)
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._name, self._fits = name, fits
+    def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync], None]) -> None:
+        """`fits` raises ConfigError if this gateway cannot stand before the leader of a Sync."""
+        self.leaders, self._name, self._fits = leaders, name, fits
         self.mirror: Mirror | None = None
         """While there is a leader."""
         self.sync: gateway.Sync | None = None
@@ -95,7 +74,6 @@ class Upstream:
         """Of the devices that are let in."""
         self._entering: dict[int, Line] = {}
         """By their tickets."""
-        self._graphs: dict[str, tuple[str, bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Taken: self._taken,
@@ -108,11 +86,6 @@ class Upstream:
         }
 
     @property
-    def leader(self) -> URL:
-        """Whom it asks."""
-        return self.leaders[0]
-
-    @property
     def http(self) -> aiohttp.ClientSession:
         assert self._http is not None, "it runs"
         return self._http
@@ -122,7 +95,7 @@ class Upstream:
     async def run(self) -> None:
         """Follow a leader, and the next one, until cancelled. Raises ConfigError if it never can."""
         delays = back_off(Random(), longest=_LONGEST_WAIT)
-        connector = aiohttp.TCPConnector(ssl=self._tls)
+        connector = aiohttp.TCPConnector(ssl=self.leaders.tls)
         async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
             self._http = http
             while True:
@@ -132,20 +105,21 @@ class Upstream:
                     delays = back_off(Random(), longest=_LONGEST_WAIT)
                 except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
                     why = error
-                    if (hopeless := await self._hopeless(http, error)) is not None:
+                    if (hopeless := await self.leaders.hopeless(http, self._url, error)) is not None:
                         raise hopeless from error
                 finally:
                     await self._lose()
                 delay = next(delays)
-                log.warning("the leader %s: %s; trying again in %.1f s", self.leader.origin(), why, delay)
-                self.leaders = [*self.leaders[1:], self.leaders[0]]
+                log.warning(
+                    "the leader %s: %s; trying again in %.1f s", self.leaders.url.origin(), why, delay
+                )
+                self.leaders.next()
                 await asyncio.sleep(delay)
 
     async def _follow(self, http: aiohttp.ClientSession) -> None:
         """One leader, until it hangs up."""
-        url = self.leader / "v1/gateway" % {"name": self._name}
         async with http.ws_connect(
-            url, headers=self._headers, heartbeat=HEARTBEAT, max_msg_size=0, compress=0
+            self._url, headers=self.leaders.headers, heartbeat=HEARTBEAT, max_msg_size=0, compress=0
         ) as socket:
             self._socket = socket
             sending = asyncio.create_task(self._keep_sending(socket))
@@ -158,18 +132,9 @@ class Upstream:
             finally:
                 sending.cancel()
 
-    async def _hopeless(self, http: aiohttp.ClientSession, error: Exception) -> ConfigError | None:
-        """What to tell a person if asking again is no use."""
-        status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else None
-        if status is None or may_pass(status):
-            return permanent(str(self.leader), error)
-        url = self.leader / "v1/gateway" % {"name": self._name}
-        try:
-            async with http.get(url, headers=self._headers) as answer:
-                detail = (await answer.json())["detail"]
-        except (OSError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
-            detail = f"it answers {status}"
-        return ConfigError(f"{self.leader.origin()} takes no gateway: {detail}")
+    @property
+    def _url(self) -> URL:
+        return self.leaders.url / "v1/gateway" % {"name": self._name}
 
     async def _lose(self) -> None:
         """The leader is gone: so are the sessions, and what they have under way."""
@@ -183,7 +148,6 @@ class Upstream:
                 future.set_exception(Unavailable(_LOST))
         lines, self._lines, self._entering = list(self._lines.values()), {}, {}
         await asyncio.gather(*(line.leave() for line in lines), return_exceptions=True)
-        self._graphs.clear()
         mirror, self.mirror = self.mirror, None
         if mirror is not None:
             mirror.close()
@@ -267,20 +231,6 @@ class Upstream:
     def look(self) -> None:
         """The leader looks."""
 
-    async def graph(self, kind: str) -> tuple[int, Mapping[str, str], bytes]:
-        """(status, headers, body) of a graph, asked for once."""
-        if kind in self._graphs:
-            etag, octets = self._graphs[kind]
-            return 200, {"ETag": etag}, octets
-        async with self.http.get(self.leader / "v1/graphs" / kind, headers=self._headers) as answer:
-            octets = await answer.content.read(_LONGEST_GRAPH)
-            headers = {
-                name: answer.headers[name] for name in ("ETag", "Content-Type") if name in answer.headers
-            }
-            if answer.status == 200:
-                self._graphs[kind] = headers.get("ETag", ""), octets
-            return answer.status, headers, octets
-
     def send(self, item: gateway.Item) -> None:
         """With the next message; not at all if there is no leader."""
         if self._socket is not None:
@@ -325,8 +275,8 @@ class Upstream:
             self._fits(item)
             mirror = await asyncio.to_thread(Mirror, item)
             if self.sync is None or self.sync.welcome != item.welcome:
-                log.info("follows %s, run %s, from version %d on", self.leader.origin(), mirror.terms.run,
-                         mirror.published.version)  # fmt: skip
+                leader, version = self.leaders.url.origin(), mirror.published.version
+                log.info("follows %s, run %s, from version %d on", leader, mirror.terms.run, version)
             self.mirror, self.sync = mirror, item._replace(theta=b"")
             self.ready.set()
         elif self.mirror is None:
@@ -391,13 +341,3 @@ class Upstream:
 def _settle(future: "asyncio.Future[Any] | None", outcome: object) -> None:
     if future is not None and not future.done():
         future.set_result(outcome)
-
-
-def _urls(leaders: str) -> list[URL]:
-    """Raises ConfigError."""
-    urls = [URL(text.strip()) for text in leaders.split(",") if text.strip()]
-    if not urls or not all(url.scheme in ("http", "https") and url.host for url in urls):
-        raise ConfigError(f"--upstream {leaders!r} must be the http(s) URL of the run's server")
-    if len({url.scheme for url in urls}) > 1:
-        raise ConfigError(f"--upstream {leaders!r}: all must be https:// or all http://")
-    return urls

@@ -6,8 +6,9 @@ serves the same sessions, with a desk and a copy of the model of its own (server
 engine; nothing here knows how updates are coordinated.
 """
 
-from edgeflock.server.sessions.behind import HEARTBEAT, Behind, GatewayLine, Gateways
+from edgeflock.server.sessions.behind import HEARTBEAT, Behind, GatewayLine
 from edgeflock.server.sessions.desk import Desk, OwnDesk, Place
+from edgeflock.server.sessions.gateways import Gateways
 from edgeflock.server.sessions.host import Front, Host, Queue, Theta
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.writer import Held, Writer, settle

@@ -5,27 +5,30 @@ updates is said here, as for a device that comes by itself: each has a `Behind` 
 """
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Step
 from edgeflock.server.doors import Door
-from edgeflock.server.engine import Accepted, Published, decoded
-from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.publication import Touched
+from edgeflock.server.engine import Accepted, decoded
 from edgeflock.server.roster import Device, Meter
-from edgeflock.server.sessions.desk import Entry, OwnDesk, too_many
+from edgeflock.server.sessions.desk import Entry, OwnDesk
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.writer import Held, Writer, settle
-from edgeflock.shared.errors import REFUSALS, Malformed, Refused, SessionRefused, Superseded, Unauthorized
+from edgeflock.shared.errors import (
+    REFUSALS,
+    Malformed,
+    Quarantined,
+    Refused,
+    SessionRefused,
+    Superseded,
+    Unauthorized,
+)
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Telemetry, Update
@@ -41,106 +44,6 @@ _ALIVE = 100.0
 
 Admitted = Callable[[str, str], tuple[str, str, Entry | None]]
 """(secret, path) -> (role, name, what its session must prove). Raises Unauthorized."""
-
-
-class Gateways:
-    """Those of a leader. They are told of each version once it is durable, and before anybody has a receipt
-    for it.
-    """
-
-    def __init__(
-        self, host: Host, writer: Writer, admitted: Admitted, pin: bytes, offered: Path | None
-    ) -> None:
-        self.host, self.writer, self.admitted = host, writer, admitted
-        self._pin, self._offered = pin, offered
-        self._told: Published | None = None
-        self.lines: list[GatewayLine] = []
-
-    def refuses(self) -> str:
-        """Why this run takes no gateways; empty if it does."""
-        config = self.host.config
-        shares = config.injection.alpha > 0 and config.injection.beta > 0
-        keys = {
-            "coordination.tasks": config.coordination.tasks,
-            "injection.alpha": config.injection.alpha if shares else 0,
-            "run.client_certificates": config.run.client_certificates,
-        }
-        set_ = [f"{key} = {value!r}" for key, value in keys.items() if value]
-        return f"{set_[0]}: devices of such a run come directly to their server" if set_ else ""
-
-    def publish(self) -> None:
-        """The engine is at rest and durable: tell what is new."""
-        engine = self.host.engine
-        if not self.lines:
-            if self._told is not None:
-                engine.follow(on=False)
-                self._told = None
-            return
-        touched, now = engine.changes(), engine.published
-        if touched is None and now == self._told:
-            return
-        self._told = now
-        if touched is None:
-            touched = Touched([], np.zeros(0, np.int64), np.zeros(0, np.float32))
-        change = gateway.Change(
-            now.version,
-            touched.counts,
-            touched.where.astype("<i4").tobytes(),
-            touched.values.astype("<f4").tobytes(),
-            touched.again,
-            now.learning_rate,
-            now.over,
-            now.diverged,
-        )
-        octets = gateway.packed(change)
-        for line in list(self.lines):
-            line.put(octets)
-
-    async def join(self, line: "GatewayLine") -> None:
-        """From now on it is told of each version."""
-        host, engine = self.host, self.host.engine
-
-        def begin() -> None:
-            if self._told is None:
-                engine.follow()
-            self._told = now = engine.published
-            terms = welcome(
-                *(host.run, host.config, host.layout, now.version, 0, engine.start, engine.weights(), b""),
-                host.input,
-                host.described,
-                host.app,
-            )
-            sync = gateway.Sync(
-                gateway.GATEWAY,
-                wire.encode(terms),
-                json.dumps(_told(host)),
-                engine.theta()[1].astype("<f4").tobytes(),
-                b"" if self._offered is None else self._offered.read_bytes(),
-                self._pin,
-                host.config.run.open is False,
-                now.learning_rate,
-                now.over,
-                now.diverged,
-            )
-            line.queue(gateway.packed(sync))
-            self.lines.append(line)
-
-        await self.writer.call(begin)
-        line.wake()
-
-    def leave(self, line: "GatewayLine") -> None:
-        if line in self.lines:
-            self.lines.remove(line)
-
-    async def close(self) -> None:
-        """The server stops: their devices will try again."""
-        await asyncio.gather(*(line.close() for line in list(self.lines)))
-
-
-def _told(host: Host) -> dict[str, Any]:
-    """The settings that hold for a gateway, without what is of the leader's machine alone."""
-    ours = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
-    return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": ours})
 
 
 class Behind:
@@ -197,12 +100,14 @@ class Behind:
 class GatewayLine:
     """One gateway's WebSocket."""
 
-    def __init__(self, gateways: Gateways, request: web.Request, door: Door, name: str) -> None:
+    def __init__(
+        self, host: Host, writer: Writer, admitted: Admitted, request: web.Request, door: Door, name: str
+    ) -> None:
         self.name, self.address, self.since = name, door.address, time.time()
         self.updates = 0
-        self._gateways, self._host, self._writer = gateways, gateways.host, gateways.writer
+        self._host, self._writer, self._admitted = host, writer, admitted
         self._request, self._door = request, door
-        self._most = gateways.host.config.limits.inflight_bytes
+        self._most = host.config.limits.inflight_bytes
         self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, heartbeat=HEARTBEAT, timeout=2.0)
         self.meter = Meter()
         if request.transport is not None:
@@ -233,8 +138,8 @@ class GatewayLine:
     def devices(self) -> int:
         return len(self._devices)
 
-    async def serve(self) -> web.StreamResponse:
-        """Until either end hangs up."""
+    async def serve(self, join: Callable[[], Awaitable[None]]) -> web.StreamResponse:
+        """Until either end hangs up. From `join` on it is told of the model."""
         request, hub = self._request, self._host.hub
         if request.body_exists or not self._door.upgrade(
             self._most, lambda refusal: hub.refused(None, refusal)
@@ -246,7 +151,7 @@ class GatewayLine:
         why = "the line broke"
         sending = asyncio.create_task(self._keep_sending())
         try:
-            await self._gateways.join(self)
+            await join()
             hub.note("joined", None, f"gateway {self.name} from {self.address}")
             while (message := await self._socket.receive()).type is WSMsgType.BINARY:
                 self._door.taken()
@@ -257,7 +162,6 @@ class GatewayLine:
             await self._socket.close(code=4000 + malformed.status, message=malformed.code.encode())
         finally:
             self._lost = True
-            self._gateways.leave(self)
             sending.cancel()
             hub.note("left", None, f"gateway {self.name}: {why}; {self.devices:,} devices came through it")
             for behind in list(self._tickets.values()):
@@ -310,7 +214,7 @@ class GatewayLine:
 
     def _knock(self, knock: gateway.Knock) -> None:
         try:
-            role, name, entry = self._gateways.admitted(knock.bearer, knock.path)
+            role, name, entry = self._admitted(knock.bearer, knock.path)
         except Unauthorized as refusal:
             self.deny(refusal, ticket=knock.ticket)
             return
@@ -423,14 +327,13 @@ class GatewayLine:
         if behind is None or behind.device is None:
             self._host.hub.refused(None, refusal)
             return
-        device, now = behind.device, asyncio.get_running_loop().time()
-        behind.desk.refuse(device, refusal, update=blamed.update)
-        most = self._host.config.limits.refusals
-        if behind.desk.joined and device.conduct.refused(refusal, most, now):
-            self._later(self._keep_out(behind, device, too_many(most, refusal)))
+        behind.desk.refuse(behind.device, refusal, update=blamed.update)
+        self._later(self._judge(behind, behind.device, refusal))
 
-    async def _keep_out(self, behind: Behind, device: Device, because: str) -> None:
-        await behind.drop(await behind.desk.quarantine(device, because))
+    async def _judge(self, behind: Behind, device: Device, refusal: Refused) -> None:
+        told = await behind.desk.judge(device, refusal)
+        if isinstance(told, Quarantined):
+            await behind.drop(told)
 
     def _gone(self, gone: gateway.Gone) -> None:
         behind = self._tickets.pop(gone.ticket, None)

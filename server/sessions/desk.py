@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from edgeflock.server.roster import WINDOW, Connection, Device, Line
 from edgeflock.server.sessions.host import Host
@@ -22,6 +22,8 @@ from edgeflock.shared.errors import (
     Refused,
 )
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry
+
+R = TypeVar("R", bound=Refused)
 
 
 class Entry(Protocol):
@@ -56,10 +58,6 @@ class Desk(Protocol):
     """Where a session brings its device."""
 
     @property
-    def joined(self) -> bool:
-        """Whether the device has to prove who it is, and is kept out from here if it is refused too often."""
-
-    @property
     def headers(self) -> Mapping[str, str]:
         """What the answer to the device's request asks of it."""
 
@@ -78,8 +76,8 @@ class Desk(Protocol):
     def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         """Something of it was refused; an `update` or something else."""
 
-    async def quarantine(self, device: Device, because: str) -> Quarantined:
-        """Keep it out for a time; what it is told."""
+    async def judge(self, device: Device, refusal: R) -> R | Quarantined:
+        """What a device is told that is refused: that it is to stay out, if it was refused too often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +90,6 @@ class OwnDesk:
     """Without one anybody is believed."""
     through: str = ""
     """The gateway that the device comes through."""
-
-    @property
-    def joined(self) -> bool:
-        return self.entry is not None
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -160,8 +154,11 @@ class OwnDesk:
             device.statistics.refuse()
         self.host.hub.refused(device, refusal)
 
-    async def quarantine(self, device: Device, because: str) -> Quarantined:
-        assert self.entry is not None, "only who has joined can be kept out"
+    async def judge(self, device: Device, refusal: R) -> R | Quarantined:
+        most, now = self.host.config.limits.refusals, asyncio.get_running_loop().time()
+        if self.entry is None or not device.conduct.refused(refusal, most, now):
+            return refusal
+        because = f"more than {most} refusals in {WINDOW:g} s, the last {refusal.code}: {refusal}"
         told = await asyncio.to_thread(self.entry.quarantine, because)  # it waits for the disk
         device.conduct.quarantined_until = time.time() + told.seconds
         return told
@@ -184,14 +181,9 @@ class OwnDesk:
             self.host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
             if (tasks := engine.tasks) is not None:
                 await self.writer.call(lambda: tasks.holds(device.id, shards))
-            sequence = await self.writer.call(lambda: engine.last_sequence(device.id))
+            sequence = await self.writer.glance(lambda: engine.last_sequence(device.id))
             connection.join(line, hello.secret)
         return sequence
-
-
-def too_many(most: int, last: Refused) -> str:
-    """Why a device is kept out."""
-    return f"more than {most} refusals in {WINDOW:g} s, the last {last.code}: {last}"
 
 
 def _shards_of(hello: Hello) -> list[str]:

@@ -14,7 +14,7 @@ from edgeflock.server.doors import Door
 from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device, Meter, Pace
-from edgeflock.server.sessions.desk import Desk, Place, too_many
+from edgeflock.server.sessions.desk import Desk, Place
 from edgeflock.server.sessions.host import Front, Queue
 from edgeflock.server.sessions.tasks import TaskLine
 from edgeflock.server.sessions.writer import Held
@@ -47,7 +47,6 @@ from edgeflock.shared.protocol.messages import (
 )
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Refused)
 
 HEARTBEAT = 60.0
 """Seconds of silence after which the server pings; after half of it again without an answer it hangs up.
@@ -183,7 +182,8 @@ class Session:
         """Tell it why, and hang up."""
         # The socket keeps what ends it, and what that came of: without frames, which hold the message.
         refusal.__cause__ = refusal.__context__ = None
-        told = await self._blamed(device, refusal.with_traceback(None))
+        refusal = refusal.with_traceback(None)
+        told = refusal if device is None else await self._desk.judge(device, refusal)
         self._desk.refuse(device, told)
         await self._close(4000 + told.status, told)
 
@@ -274,7 +274,7 @@ class Session:
                 raise
             except Refused as refusal:
                 self._desk.refuse(device, refusal, update=True)
-                if isinstance(told := await self._blamed(device, refusal), Quarantined):
+                if isinstance(told := await self._desk.judge(device, refusal), Quarantined):
                     raise told from refusal
                 self._too_large += isinstance(refusal, StepTooLarge)
                 if self._too_large == MOST_TOO_LARGE:
@@ -429,13 +429,6 @@ class Session:
     def _spend(self, octets: int) -> None:
         if self._pace is not None:
             self._pace.spend(octets, asyncio.get_running_loop().time())
-
-    async def _blamed(self, device: Device | None, refusal: R) -> R | Quarantined:
-        """The refusal, or that a device that has joined met one too many."""
-        most, now = self._host.config.limits.refusals, asyncio.get_running_loop().time()
-        if device is None or not self._desk.joined or not device.conduct.refused(refusal, most, now):
-            return refusal
-        return await self._desk.quarantine(device, too_many(most, refusal))
 
     async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
         await self._send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))

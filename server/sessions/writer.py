@@ -147,6 +147,12 @@ class Writer:
             self._published()
             return result
 
+    async def glance(self, function: Callable[[], T]) -> T:
+        """The same for what takes no time and changes nothing, so that it needs no thread."""
+        async with self._engine_at_rest:
+            self._check_working()
+            return function()
+
     async def run(self) -> None:
         """Take what comes until `stop`. Raises what the journal or the engine fails with.
 

@@ -282,7 +282,7 @@ async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> 
         await asyncio.sleep(0.2)
         assert not stepping.done()
         leader = await stack.enter_async_context(hosting(tmp_path, RATE, port=port))
-        leader.register.keep(one.upstream._headers["Authorization"][7:], "gateway", reusable=True)
+        leader.register.keep(one.leaders.headers["Authorization"][7:], "gateway", reusable=True)
         await stepping
         assert leader.engine.published.version == 2
         assert await same(leader, pi)
