@@ -166,6 +166,8 @@ class Gateway:
             return problem(Unavailable.status, Unavailable.code, "the connection is lost")
         door.begin(known=False)
         try:
+            if "Origin" in request.headers:  # which browsers send, and no device
+                return problem(403, "forbidden", "a gateway is for devices, and not for pages")
             return await handler(request)
         except Refused as error:
             refusal = problem(error.status, error.code, str(error))

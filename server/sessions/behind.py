@@ -33,8 +33,9 @@ from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Telemetry, Update
 
-HEARTBEAT = 10.0
-"""Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up."""
+HEARTBEAT = 20.0
+"""Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up. A
+gateway that takes up a large model, and answers nothing meanwhile, has so long for it."""
 
 _SAMPLE = 64
 """The leader decodes the first update of a gateway, and one in so many after it, itself as well."""

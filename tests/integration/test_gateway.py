@@ -396,6 +396,8 @@ async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> No
                 assert (await told.json())["version"] == 1
             async with http.get(f"{url}/v1/start") as told:
                 assert told.status == 404
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                await http.ws_connect(f"{url}/v1/session", headers={"Origin": "http://elsewhere.example"})
 
 
 async def test_a_gateway_that_talks_nonsense_harms_nobody(tmp_path: Path) -> None:
