@@ -129,6 +129,8 @@ class Device(asyncio.Protocol):
             self.counts.waits.append(time.perf_counter() - self.sent)
             self.sent = 0.0
         elif isinstance(record, Refusal):
+            if not self.counts.refused:
+                print(f"{self.name} was refused: {record.code}: {record.detail}", file=sys.stderr)
             self.counts.refused += 1
             self.sent = 0.0
 
