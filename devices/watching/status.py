@@ -134,6 +134,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             else ""
         )
     )
+    for one in status["gateways"]:
+        console.print(
+            f"Gateway {one['name']} at {one['address']}: {one['devices']:,} devices, "
+            f"{one['updates']:,} updates, {size(one['waiting'])} waiting",
+            highlight=False,
+        )
     devices = sorted(status["devices"], key=lambda device: device["name"])
     columns = dict(_COLUMNS)
     if compression["threshold"] or any(device["uncompressed"] for device in devices):

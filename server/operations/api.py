@@ -19,10 +19,10 @@ from edgeflock.server.operations.access import caller_of, pay, problem, secret_o
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.federated import federated
 from edgeflock.server.operations.feed import because, dense_bytes, document, settings
-from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
+from edgeflock.server.operations.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.server.roster import Device, Paces
-from edgeflock.server.sessions import Host
+from edgeflock.server.sessions import Behind, GatewayLine, Host
 from edgeflock.shared.errors import NotExportable, Unauthorized
 from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
@@ -39,7 +39,8 @@ async def get_status(request: web.Request) -> web.Response:
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
     if caller_of(request).role == "device":
         return web.json_response(run_status(host, evaluator))
-    return web.json_response(status(host, evaluator, request.app[HEALTH].findings, time.monotonic()))
+    findings, lines = request.app[HEALTH].findings, request.app[GATEWAYS].lines
+    return web.json_response(status(host, evaluator, findings, lines, time.monotonic()))
 
 
 @routes.get("/livez")
@@ -167,7 +168,13 @@ def shards(host: Host) -> dict[str, Any] | None:
     return {"processes": processes, "restored": parameters.restored}
 
 
-def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: float) -> dict[str, Any]:
+def status(
+    host: Host,
+    evaluator: Evaluator,
+    findings: Sequence[Finding],
+    lines: Sequence[GatewayLine],
+    now: float,
+) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
     devices = [
@@ -209,9 +216,23 @@ def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: f
         "device_egress": egress,
         "cnc": _cnc(compressed, uncompressed),
         "dense_bytes": dense,
+        "gateways": [_gateway(line) for line in lines],
         "reduction": round(dense / ingress, 1) if ingress else None,
         "reduction_both_ways": round(2 * dense / (ingress + egress), 1) if ingress else None,
         "devices": devices,
+    }
+
+
+def _gateway(line: GatewayLine) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "address": line.address,
+        "since": line.since,
+        "devices": line.devices,
+        "updates": line.updates,
+        "ingress": line.meter.ingress,
+        "egress": line.meter.egress,
+        "waiting": line.waiting,
     }
 
 
@@ -221,6 +242,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
     return {
         "name": identity.name,
         "connected": connection.here,
+        "gateway": connection.line.through if isinstance(connection.line, Behind) else None,
         "facts": identity.facts,
         "telemetry": done.telemetry,
         "updates": done.updates,

@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from edgeflock.server.operations import feed
-from edgeflock.server.operations.keys import EVALUATOR, FEED, HEALTH, HOST, WRITER
-from edgeflock.server.sessions import Host
+from edgeflock.server.operations.keys import EVALUATOR, FEED, GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.sessions import GatewayLine, Host
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState, Evaluation, Finding, Overview
 
@@ -36,6 +36,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     most = host.config.limits.device_series
     newest, findings = evaluation[0] if evaluation else None, request.app[HEALTH].findings[:most]
     of_all = list(of_run(host, overview, rows, newest, findings, ready=ready))
+    of_all += of_gateways(request.app[GATEWAYS].lines)
     few = rows[:most]
     # Text of thousands of numbers takes as long as hundreds of pushes, which go on meanwhile.
     octets = await asyncio.to_thread(lambda: _text([*of_all, *of_devices(few)]))
@@ -174,6 +175,26 @@ def of_shards(host: Host) -> Iterator[Metric]:
         "How often shards were made again from the journal since the server started.",
         value=parameters.restored,
     )
+
+
+def of_gateways(lines: Iterable[GatewayLine]) -> Iterator[Metric]:
+    """A series of each gateway that is connected."""
+    for family, name, text, value in _OF_A_GATEWAY:
+        metric = family(f"edgeflock_gateway_{name}", text, labels=["gateway"])
+        for line in lines:
+            metric.add_metric([line.name], value(line))
+        yield metric
+
+
+_OF_A_GATEWAY: tuple[
+    tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Callable[[GatewayLine], float]], ...
+] = (
+    (GaugeMetricFamily, "devices", "Connected through it.", attrgetter("devices")),
+    (CounterMetricFamily, "updates", "Accepted since its line began.", attrgetter("updates")),
+    (CounterMetricFamily, "ingress_bytes", "Received on its line.", attrgetter("meter.ingress")),
+    (CounterMetricFamily, "egress_bytes", "Sent on its line.", attrgetter("meter.egress")),
+    (GaugeMetricFamily, "waiting_bytes", "That it has not taken yet.", attrgetter("waiting")),
+)
 
 
 def found_by(findings: Iterable[Finding]) -> Metric:

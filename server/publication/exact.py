@@ -92,8 +92,11 @@ class Exact:
 
     def offer(self, theta: NDArray[np.float32]) -> Model:
         model = replace(self._coded(theta, 0), changes=self._dense != "f32")
-        self._offered = chain.said(chain.follow(chain.FIRST, model))
+        self.offered(model)
         return model
+
+    def offered(self, model: Model) -> None:
+        self._offered = chain.said(chain.follow(chain.FIRST, model))
 
     def since_offered(self, theta: Entries) -> Model | None:
         model = self.model(theta, 0, self._offered)

@@ -117,6 +117,10 @@ class Lossy:
         self._copies.offer(parameters, chain.follow(chain.FIRST, model))
         return model
 
+    def offered(self, model: Model) -> None:
+        held = values.decode(model.values, self._layout.counts(None), model.value_mode)
+        self._copies.offer(held[: self._parameters.size], chain.follow(chain.FIRST, model))
+
     def since_offered(self, theta: Entries) -> Model | None:
         if self._since_offered is None and self._copies.first is not None:
             # Not the one that is sent to devices: by that, thresholds follow those who take part.

@@ -35,6 +35,9 @@ class Publication(Protocol):
         in this record.
         """
 
+    def offered(self, model: Model) -> None:
+        """The same, of a record that was offered elsewhere."""
+
     def since_offered(self, theta: Entries) -> Model | None:
         """What a device is sent that holds what was offered; None: theta whole."""
 
