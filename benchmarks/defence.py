@@ -1,12 +1,13 @@
 """What bad updates cost, and what a defence against them costs: accuracy of emulated fleets.
 
-    python -m benchmarks.defence [--sets digits mnist] [--seeds N] [--only TEXT] [--finished]
+    python -m benchmarks.defence [--sets digits mnist] [--seeds N] [--only TEXT ...] [--rounds] [--finished]
 
 Of each fleet a tenth or three tenths of the devices are bad: they send the gradient with its sign flipped, a
 hundred times as large, of labels that are one off, or a random one of the same length. All devices are real
 Workers and the server's engine is at work; only where a bad one's gradients come from differs. Each with
 each defence, and honest fleets too: of samples dealt at random, and of one label a device. The default
-coordination is asynchronous with AdaComp's weights, sparse signs up, lossy down.
+coordination is asynchronous with AdaComp's weights, sparse signs up, lossy down. mean, median, trimmed and
+krum are rounds, without a defence, of a tenth of each gradient.
 
 The defence was chosen on `digits`; its figures are those of the others. All are evaluated on the samples that
 `score` leaves to evaluate on. A row is a JSON file in --output, and what is there is not run again: stop it
@@ -38,6 +39,7 @@ from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol.frames import Evaluation
 
 DEFENCES = ("none", "clip", "score")
+ROUNDS = ("mean", "median", "trimmed", "krum")
 PARTS = (0.1, 0.3)
 
 
@@ -50,6 +52,7 @@ class Data:
     devices: int
     updates: int
     rate: float
+    """In rounds ten times as much: a mean is of all devices' updates."""
 
 
 _FOLDER = os.environ.get("EDGEFLOCK_DATA", ".")
@@ -110,6 +113,7 @@ class Row:
 
     data: str
     defence: str
+    """Of DEFENCES, or what rounds of ROUNDS go by."""
     attack: str
     """"" : nobody is bad."""
     part: float
@@ -123,15 +127,15 @@ class Row:
         return f"{self.data}-{kind}{'-one-label' * bool(self.labels)}-{self.defence}-{self.seed}"
 
 
-def rows(sets: list[str], seeds: int) -> Iterator[Row]:
+def rows(sets: list[str], seeds: int, defences: tuple[str, ...] = DEFENCES) -> Iterator[Row]:
     """Those that say most first."""
     for seed in range(seeds):
         for data in sets:
             for labels in (0, 1):
-                yield from (Row(data, defence, "", 0.0, labels, seed) for defence in DEFENCES)
+                yield from (Row(data, defence, "", 0.0, labels, seed) for defence in defences)
             for part in reversed(PARTS):
                 for attack in ATTACKS:
-                    yield from (Row(data, defence, attack, part, 0, seed) for defence in DEFENCES)
+                    yield from (Row(data, defence, attack, part, 0, seed) for defence in defences)
 
 
 def run(row: Row, overrides: list[str]) -> dict[str, Any]:
@@ -183,7 +187,7 @@ def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
         "run": {"updates": data.updates, "keep_updates": False},
         "model": {"module": f"edgeflock.client.zoo:{data.module}", "data": data.uri},
         "coordination": {"learning_rate": data.rate, "window": 4096},
-        "defence": {"mode": row.defence},
+        "defence": {"mode": "none" if row.defence in ROUNDS else row.defence},
         "fleet": {
             "devices": data.devices,
             "data": data.uri,
@@ -192,6 +196,10 @@ def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
         },
         "devices": {"all": {"step_ms": 1000, "timing": "exponential"}},
     }
+    if row.defence in ROUNDS:
+        rounds = {"mode": "rounds", "aggregate": row.defence, "learning_rate": 10 * data.rate}
+        sections["coordination"] |= rounds
+        sections["compression"] = {"select": 0.1, "feedback": 0.0}
     for override in overrides:
         path, _, value = override.partition("=")
         section, _, key = path.partition(".")
@@ -206,19 +214,20 @@ def _test(uri: str) -> datasets.Dataset:
     return datasets.load(uri, "test")
 
 
-def table(found: list[dict[str, Any]], sets: list[str]) -> str:
-    """Accuracy in percent, and points lost against the honest fleet without a defence, by seed."""
+def table(found: list[dict[str, Any]], sets: list[str], defences: tuple[str, ...] = DEFENCES) -> str:
+    """Accuracy in percent, and points lost against the honest fleet with the first of the defences."""
     lines = []
     for data in sets:
-        lines += [f"### {data}", "", f"| | {' | '.join(DEFENCES)} | seeds |", "|---|--:|--:|--:|--:|"]
+        lines += [f"### {data}", "", f"| | {' | '.join(defences)} | seeds |"]
+        lines.append("|---|" + "--:|" * (len(defences) + 1))
         cases = [("honest", "", 0.0, 0), ("honest, one label a device", "", 0.0, 1)]
         cases += [(f"{attack}, {part:.0%}", attack, part, 0) for part in PARTS for attack in ATTACKS]
         for text, attack, part, labels in cases:
             cells, seeds = [], 0
-            for defence in DEFENCES:
+            for defence in defences:
                 case = {"data": data, "attack": attack, "part": part, "labels": labels}
                 here = _of(found, {**case, "defence": defence})
-                base = _of(found, {"data": data, "attack": "", "labels": labels, "defence": "none"})
+                base = _of(found, {"data": data, "attack": "", "labels": labels, "defence": defences[0]})
                 both = here.keys() & base.keys()
                 lost = fmean(100 * (base[seed] - here[seed]) for seed in both) if both else None
                 mean = f"{100 * fmean(here.values()):.2f}" if here else "not run"
@@ -240,13 +249,16 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.defence", description=__doc__.split("\n")[0])
     parser.add_argument("--sets", nargs="+", default=["mnist", "fsdd"], choices=list(SETS))
     parser.add_argument("--seeds", type=int, default=1, help="0 .. N-1")
-    parser.add_argument("--only", default="", help="rows whose name has this in it")
+    parser.add_argument("--only", nargs="+", default=[""], help="rows whose name has one of these in it")
+    parser.add_argument("--rounds", action="store_true", help=f"rounds by {', '.join(ROUNDS)}")
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], help="section.key=JSON, for all")
     parser.add_argument("--finished", action="store_true", help="run nothing, report what has been run")
     parser.add_argument("--output", type=Path, default=Path("edgeflock-defence"), help="keeps the rows")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
-    wanted = [row for row in rows(asked.sets, asked.seeds) if asked.only in row.name]
+    defences = ROUNDS if asked.rounds else DEFENCES
+    every = rows(asked.sets, asked.seeds, defences)
+    wanted = [row for row in every if any(text in row.name for text in asked.only)]
     for row in () if asked.finished else wanted:
         path = asked.output / f"{row.name}.json"
         if not path.exists():
@@ -254,7 +266,7 @@ def main() -> None:
             path.write_text(text + "\n")
             print(row.name, json.loads(text)["accuracy"], flush=True)
     found = [json.loads(path.read_text()) for path in sorted(asked.output.glob("*.json"))]
-    print(table(found, asked.sets))
+    print(table(found, asked.sets, defences))
     missing = [row.name for row in wanted if not (asked.output / f"{row.name}.json").exists()]
     if missing:
         print(f"Not run: {len(missing)} of {len(wanted)}: {', '.join(missing)}")

@@ -1,15 +1,19 @@
 """Whether the server names the device that is wrong, and nobody else.
 
-    python -m benchmarks.findings [--seeds 10] [--first 0] [--out FILE]
+    python -m benchmarks.findings [--seeds 10] [--first 0] [--only WORDS] [--real] [--out FILE]
+    python -m benchmarks.findings --cost
 
 Emulated fleets of seven Raspberry Pi 4 train the digits as a quickstart does, for up to two minutes of
 virtual time or 2,500 updates, or until the wrong one is named. In each of some ways one device is wrong, or
-none, and which devices are named is counted over the seeds; seeds also say who is wrong. docs/findings.md has
-the results.
+none, and which devices are named is counted over the seeds; seeds also say who is wrong. With --real they are
+processes over loopback, for two minutes from the first update. With --cost: what is looked at in an update,
+over what a push costs. docs/findings.md has the results.
 """
 
 import argparse
+import asyncio
 import json
+import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,13 +21,22 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import aiohttp
 import numpy as np
 
+from benchmarks import load
+from benchmarks.updates import random_update, record_update
 from edgeflock.devices.emulation import config
 from edgeflock.devices.emulation.fleet import Prepared, prepare, run_fleet
+from edgeflock.devices.papers.machine import machine
+from edgeflock.devices.quickstart.processes import end, start, url_of
+from edgeflock.server.descent import Parameters, Regime
+from edgeflock.server.engine.admission import admit
+from edgeflock.server.findings import Agreement
 from edgeflock.server.operations.listeners import Listening
 from edgeflock.shared.data.datasets import Dataset, joined
 from edgeflock.shared.protocol.frames import Finding
+from edgeflock.shared.protocol.messages import Update
 
 DEVICES, UPDATES, SECONDS = 7, 2500, 120
 
@@ -78,16 +91,21 @@ def file_of(labels: int) -> config.FleetFile:
     )
 
 
-def run(prepared: Prepared, wrong: Wrong | None, seed: int) -> tuple[str, list[Finding]]:
-    """(the device that is wrong, what was found)."""
+def dealt(prepared: Prepared, wrong: Wrong | None, seed: int) -> tuple[int, list[Dataset]]:
+    """(which device is wrong if one is, the data of all)."""
     random = np.random.default_rng([seed, 99])
-    chosen = int(random.integers(DEVICES))
+    chosen, shares = int(random.integers(DEVICES)), list(prepared.shares)
     if wrong is not None:
-        shares = list(prepared.shares)
         # Who has one label only has it of everybody's: enough for batches of it.
         data = joined(prepared.shares) if wrong is _of_one_label else shares[chosen]
         shares[chosen] = wrong(data, random)
-        prepared = replace(prepared, shares=shares)
+    return chosen, shares
+
+
+def run(prepared: Prepared, wrong: Wrong | None, seed: int) -> tuple[str, list[Finding]]:
+    """(the device that is wrong, what was found)."""
+    chosen, shares = dealt(prepared, wrong, seed)
+    prepared = replace(prepared, shares=shares)
     found: list[Finding] = []
 
     def look(finding: Finding) -> None:
@@ -100,13 +118,107 @@ def run(prepared: Prepared, wrong: Wrong | None, seed: int) -> tuple[str, list[F
     return f"pi-{chosen}", found
 
 
+async def run_real(prepared: Prepared, wrong: Wrong | None, seed: int) -> tuple[str, list[Finding]]:
+    """As `run`, with a server and seven devices without torch, each a process."""
+    chosen, shares = dealt(prepared, wrong, seed)
+    found: dict[tuple[str, str | None], Finding] = {}
+    processes: list[asyncio.subprocess.Process] = []
+    with TemporaryDirectory() as folder:
+        directory = Path(folder)
+        settings = [
+            f"run.directory={directory / 'run'}",
+            f"run.seed={seed}",
+            *("run.port=0", "run.host=127.0.0.1", "run.open=true", "run.updates=1000000"),
+            *("model.module=edgeflock.client.zoo:DigitsCNN", "model.data=digits:"),
+        ]
+        try:
+            server = await start("server", settings, "--json", log=directory / "server.log")
+            processes.append(server)
+            url = await url_of(server, directory)
+            for number, share in enumerate(shares):
+                path = directory / f"{number}.npz"
+                np.savez(path, x_train=share.x, y_train=share.y, x_test=share.x[:1], y_test=share.y[:1])
+                own = [f"client.server={url}", f"client.data=npz:{path}", f"client.name=pi-{number}"]
+                own += [f"client.seed={seed}", "client.backend=onnx", "client.gentle=false"]
+                processes.append(await start("client", own, log=directory / f"{number}.log"))
+            async with aiohttp.ClientSession() as http:
+                began = 0.0
+                while not began or time.time() < began + SECONDS:
+                    await asyncio.sleep(1)
+                    async with http.get(f"{url}/v1/status") as answer:
+                        status = await answer.json()
+                    began = began or (time.time() if status["version"] else 0.0)
+                    for told in status["findings"] if began else ():
+                        one = Finding(**told)
+                        found.setdefault((one.kind, one.device), one._replace(since=one.since - began))
+                    if wrong is not None and (("disagrees", f"pi-{chosen}") in found):
+                        break
+                took, updates = time.time() - began, status["version"]
+                print(f"seed {seed}: {took:.0f} s, {updates} updates, {sorted(found, key=str)}", flush=True)
+        finally:
+            await end(processes)
+    return f"pi-{chosen}", [one for one in found.values() if one.kind in ("disagrees", "norm")]
+
+
+def cost() -> dict[str, object]:
+    """Microseconds, medians: interleaved a push in memory (decode, admit, weigh, apply) with what looking at
+    it and passing it over take; and of the whole server a push of seven devices, as fast as they can.
+    """
+    layout, random = load.PAPER_CNN, np.random.default_rng(0)
+    kinds: dict[str, Callable[[], Update]] = {
+        "record": lambda: record_update(layout, random),
+        "c=.01": lambda: random_update(layout, 0.01, "codebook4", random),
+    }
+    rows: dict[str, object] = {"machine": machine()}
+    for kind, make in kinds.items():
+        updates = [make() for _ in range(64)]
+        regime, theta = Regime("adacomp", 1e-6, 256), np.zeros(layout.size, np.float32)
+        parameters, agreement = Parameters(0, theta, regime=regime, start=0), Agreement(layout.size)
+        taken: list[tuple[float, float, float]] = []
+        for second in range(4000):
+            version = parameters.version
+            update = replace(updates[version % 64], base=max(0, version - 200))
+            times = [time.perf_counter()]
+            step = admit(update, layout, oldest=0, version=version, samples=1 << 16, expansion_bytes=1 << 28)
+            assert parameters.bears(step, 60_000)
+            step = replace(step, time=float(second))
+            times.append(time.perf_counter())
+            for _ in range(2):  # the second one comes too soon, and is passed over
+                agreement.observe(version % DEVICES, 1.0, step)
+                times.append(time.perf_counter())
+            parameters.apply(step)
+            times.append(time.perf_counter())
+            first, look, over, last = np.diff(times)
+            taken.append((first + last, look, over))
+        push, look, over = (statistics.median(column) * 1e6 for column in zip(*taken, strict=True))
+        with load.edgeflock(layout) as server:
+            whole = [
+                asyncio.run(load.measure(server, updates[:DEVICES], DEVICES, 2.0, lag=100)).cpu_microseconds
+                for _ in range(5)
+            ]
+        rows[kind] = {
+            "push in memory": round(push, 1),
+            "push through the server": round(statistics.median(whole), 1),
+            "look": round(look, 2),
+            "pass over": round(over, 2),
+            "look / push, %": round(100 * look / statistics.median(whole), 2),
+            "pass over / push, %": round(100 * over / statistics.median(whole), 2),
+        }
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", default="", help="ways that hold this word")
+    parser.add_argument("--real", action="store_true", help="processes in the place of emulated devices")
+    parser.add_argument("--cost", action="store_true", help="what it costs a push")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
+    if asked.cost:
+        print(json.dumps(cost(), indent=1))
+        return
     results = []
     for way, (labels, wrong, is_wrong) in WAYS.items():
         if asked.only not in way:
@@ -114,7 +226,9 @@ def main() -> None:
         prepared, began = prepare(file_of(labels)), time.process_time()
         named, others, none, when = 0, 0, 0, []
         for seed in range(asked.first, asked.first + asked.seeds):
-            device, found = run(prepared, wrong, seed)
+            device, found = (
+                asyncio.run(run_real(prepared, wrong, seed)) if asked.real else run(prepared, wrong, seed)
+            )
             first = {one.device: one.since for one in reversed(found)}
             named += is_wrong and device in first
             others += bool(first.keys() - ({device} if is_wrong else set()))

@@ -48,6 +48,10 @@ def row(n: int, tick: int, rng: random.Random) -> DeviceRow:
         smoothed_loss=rng.random(),
         updates_per_s=2.0,
         why_left=None,
+        memory=3792.0,
+        clipped=None,
+        dropped=None,
+        standing=None,
     )
 
 
@@ -64,7 +68,7 @@ def overview(devices: int, tick: int) -> Overview:
         reduction=233.0,
         staleness=[version // BINS] * BINS,
         devices=devices,
-        connected=devices,
+        up=devices,
         cnc=1.0,
         loss=0.5 + 0.1 * random.random(),
         evaluation_failed=False,

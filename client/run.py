@@ -415,6 +415,7 @@ def _onnx(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: in
 
 def _facts(kind: Kind) -> Facts:
     facts: Facts = {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
+    facts["memory"] = memory_of() >> 20
     known = device_class()
     return facts if known is None else {**facts, "class": known}
 

@@ -17,10 +17,11 @@ from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.identity import Entry
+from edgeflock.server.identity import Caller, Entry
 from edgeflock.server.ledger import JournalLost, shown
+from edgeflock.server.listening import listening_on
 from edgeflock.server.operations import actions, api, first_model, joining, metrics, page
-from edgeflock.server.operations.access import authenticate, caller_of
+from edgeflock.server.operations.access import GATEWAY, authenticate, behind_gateway, caller_of, problem
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed, flat_settings
 from edgeflock.server.operations.guarding import Guarding
@@ -33,6 +34,7 @@ from edgeflock.server.operations.keys import (
     DOORS,
     EVALUATOR,
     FEED,
+    GATEWAYS,
     GRAPHS,
     HEALTH,
     HOST,
@@ -51,7 +53,7 @@ from edgeflock.server.operations.revocations import turn_out
 from edgeflock.server.operations.trackers import Tracked, Trackers
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
-from edgeflock.server.sessions import Host, Session, Writer
+from edgeflock.server.sessions import GatewayLine, Gateways, Host, OwnDesk, Session, Writer
 from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Attempts, Logins, Origins, assets
@@ -74,6 +76,7 @@ def create_app(
         [*api.routes, *actions.routes, *metrics.routes, *first_model.routes, *joining.routes, *page.routes]
     )
     app.router.add_get("/v1/session", _session)
+    app.router.add_get(GATEWAY, _gateway)
     app[PIN] = hosted.pin
     if hosted.register is not None:
         app[REGISTER] = hosted.register
@@ -118,7 +121,7 @@ def create_app(
             listeners.updated(push, accepted)
             guarding.made(push, accepted)
 
-        writer = Writer(engine, hub.round_ended, made)
+        writer = Writer(engine, hub.round_ended, made, lambda: gateways.publish())
         guarding = Guarding(engine, writer, hosted.look, config.defence.refresh, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = Paces(config.limits)
@@ -136,6 +139,7 @@ def create_app(
             hosted.beside,
             hosted.app,
         )
+        gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.offered)
         told, close_trackers = _tracking(host, hub, listeners)
         evaluator = Evaluator(
             engine,
@@ -211,22 +215,8 @@ async def listening(
     app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve on host:port (0: any free one) while the context lasts, with `tls` if given. Yields the port."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
-    await runner.setup()
-    try:
-        assert runner.server is not None, "set up just now"
-        doors = app[DOORS]
-        protocol = app[HOST].traffic.protocol(doors.protocol(runner.server))
-        if tls is not None:
-            protocol = doors.behind_tls(protocol, tls)
-        server = await asyncio.get_running_loop().create_server(protocol, host, port, backlog=1024)
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
-            doors.close()
-    finally:
-        await runner.cleanup()
+    async with listening_on(app, app[DOORS], lambda: app[HOST].traffic, host, port, tls) as bound:
+        yield bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +284,41 @@ async def _session(request: web.Request) -> web.StreamResponse:
     door = request.app[DOORS].of(request.transport)
     if door is None:
         raise ConnectionResetError("the connection is lost")
-    caller, entry = caller_of(request), None
-    if caller.role == "device":
-        entry = Entry(request.app[REGISTER], caller, request.app[PIN], request.app.get(AUDIT))
-    return await Session(request.app[HOST], request.app[WRITER], request, door, entry).serve()
+    host, writer = request.app[HOST], request.app[WRITER]
+    entry = _entry_of(request.app, caller_of(request))
+    desk = OwnDesk(host, writer, entry)
+    credential = b"" if entry is None else entry.credential
+    return await Session(host, writer, request, door, desk, credential).serve()
+
+
+async def _gateway(request: web.Request) -> web.StreamResponse:
+    door, gateways = request.app[DOORS].of(request.transport), request.app[GATEWAYS]
+    if door is None:
+        raise ConnectionResetError("the connection is lost")
+    name = request.query.get("name", "")
+    if not 0 < len(name) <= 100 or not name.isprintable():
+        return problem(400, "bad-request", "name must be a text of 1 to 100 printable characters")
+    if why := gateways.refuses():
+        return problem(409, "no-gateways", why)
+    admitted = partial(_admitted, request.app)
+    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name)
+    return await gateways.serve(line)
+
+
+def _admitted(app: web.Application, bearer: str, path: str) -> tuple[str, str, Entry | None]:
+    """Who asks a gateway for `path`, and what its session has to prove. Raises Unauthorized."""
+    caller = behind_gateway(app, bearer, path)
+    return caller.role, caller.name, _entry_of(app, caller)
+
+
+def _entry_of(app: web.Application, caller: Caller) -> Entry | None:
+    """What a session of this caller has to prove."""
+    return Entry(app[REGISTER], caller, app[PIN], app.get(AUDIT)) if caller.role == "device" else None
 
 
 async def _end_sessions(app: web.Application) -> None:
     app[WRITER].leave()
+    await app[GATEWAYS].close()
     lines = [d.connection.line for d in app[HOST].registry.devices.values() if d.connection.line]
     await asyncio.gather(app[WATCHERS].close(), *(line.leave() for line in lines))
 

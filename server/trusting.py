@@ -4,12 +4,14 @@ An accuracy that is measured on what updates are let through by would be too goo
 """
 
 from functools import partial
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.defence import Trusted
+from edgeflock.server.descent.steps import norm
 from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import rows
@@ -29,11 +31,6 @@ _CLASSES = 16
 _LEAST = 20
 """Samples that must be set apart."""
 
-_TEMPERATURE = 100.0
-"""Of logits. That of 1 fades as the model gets good, and what is left of it changes from step to step: of few
-hard samples. At a high one it pulls each right output above the others, as of a model that knows nothing yet.
-"""
-
 
 def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
     """(Samples to trust, those that are left to evaluate on). Raises ConfigError if they are too few."""
@@ -52,16 +49,21 @@ def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
 
 def trusted(flat: "FlatModule", samples: Dataset, version: int, theta: NDArray[np.float32]) -> Trusted:
     """The gradient of a module at theta [P + B], the model of `version`; a group a class, if there are few.
-    Groups whose gradient is no number are left out.
+    A group whose gradient is no number says nothing.
+
+    Logits are divided by their own deviation, if it is above 1: as the model gets sure of its predictions the
+    gradient fades, and what is left of it is of a few hard samples and changes from step to step. Of logits
+    no larger than that it is of all samples, and still of what the model has yet to learn.
     """
-    compute = partial(flat.gradient, temperature=_TEMPERATURE if flat.predicts else 1.0)
-    size = flat.layout.parameters.size
+    temperature = max(1.0, flat.spread(theta, samples.x)) if flat.predicts else 1.0
+    compute = partial(flat.gradient, temperature=temperature)
     groups = list(_groups(samples.y))
-    gradients = np.zeros((size, len(groups)), np.float32)
+    gradients = np.zeros((flat.layout.parameters.size, len(groups)), np.float32)
     for column, chosen in enumerate(groups):
         found = compute(theta, rows(samples.x, chosen), samples.y[chosen]).gradient
-        if np.isfinite(found).all():
-            gradients[:, column] = found
+        length = norm(found)
+        if length and isfinite(length):
+            gradients[:, column] = found / np.float64(length)
     return Trusted(version, gradients)
 
 

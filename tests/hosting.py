@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from edgeflock.client.identity import Identity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.engine.engine import Engine
+from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.hosting import HostedRun, authority_of
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.operations.health import Health
-from edgeflock.server.operations.keys import HEALTH, HOST, WRITER
+from edgeflock.server.operations.keys import GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.roster.traffic import Traffic
+from edgeflock.server.sessions import Gateways
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
 from edgeflock.shared.model.layout import Layout
@@ -62,6 +64,7 @@ class Hosted:
     relay: Relay
     register: Register
     health: Health
+    gateways: Gateways
 
     @property
     def url(self) -> str:
@@ -75,6 +78,25 @@ class Hosted:
             token, name, public_of(key), sign(key, words), self.register.pin, b"", 1000
         )
         return Identity(self.url, name, joined.credential, key, joined.realm, self.register.pin)
+
+
+@asynccontextmanager
+async def gateway(
+    hosted: Hosted,
+    name: str = "gateway",
+    token: str | None = None,
+    tls: Path | None = None,
+    leaders: str = "",
+) -> AsyncIterator[tuple[Gateway, str]]:
+    """(A gateway of `hosted`, its URL). `tls` is the directory of the run, whose key it shows."""
+    token = hosted.register.create("gateway", reusable=True).text if token is None else token
+    place = Place(port=0)
+    if tls is not None:
+        place = Place(port=0, certificate=tls / "certificate.pem", key=tls / "certificate-key.pem")
+    one = Gateway(leaders or hosted.url, token, name, place)
+    async with one.serving() as port:
+        await one.until(one.upstream.ready)
+        yield one, f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
 
 
 def initial_theta(size: int) -> NDArray[np.float32]:
@@ -96,6 +118,7 @@ async def hosting(
     with_tls: bool = False,
     shown: Path | None = None,
     certificates: bool = False,
+    port: int = 0,
 ) -> AsyncIterator[Hosted]:
     """Serve the run in `directory`, begun if there is none, with `settings` (section.key=value) set
     beside EXACTLY.
@@ -138,10 +161,10 @@ async def hosting(
             claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))
             hosted = replace(hosted, offered=directory / OFFERED)
         app = create_app(config, hosted)
-        async with listening(app, "127.0.0.1", 0, tls) as port:
+        async with listening(app, "127.0.0.1", port, tls) as bound:
             view = app[HOST]
             yield Hosted(
-                port,
+                bound,
                 config,
                 claim.engine,
                 claim.journal,
@@ -152,6 +175,7 @@ async def hosting(
                 view.relay,
                 register,
                 app[HEALTH],
+                app[GATEWAYS],
             )
 
 

@@ -33,6 +33,8 @@ class Crew:
     server_prefix: Sequence[str] = ()
     device_prefix: Sequence[str] = ()
     _server: subprocess.Popen[str] | None = None
+    _gateways: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
+    """By their ports."""
     _devices: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _notes: Notes = field(init=False)
 
@@ -78,11 +80,42 @@ class Crew:
             self._server.stdout.close()
             self._server = None
 
-    def start_devices(self, names: Sequence[str], pause: float = 0.02, seed: int = 0) -> None:
-        """A process of these devices, to be ended by the name of the first."""
+    async def start_gateway(self, port: int) -> None:
+        """A gateway of the server on this port; return when it listens."""
+        process = self._gateways[port] = self._spawn_gateway(port)
+        assert process.stdout is not None
+        async with asyncio.timeout(READY_SECONDS):
+            line = await asyncio.to_thread(process.stdout.readline)
+        if not line:
+            raise RuntimeError(f"the gateway did not come up: {(self.folder / 'gateways.log').read_text()}")
+
+    def _spawn_gateway(self, port: int) -> subprocess.Popen[str]:
+        command = [
+            *(sys.executable, "-m", "edgeflock.devices", "gateway", "--json", "--insecure"),
+            *("--host", self.host, "--port", str(port)),
+            *("--upstream", f"http://{self.host}:{self.port}"),
+        ]
+        with (self.folder / "gateways.log").open("a") as log:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def kill_gateway(self, port: int) -> None:
+        """kill -9."""
+        process = self._gateways.pop(port)
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def start_devices(
+        self, names: Sequence[str], pause: float = 0.02, seed: int = 0, through: Sequence[int] = ()
+    ) -> None:
+        """A process of these devices, to be ended by the name of the first; `through` are the ports of
+        gateways, if not the server itself.
+        """
+        urls = ",".join(f"http://{self.host}:{port}" for port in through or (self.port,))
         command = [
             *self.device_prefix,
-            *(sys.executable, "-m", "benchmarks.faults.device", f"http://{self.host}:{self.port}"),
+            *(sys.executable, "-m", "benchmarks.faults.device", urls),
             *(str(self.folder / "receipts"), str(seed), str(pause), *names),
         ]
         with (self.folder / "devices.log").open("a") as log:
@@ -98,6 +131,8 @@ class Crew:
     def everything_ends(self) -> None:
         for name in list(self._devices):
             self.kill_devices(name)
+        for port in list(self._gateways):
+            self.kill_gateway(port)
         self.kill_server()
 
     def verdict(self) -> dict[str, int | bool]:
@@ -139,17 +174,19 @@ def crew(
 ) -> Iterator[Crew]:
     """A crew without processes yet; ends what there is in the end."""
     (folder / "receipts").mkdir(parents=True)
-    found = Crew(folder, host, _free_port(), settings, server_prefix, device_prefix)
+    found = Crew(folder, host, free_port(), settings, server_prefix, device_prefix)
     try:
         yield found
     finally:
         found.everything_ends()
 
 
-def _free_port() -> int:
-    """Below the ports that the kernel gives to outgoing connections: those might connect to themselves."""
+def free_port(below: int = 0) -> int:
+    """Below the ports that the kernel gives to outgoing connections: those might connect to themselves. Below
+    another one, too, if that is given.
+    """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in range(lowest - 1, lowest - 8192, -1):
+    for port in range((below or lowest) - 1, lowest - 8192, -1):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -13,7 +13,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from benchmarks.faults.crew import Crew, crew
+from benchmarks.faults.crew import Crew, crew, free_port
 from benchmarks.faults.device import Noted
 from benchmarks.faults.link import SERVER_ADDRESS, bad_line
 
@@ -152,6 +152,51 @@ async def sessions(folder: Path, devices: int = 2000, minutes: float = 30) -> Fi
         }
 
 
+async def killed_gateways(
+    folder: Path, kills: int = 20, devices: int = 16, gateways: int = 2, leader: int = 0, seed: int = 0
+) -> Figures:
+    """Gateways are killed under load, one after the other, and started again; the leader so many times too.
+    Seconds from a kill until every device has a receipt again.
+    """
+    random, back = Random(seed), []
+    with crew(folder) as processes:
+        await processes.start_server()
+        ports: list[int] = []
+        for _ in range(gateways):
+            ports.append(free_port(below=min(ports, default=processes.port)))
+            await processes.start_gateway(ports[-1])
+        names = _names(devices)
+        for number in range(gateways):
+            others = [*ports[number:], *ports[:number]]
+            processes.start_devices(names[number::gateways], pause=0, seed=number, through=others)
+        await _receipts_of(processes, names, since=0)
+        began = time.monotonic()
+        victims: list[int] = [random.choice(ports) for _ in range(kills)] + [0] * leader
+        random.shuffle(victims)
+        for port in victims:
+            killed = time.monotonic()
+            if port:
+                processes.kill_gateway(port)
+                await processes.start_gateway(port)
+            else:
+                processes.kill_server()
+                await processes.start_server()
+            back += [one.at - killed for one in await _receipts_of(processes, names, since=killed)]
+            await asyncio.sleep(random.uniform(0, 0.5))
+        seconds = time.monotonic() - began
+        came = sum(one.at > began for one in processes.receipts)
+        return {
+            "kills": kills,
+            "leader_kills": leader,
+            "devices": devices,
+            "gateways": gateways,
+            "receipts_a_second": round(came / seconds, 1),
+            "back_median_seconds": round(median(back), 1),
+            "back_last_seconds": round(max(back), 1),
+            **processes.verdict(),
+        }
+
+
 def _on(server: Sequence[str], device: Sequence[str], folder: Path) -> AbstractContextManager[Crew]:
     return crew(folder, host=SERVER_ADDRESS, server_prefix=server, device_prefix=device)
 
@@ -195,6 +240,7 @@ SCENARIOS: dict[str, Callable[..., Awaitable[Figures]]] = {
     "bad-weather": bad_weather,
     "half-crashes": half_crashes,
     "killed-clients": killed_clients,
+    "killed-gateways": killed_gateways,
     "crowd": crowd,
     "sessions": sessions,
 }

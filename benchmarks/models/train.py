@@ -1,12 +1,14 @@
-"""Twelve models that nobody tuned, on devices with torch and without, against plain central SGD.
+"""Twelve models that nobody tuned, on devices with torch and without, against central training.
 
-    python -m benchmarks.models.train --updates 800 -o models.json [MODEL ...]
+    python -m benchmarks.models.train --updates 800 --seeds 3 -o models.json [MODEL ...]
+    python -m benchmarks.models.train --optimizer adam ViT
 
-SGD is tried at each rate. Each fleet has two devices of one backend over loopback, begins with the same
-parameters and has as many batches as SGD has steps, at SGD's better rate and, where it falls short, at the
-others. All of a gradient is sent, as a project of `edgeflock init` has it. The score is the accuracy on
-held-out data; of pixels in or out of a shape, how much of the found and the true one is in both; of numbers
-R2; in percent.
+Central is torch's own optimizer, plain SGD or Adam, tried at each rate. Each fleet has two devices of one
+backend over loopback, its server the same optimizer; it begins with the same parameters and has as many
+batches as there are central steps, at the better central rate and, where it falls short, at the others. All
+of a gradient is sent, as a project of `edgeflock init` has it. The score is the accuracy on held-out data; of
+pixels in or out of a shape, how much of the found and the true one is in both; of numbers R2; in percent. A
+seed is of the data where they are made up, of the first parameters and of the batches.
 """
 
 import argparse
@@ -41,6 +43,12 @@ LOSSES = {
 }
 """Those that are not cross_entropy."""
 
+OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], list[float]]] = {
+    "sgd": (torch.optim.SGD, [0.1, 0.4]),
+    "adam": (torch.optim.Adam, [0.002, 0.005]),
+}
+"""optimizer.kind -> (torch's, rates that are tried)."""
+
 BATCH, SHORT = 20, 2.0
 """Samples of a batch; points by which a fleet falls short."""
 
@@ -60,24 +68,37 @@ def score(module: torch.nn.Module, name: str, data: Dataset) -> float:
     return 100 * float(1 - ((output - target) ** 2).mean() / target.var(0).mean())
 
 
-def central(name: str, train: Dataset, test: Dataset, steps: int, rate: float) -> float:
-    """Plain SGD, no momentum; running statistics at BatchNorm's usual momentum."""
-    flat = FlatModule(NETS + name, LOSSES.get(name, "cross_entropy"))
-    theta, _ = first_model(flat, "", 0)
-    random, trained = np.random.default_rng(0), flat.layout.parameters.size
+def central(
+    name: str, train: Dataset, test: Dataset, steps: int, optimizer: str, rate: float, seed: int
+) -> float:
+    """No momentum but Adam's own; running statistics at BatchNorm's usual momentum."""
+    flat = FlatModule(NETS + name, LOSSES.get(name, "cross_entropy"), seed)
+    theta, _ = first_model(flat, "", seed)
+    random, trained = np.random.default_rng(seed), flat.layout.parameters.size
+    parameters = torch.from_numpy(theta)[:trained]  # one memory
+    steps_by = OPTIMIZERS[optimizer][0]([parameters], lr=rate)  # type: ignore[call-arg]
     order = np.zeros(0, np.int64)
     for _ in range(steps):
         if order.size < BATCH:
             order = random.permutation(len(train))
         chosen, order = order[:BATCH], order[BATCH:]
         step = flat.gradient(theta, rows(train.x, chosen), train.y[chosen])
-        theta[:trained] -= np.float32(rate) * step.gradient
+        parameters.grad = torch.from_numpy(np.array(step.gradient, np.float32))
+        steps_by.step()
         theta[trained:] += 0.1 * (step.statistics - theta[trained:])
     return score(flat.at(theta), name, test)
 
 
 async def fleet(
-    name: str, uri: str, test: Dataset, updates: int, rate: float, backend: str, directory: str
+    name: str,
+    uri: str,
+    test: Dataset,
+    updates: int,
+    optimizer: str,
+    rate: float,
+    seed: int,
+    backend: str,
+    directory: str,
 ) -> float:
     model = edgeflock.Model(NETS + name, loss=LOSSES.get(name, "cross_entropy"))
     settings: dict[str, Any] = {"updates": updates, "batch": BATCH, "open": True, "evaluate_every": 5.0}
@@ -87,6 +108,8 @@ async def fleet(
         directory=directory,
         evaluate=uri,
         coordination=coordination,
+        optimizer={"kind": optimizer},
+        seed=seed,
         compression={"select": 1},
         **settings,
     ) as server:
@@ -94,7 +117,7 @@ async def fleet(
         clients = [
             edgeflock.Client(
                 server.url, data=f"{uri}?part={part}/2", backend=backend, name=f"{part}", health=False,
-                directory=directory, **own,
+                directory=directory, seed=seed, **own,
             )
             for part in (1, 2)
         ]  # fmt: skip
@@ -103,25 +126,26 @@ async def fleet(
     return score(result.module(), name, test)
 
 
-def measure(name: str, updates: int, rates: Sequence[float]) -> dict[str, Any]:
+def measure(name: str, updates: int, optimizer: str, rates: Sequence[float], seed: int) -> dict[str, Any]:
     """Scores by rate, and seconds of each; what could not be is a text."""
-    row: dict[str, Any] = {"model": name}
+    row: dict[str, Any] = {"model": name, "optimizer": optimizer, "updates": updates, "seed": seed}
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "data.npz"
-        np.savez(path, **archive(MAKERS[name](np.random.default_rng(0))))  # type: ignore[arg-type]
+        np.savez(path, **archive(MAKERS[name](np.random.default_rng(seed))))  # type: ignore[arg-type]
         uri = f"npz:{path}"
         train, test = (datasets.load(uri, split) for split in ("train", "test"))
-        row["sgd"] = {rate: central(name, train, test, updates, rate) for rate in rates}
-        best = max(row["sgd"].values())
+        row["central"] = {rate: central(name, train, test, updates, optimizer, rate, seed) for rate in rates}
+        best = max(row["central"].values())
         for backend in ("torch", "onnx"):
             row[backend] = {}
             began = time.perf_counter()
-            for rate in sorted(rates, key=lambda rate: -row["sgd"][rate]):
+            for rate in sorted(rates, key=lambda rate: -row["central"][rate]):
                 if max(row[backend].values(), default=-np.inf) >= best - SHORT:
                     break
                 where = str(Path(directory) / f"{backend}-{rate}")
+                run = fleet(name, uri, test, updates, optimizer, rate, seed, backend, where)
                 try:
-                    row[backend][rate] = asyncio.run(fleet(name, uri, test, updates, rate, backend, where))
+                    row[backend][rate] = asyncio.run(run)
                 except edgeflock.EdgeflockError as error:
                     row[f"{backend}_{rate}"] = str(error)
             row[f"{backend}_s"] = time.perf_counter() - began
@@ -132,14 +156,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", default=[*MAKERS])
     parser.add_argument("--updates", type=int, default=800)
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.1, 0.4])
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd")
+    parser.add_argument("--rates", type=float, nargs="+")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("-o", "--output", type=Path, default=Path("models.json"))
-    arguments = parser.parse_args()
+    asked = parser.parse_args()
+    rates = asked.rates or OPTIMIZERS[asked.optimizer][1]
     done = []
-    for name in arguments.models or [*MAKERS]:
-        done.append(measure(name, arguments.updates, arguments.rates))
-        print(json.dumps(done[-1]), flush=True)
-        arguments.output.write_text(json.dumps(done, indent=1))
+    for name in asked.models or [*MAKERS]:
+        for seed in range(asked.first, asked.first + asked.seeds):
+            done.append(measure(name, asked.updates, asked.optimizer, rates, seed))
+            print(json.dumps(done[-1]), flush=True)
+            asked.output.write_text(json.dumps(done, indent=1))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from edgeflock.devices.commands.device import device
 from edgeflock.devices.commands.doctor import doctor, report
 from edgeflock.devices.commands.export import export
 from edgeflock.devices.commands.fleet import fleet
+from edgeflock.devices.commands.gateway import gateway
 from edgeflock.devices.commands.init import init
 from edgeflock.devices.commands.journal import journal
 from edgeflock.devices.commands.plot import plot
@@ -76,6 +77,7 @@ def options(
 
 
 app.command()(server)
+app.command()(gateway)
 app.add_typer(client, name="client")
 for command in (
     *(init, check, status, doctor, report, rollback, backup, restore, top, plot),

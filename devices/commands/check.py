@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from edgeflock.devices.commands.options import (
+    PROJECT,
     ConfigFile,
     Json,
     Set,
@@ -26,12 +27,15 @@ def check(
 ) -> None:
     """Check data against model, take a step, export it, and say what an update and a step cost.
 
-    Nothing is written, and no server runs.
+    Nothing is written, and no server runs. Without CONFIG.toml the settings are those of edgeflock.toml, if
+    that is in this folder.
     """
     with needing("server", "a check needs"):
         from edgeflock.devices.projects.checking import checked
         from edgeflock.server.choices import CHOICES
 
+        if config is None and PROJECT.is_file():
+            config = PROJECT
         settings = settings_of(config, [*(set_ or []), *client_flags(data=data)], verbose, CHOICES)
         with redirect_stdout(sys.stderr):  # the user's module may print
             found = checked(settings)

@@ -65,6 +65,10 @@ LogFormat = Annotated[Format, typer.Option("--log-format", help="json: an object
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
+PROJECT = Path("edgeflock.toml")
+"""What `edgeflock init` calls a project's settings."""
+
+
 def settings_of(
     path: Path | None,
     overrides: list[str] | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeflock.devices.commands.options import (
+    PROJECT,
     ConfigFile,
     Format,
     Json,
@@ -130,6 +131,8 @@ def server(
         from edgeflock.server.standby import Standby, StoodDown
 
         asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]
+        if config is None and PROJECT.is_file():
+            log.warning("%s is here, and was not named: none of its settings count", PROJECT)
         settings = settings_of(config, asked, tables=CHOICES)
         if not settings.model.arrays:
             import torch

@@ -2,12 +2,17 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from edgeflock.devices.commands.options import Directory, Json, Labels, labels_of, register_of, seconds_of
 from edgeflock.shared.errors import ConfigError
+
+if TYPE_CHECKING:  # SQLite, which `edgeflock --help` need not load
+    from edgeflock.server.identity import Role
+
+_ROLES = ("device", "viewer", "admin", "gateway")
 
 token = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens, on the server's machine.")
 
@@ -15,7 +20,7 @@ token = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens, on
 @token.command()
 def create(
     directory: Directory = Path("edgeflock-run"),
-    role: Annotated[str, typer.Option(help="device, viewer or admin.")] = "device",
+    role: Annotated[str, typer.Option(help="device, viewer, admin or gateway.")] = "device",
     reusable: Annotated[bool, typer.Option("--reusable", help="For any number of devices.")] = False,
     expires: Annotated[
         str | None, typer.Option(help="After so long, e.g. 90m, 24h or 7d; never: none.")
@@ -31,8 +36,8 @@ def create(
     One for devices is good for a day and for one device, if nothing else is said; one for operators until it
     is revoked.
     """
-    if role not in ("device", "viewer", "admin"):
-        raise ConfigError(f"--role {role!r} must be device, viewer or admin")
+    if role not in _ROLES:
+        raise ConfigError(f"--role {role!r} must be device, viewer, admin or gateway")
     seconds = seconds_of(expires or ("1d" if role == "device" else "never"))
     try:
         graph = bytes.fromhex(graph_digest or "")
@@ -42,7 +47,7 @@ def create(
         raise ConfigError(f"--graph-digest {graph_digest!r} must be 64 hexadecimal digits")
     with register_of(directory) as (register, audit):
         made = register.create(
-            "device" if role == "device" else "viewer" if role == "viewer" else "admin",
+            cast("Role", role),
             reusable=reusable or role != "device",
             seconds=seconds,
             labels=labels_of(label),

@@ -147,6 +147,11 @@ def parse(
             f"{source}: coordination.tasks = {tasks}: a stream is one device's alone; set no "
             "devices.NAME.rate"
         )
+    if file.scale.shards:
+        raise ConfigError(
+            f"{source}: scale.shards = {file.scale.shards}: the model of an emulated fleet is in one "
+            "process; leave it out"
+        )
     if len(set(file.fleet.seeds)) < len(file.fleet.seeds):
         raise ConfigError(f"{source}: fleet.seeds = {list(file.fleet.seeds)}: each may be there once")
     if len(file.classes) > file.fleet.devices:

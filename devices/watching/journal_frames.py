@@ -17,6 +17,7 @@ import msgpack
 from edgeflock.server.ledger.chain import COVERED
 from edgeflock.server.ledger.examination import raise_if_damaged
 from edgeflock.server.ledger.migrations import schema_of
+from edgeflock.server.ledger.records import evaluation_of
 from edgeflock.server.operations.divergence import has_diverged
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged
@@ -47,6 +48,12 @@ _FRAMING = 8
 
 _COUNT_FIRST = 7
 """The first schema in which an update's count comes before its index mode."""
+
+
+_METRICS_FIRST = 11
+"""The first schema in which evaluations have metrics."""
+
+_WITHOUT_METRICS = "version, time, loss, accuracy, ingress, egress, ''"
 
 
 @dataclass(slots=True)
@@ -84,7 +91,7 @@ class _Device:
             *unknown,
             None,
             None,
-            *(None,) * 3,
+            *(None,) * 7,
         )
 
 
@@ -123,7 +130,7 @@ class _Totals:
             reduction=round(dense / self.ingress, 1) if self.ingress else None,
             staleness=list(self.bins),
             devices=len(devices),
-            connected=sum(not device.away for device in devices.values()),
+            up=sum(not device.away for device in devices.values()),
             cnc=self.compressed / self.version if self.version else None,
             loss=self.loss,
             evaluation_failed=False,
@@ -138,7 +145,8 @@ def journal_frames(path: Path, most: int = MOST_FRAMES) -> Iterator[Frame]:
     """At most about `most` frames, a second or more apart.
 
     The journal is only read, not migrated either, and its server may be running: what is read here has been
-    the same since schema 1, but for the columns that `_regimes` finds by their names, and for `_COUNT_FIRST`.
+    the same since schema 1, but for the columns that `_regimes` finds by their names, for `_COUNT_FIRST` and
+    `_METRICS_FIRST`.
     Raises ConfigError if `path` cannot be read or holds no update, JournalDamaged if it is no journal,
     JournalTooNew.
     """
@@ -162,11 +170,10 @@ def _frames(db: sqlite3.Connection, path: Path, most: int) -> Iterator[Frame]:
     first, last, total = db.execute("SELECT min(time), max(time), max(version) FROM updates").fetchone()
     if total is None:
         raise ConfigError(f"{path} holds no update yet")
+    columns = COVERED["evaluations"] if schema >= _METRICS_FIRST else _WITHOUT_METRICS
     evaluations = deque(
-        Evaluation(version, time, finite(loss), finite(accuracy), ingress, egress)
-        for version, time, loss, accuracy, ingress, egress in db.execute(
-            f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid"
-        )
+        one._replace(loss=finite(one.loss), accuracy=finite(one.accuracy))
+        for one in map(evaluation_of, db.execute(f"SELECT {columns} FROM evaluations ORDER BY rowid"))
     )
     began = min([first, *(evaluation.time for evaluation in evaluations)])
     every = max(1.0, (max(last, *(e.time for e in evaluations), began) - began) / most)

@@ -103,6 +103,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         f"{_selected(compression)}, values {compression['values']}"
     )
     console.print(f"Version {status['version']:,}{target}")
+    if (shards := status["shards"]) is not None:
+        processes = shards["processes"]
+        kept = size(sum(shard["nbytes"] for shard in processes))
+        nodes = len({shard["node"] for shard in processes})
+        again = f"; made again from the journal {shards['restored']} times" if shards["restored"] else ""
+        console.print(f"In {len(processes)} shards on {nodes} nodes, {kept} in all{again}")
     if (tasks := status["tasks"]) is not None:
         console.print(
             f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
@@ -128,6 +134,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             else ""
         )
     )
+    for one in status["gateways"]:
+        console.print(
+            f"Gateway {one['name']} at {one['address']}: {one['devices']:,} devices, "
+            f"{one['updates']:,} updates, {size(one['waiting'])} waiting",
+            highlight=False,
+        )
     devices = sorted(status["devices"], key=lambda device: device["name"])
     columns = dict(_COLUMNS)
     if compression["threshold"] or any(device["uncompressed"] for device in devices):

@@ -38,6 +38,8 @@ class Push:
     time: float
     update: Update
     frame: bytes
+    step: Step | None = None
+    """What it is decoded, where a gateway has done that."""
 
 
 class Apply(NamedTuple):

@@ -9,8 +9,8 @@ that a replay needs none of this. Imports descent; neither asyncio nor aiohttp n
 """
 
 from edgeflock.server.defence.guard import Decision, Guard, Record
-from edgeflock.server.defence.norms import LATEST
-from edgeflock.server.defence.rules import DEFENCES, Kind, Seen
+from edgeflock.server.defence.norms import HELD, LATEST
+from edgeflock.server.defence.rules import DEFENCES, LEAST, Kind, Seen
 from edgeflock.server.defence.trusted import Trusted
 
-__all__ = ["DEFENCES", "LATEST", "Decision", "Guard", "Kind", "Record", "Seen", "Trusted"]
+__all__ = ["DEFENCES", "HELD", "LATEST", "LEAST", "Decision", "Guard", "Kind", "Record", "Seen", "Trusted"]

@@ -7,14 +7,12 @@ from math import isfinite
 
 import numpy as np
 
-from edgeflock.server.defence.norms import Norms
-from edgeflock.server.defence.rules import DEFENCES, Seen
+from edgeflock.server.defence.norms import HELD, Norms
+from edgeflock.server.defence.rules import DEFENCES, Seen, remembered
+from edgeflock.server.defence.standing import Agreements
 from edgeflock.server.defence.trusted import Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.steps import norm
-
-_PART = 0.03
-"""Of a device's standing that its latest update makes: one update of few entries says next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,9 @@ class Decision:
     share: float
     """The part of it that counts, as float32 has it: 1 all, 0 nothing."""
     norm: float
-    """Of what counts."""
+    """What is `remembered` of its own."""
+    agreement: float | None
+    """Of the update with the trusted gradient; None: there is none."""
     standing: float | None
     """The device's, with this update."""
 
@@ -36,16 +36,19 @@ class Record:
     clipped: int = 0
     dropped: int = 0
     standing: float | None = None
-    """Its agreement with the trusted gradient, averaged, its latest updates most; None: not known."""
+    """What its updates say for it, or against it (standing.py); None: nothing is known."""
 
 
 class Guard:
     """Decides, and remembers what came of it. Nothing of it shapes a replay."""
 
-    def __init__(self, name: str, norms: Iterable[float] = ()) -> None:
-        """`name` is of DEFENCES. `norms` are of updates that counted before. Raises ConfigError."""
+    def __init__(self, name: str, norms: Iterable[float] = (), held: int = HELD) -> None:
+        """`name` is of DEFENCES. `norms` are `remembered` of updates before. Of a run's first updates, `held`
+        of them only tell what is usual. Raises ConfigError.
+        """
         self._kind = DEFENCES.known(name, "defence.mode")
-        self._norms = Norms(norms)
+        self._norms = Norms(norms, held)
+        self._agreements = Agreements()
         self._trusted: Trusted | None = None
         self.records: dict[int, Record] = {}
         """device -> what came of its updates, of those with one."""
@@ -61,6 +64,10 @@ class Guard:
         """Whether it wants a new one at a version: each `refresh` updates."""
         return self.trusts and (self._trusted is None or version - self._trusted.version >= refresh)
 
+    def record(self, device: int) -> Record:
+        """What came of a device's updates."""
+        return self.records.get(device) or Record()
+
     def trust(self, trusted: Trusted) -> None:
         """Go by this gradient from now on."""
         self._trusted = trusted
@@ -72,15 +79,18 @@ class Guard:
         agreement, standing = None, None if known is None else known.standing
         if self._trusted is not None:
             agreement = self._trusted.agreement(step.where, step.delta)
-            standing = (1 - _PART) * (standing or 0.0) + _PART * agreement
-        seen = Seen(step.where, step.delta, size, self._norms.usual, agreement, standing)
+            standing = self._agreements.standing(standing or 0.0, agreement)
+        norms = self._norms
+        seen = Seen(step.where, step.delta, size, norms.usual, norms.spread, agreement, standing)
         found = self._kind.share(seen)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0
-        return Decision(share, share * size, standing)
+        return Decision(share, remembered(share, size, norms.usual), agreement, standing)
 
     def took(self, device: int, decision: Decision) -> None:
         """The update that was decided on has made a version."""
         self._norms.add(decision.norm)
+        if decision.share and decision.agreement is not None:
+            self._agreements.add(decision.agreement)
         if decision.share == 1 and decision.standing is None:
             return
         record = self.records.setdefault(device, Record())

@@ -1,4 +1,4 @@
-"""How large updates usually are: the median of the latest that counted, in O(log n) an update."""
+"""How large updates usually are, and how far they differ from it, of the latest that counted."""
 
 from bisect import bisect_left, insort
 from collections import deque
@@ -7,16 +7,20 @@ from collections.abc import Iterable
 LATEST = 256
 """Updates that are remembered."""
 
+HELD = 8
+"""So many must be known before anything is usual: the first ones may be anybody's."""
+
 _FEW = 16
-"""While fewer are known, the smallest of them is what is usual: the first ones may be anybody's."""
+"""While fewer are known, the smallest of them is what is usual."""
 
 
 class Norms:
-    """Of the latest updates, as they counted: one that was cut short is no larger than its cap, so that
-    nobody drives the median up from beyond it.
+    """Of the latest updates, as they are `remembered` (rules.py): one that was cut short is no larger than
+    what was usual allows, so that few drive the median up. Sorted, in O(log n) an update.
     """
 
-    def __init__(self, norms: Iterable[float] = ()) -> None:
+    def __init__(self, norms: Iterable[float] = (), held: int = HELD) -> None:
+        self._held = held
         self._latest: deque[float] = deque()
         self._sorted: list[float] = []
         for norm in norms:
@@ -33,8 +37,31 @@ class Norms:
 
     @property
     def usual(self) -> float:
-        """0: none is known."""
+        """Their median; 0: too few are known."""
         count = len(self._sorted)
-        if not count:
+        if not count or count < self._held:
             return 0.0
         return self._sorted[0 if count < _FEW else count // 2]
+
+    @property
+    def spread(self) -> float:
+        """The smallest r with which more than half of them lie within u / r and u r, u the median: the
+        exponential of the median absolute deviation of their logarithms. 1: while few are known.
+
+        Of those i are below u and the others above: the more below, the farther the one and the nearer the
+        other end. A search by halves finds the i at which the lower end begins to be farther.
+        """
+        values, count = self._sorted, len(self._sorted)
+        if count < _FEW:
+            return 1.0
+        middle = count // 2
+        usual, top = values[middle], 2 * middle
+        least, most = 0 if top < count else 1, middle
+        while least < most:
+            i = (least + most) // 2
+            if usual / values[middle - i] >= values[top - i] / usual:
+                most = i
+            else:
+                least = i + 1
+        below = usual / values[middle - least]
+        return min(below, values[top - least + 1] / usual) if top - least + 1 < count else below

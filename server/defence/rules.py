@@ -10,12 +10,21 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Where
 from edgeflock.shared.plugins import Table
 
-MOST = 3.0
-"""An update may be so many times as large as usual."""
+LEAST = 3.0
+"""An update may be so many times as large as usual in any fleet,"""
 
-LEAST = -0.005
-"""A device that stands lower is not let through. Honest ones stand above 0 once they are known, and not
-far below it before."""
+MOST = 10.0
+"""and so many times at most,"""
+
+DEVIATIONS = 3.0
+"""and between these by so many deviations of the logarithms of what is usual: where devices hold samples of
+their own kind alone, honest norms differ more than where samples were dealt at random."""
+
+_OF_A_SPREAD = 1.4826
+"""Deviations of a normal distribution that its median absolute one is the inverse of."""
+
+WORST = -1.0
+"""A device that stands lower is not let through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +36,14 @@ class Seen:
     norm: float
     """|delta| by the samples that it is weighed with: times the learning rate, the most that it changes."""
     usual: float
-    """The median norm of those that counted lately; 0: there are none."""
+    """The median norm of those that counted lately; 0: too few are known (norms.HELD)."""
+    spread: float
+    """More than half of these are no more than so many times larger or smaller than usual."""
     agreement: float | None = None
     """Of the update with the trusted gradient, -1 to 1; None: there is none."""
     standing: float | None = None
-    """The same over its device's updates, this one too; of a new one nothing is expected, 0."""
+    """What its device's updates, this one too, say for the device, or against it (standing.py); of a new one
+    nothing is known, 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +56,40 @@ class Kind:
     """Whether it goes by a trusted gradient, for which the server sets samples apart."""
 
 
+def most(usual: float, spread: float) -> float:
+    """How large an update may be: u exp(DEVIATIONS d), d the deviation of ln |g|; LEAST u to MOST u."""
+    times = MOST if spread >= MOST else spread ** (DEVIATIONS * _OF_A_SPREAD)
+    return usual * min(MOST, max(LEAST, times))
+
+
+def remembered(share: float, norm: float, usual: float = 1.0) -> float:
+    """What is known from then on of an update with this norm, of which `share` counted, when this was usual.
+
+    Of one that was too large, what any fleet's may be: if only usual ones were known, what is usual could
+    never grow. While nothing is usual, all of it, though nothing of it counts.
+    """
+    return norm if share == 1 or not usual else LEAST * share * norm
+
+
 def clip(seen: Seen) -> float:
-    """min(1, MOST u / |g|), u the usual norm."""
-    most = MOST * seen.usual
-    return most / seen.norm if 0 < most < seen.norm else 1.0
+    """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
+
+    Cut to `most` itself, many that are too large would be as many that each move the model three times as
+    far as an honest one: a learning rate that nobody chose. Nothing counts before anything is usual.
+    """
+    if not seen.usual:
+        return 0.0
+    return seen.usual / seen.norm if most(seen.usual, seen.spread) < seen.norm else 1.0
 
 
 def score(seen: Seen) -> float:
     """0 where the device's updates disagree with the trusted gradient, else as `clip`.
 
     In the spirit of Zeno++ (C. Xie, S. Koyejo, I. Gupta, ICML 2020, section 4), whose score of one update is
-    averaged here over its device's: an honest one of few entries may well disagree, all of a device's do not.
+    put together here over its device's: an honest one of few entries may well disagree, all of a device's do
+    not.
     """
-    if seen.standing is not None and seen.standing < LEAST:
+    if seen.standing is not None and seen.standing < WORST:
         return 0.0
     return clip(seen)
 

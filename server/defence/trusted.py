@@ -16,19 +16,19 @@ class Trusted:
     version: int
     """Of the model that it is taken at."""
     gradients: NDArray[np.float32]
-    """[P, groups]: a row a parameter, so that an update reads one line of memory an entry."""
+    """[P, groups]: a row a parameter, so that an update reads one line of memory an entry; each group's of
+    length 1, or 0 if it says nothing."""
 
     def agreement(self, where: Where, delta: NDArray[np.float32]) -> float:
-        """max_c cos(g, v_c) + min_c cos(g, v_c), halved, over the groups c, of the entries of g alone.
+        """(max_c cos(g, v_c) + min_c cos(g, v_c)) / 2 over the groups c; g is 0 where it has no entries.
 
         With one group that is the cosine. A device with samples of one class alone pulls towards that one and
-        away from others: what tells an honest one is that it pulls more than it pushes. 0 where either is 0.
+        away from others: what tells an honest one is that it pulls more than it pushes. 0 where g is.
         """
-        there = self.gradients if isinstance(where, slice) else self.gradients.take(where, 0)
-        length, lengths = norm(delta), np.sqrt(np.einsum("kc,kc->c", there, there))
+        length = norm(delta)
         if not length:
             return 0.0
+        there = self.gradients if isinstance(where, slice) else self.gradients.take(where, 0)
         unit = (delta / np.float64(length)).astype(np.float32)  # whatever finite numbers were sent
-        with np.errstate(all="ignore"):
-            cosines = np.nan_to_num((unit @ there) / lengths, nan=0.0, posinf=0.0, neginf=0.0)
+        cosines = unit @ there
         return float(cosines.max() + cosines.min()) / 2

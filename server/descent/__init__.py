@@ -1,9 +1,10 @@
 """How updates change theta: weighting, staleness, optimizer, and the average of the versions.
 
-`Parameters` is theta under a `Regime`; a `Step` is one update for it, `Gathered` those of a round. A new
-weighting rule is a function in weighting.py and its name in `RULES`, an optimizer one in optimizer.py and
-its name in `KINDS`, an aggregate of rounds one in aggregates.py and its name in `AGGREGATES`. Reads like
-the papers; every operation is one IEEE float32 operation in a fixed order (kernels.py compiles them).
+`Parameters` is theta under a `Regime`; a `Step` is one update for it, `Gathered` those of a round. What is
+kept of each parameter is in a `Part`, in this process or wherever a `Place` puts it. A new weighting rule is
+a function in weighting.py and its name in `RULES`, an optimizer one in optimizer.py and its name in `KINDS`,
+an aggregate of rounds one in aggregates.py and its name in `AGGREGATES`. Reads like the papers; every
+operation is one IEEE float32 operation in a fixed order (kernels.py compiles them).
 Imports edgeflock.shared only.
 """
 
@@ -11,7 +12,8 @@ from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.how import How
 from edgeflock.server.descent.optimizer import KINDS
-from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.parameters import Lost, Parameters, Place
+from edgeflock.server.descent.part import Entries, Part, Standing, State, Vectors
 from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
@@ -23,10 +25,17 @@ __all__ = [
     "MEAN",
     "RULES",
     "SCHEDULES",
+    "Entries",
     "Gathered",
     "How",
+    "Lost",
     "Parameters",
+    "Part",
+    "Place",
     "Regime",
+    "Standing",
+    "State",
     "Step",
+    "Vectors",
     "Where",
 ]

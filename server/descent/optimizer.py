@@ -51,10 +51,17 @@ def descend(theta: Vector, where: Where, delta: Vector, rate: np.float32) -> Non
         descend_at(theta, where, delta, rate)
 
 
+def shortening(length: float, most: float) -> np.float32 | None:
+    """min(1, most / |g|), |g| = `length` the norm over the entries of one update, or of one step of several;
+    None: 1.
+    """
+    return np.float32(most / length) if length > most else None
+
+
 def clipped(gradient: Vector, most: float) -> Vector:
-    """g min(1, most / |g|), |g| the norm over the entries of one update, or of one step of several; 0: g."""
-    length = steps.norm(gradient) if most else 0.0
-    return gradient * np.float32(most / length) if length > most else gradient
+    """g times that; `most` = 0: g."""
+    shortened = shortening(steps.norm(gradient), most) if most else None
+    return gradient if shortened is None else gradient * shortened
 
 
 Take = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
@@ -72,8 +79,8 @@ class Kind:
     step: Take
     """In place, and of nothing but theta[where] and memory[where]: `tried` hands in these alone. The same
     float32 operations in the same order wherever it runs: a replay must come to the same bits."""
-    reach: Callable[["Optimizer", float], float] = lambda of, gradient: inf
-    """(optimizer, the largest |g_k|) -> no |theta_k| moves by more than this times the rate, but for decay of
+    reach: Callable[["Foresight", float], float] = lambda of, gradient: inf
+    """(foresight, the largest |g_k|) -> no |theta_k| moves by more than this times the rate, but for decay of
     weights beside the gradient. inf: not known, and each step is tried before it is taken."""
 
 
@@ -90,16 +97,12 @@ class Optimizer:
         self.memory: Memory = np.zeros(shape, np.float32) if memory is None else memory
         if self.memory.shape != shape:
             raise ConfigError(f"{how.kind} remembers {shape} numbers, not {self.memory.shape}")
-        self._fastest = largest(self.memory.ravel()) if self.kind.remembers == "velocity" else 0.0
-        """No velocity is above it."""
         adam = self.kind.remembers == "moments"
         self.means = _corrections(how.beta1) if adam else None
         self.squares = _corrections(how.beta2) if adam else None
 
     def step(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> None:
         """theta and what is remembered after a gradient, of the parameters at `where`, in place."""
-        if self.kind.remembers == "velocity":
-            self._fastest = self._velocity(largest(gradient))
         self.kind.step(self, theta, self.memory, where, gradient, rate)
 
     def tried(self, theta: Vector, where: Indices, gradient: Vector, rate: np.float32) -> Vector:
@@ -108,12 +111,30 @@ class Optimizer:
         self.kind.step(self, there, memory, np.arange(where.size), gradient, rate)
         return there
 
+
+class Foresight:
+    """How far steps can go, known without looking at what is remembered."""
+
+    def __init__(self, how: How, memory: Memory | None = None) -> None:
+        """`memory` is what the optimizer goes on from. Raises ConfigError if there is no such kind."""
+        self.how = how
+        self.kind = KINDS.known(how.kind, "optimizer.kind")
+        self._fastest = 0.0
+        """No velocity is above it."""
+        if memory is not None and self.kind.remembers == "velocity":
+            self._fastest = largest(memory.ravel())
+
     def reach(self, gradient: float, rate: float, most: float) -> float:
         """More than a step moves any parameter that is within `most`, of a gradient that is no larger."""
         decay = self.how.weight_decay * most
         return rate * (self.kind.reach(self, gradient + decay) + decay)
 
-    def _velocity(self, gradient: float) -> float:
+    def took(self, gradient: float) -> None:
+        """A step was taken with a gradient that is no larger."""
+        if self.kind.remembers == "velocity":
+            self._fastest = self.velocity(gradient)
+
+    def velocity(self, gradient: float) -> float:
         """The most that any velocity has after a gradient that is no larger."""
         return max(self._fastest, self.how.beta1 * self._fastest + gradient)
 
@@ -154,7 +175,7 @@ def _adagrad(
     steps.adagrad(theta, memory, where, gradient, rate, decay, epsilon)
 
 
-def _reach_of_adam(of: Optimizer, gradient: float) -> float:
+def _reach_of_adam(of: Foresight, gradient: float) -> float:
     """The most that m_k / sqrt(s_k) can be: both are means of the same numbers, of other weights, and Cauchy
     and Schwarz bound one by the other where beta_1^2 < beta_2. Twice that, for roundings.
     """
@@ -179,8 +200,8 @@ def kind_of(found: object) -> Kind | None:
 
 _OURS = {
     "sgd": Kind("", 0, _sgd, lambda of, gradient: gradient),
-    "momentum": Kind("velocity", 1, _momentum, lambda of, gradient: of._velocity(gradient)),
-    "nesterov": Kind("velocity", 1, _nesterov, lambda of, gradient: gradient + of._velocity(gradient)),
+    "momentum": Kind("velocity", 1, _momentum, lambda of, gradient: of.velocity(gradient)),
+    "nesterov": Kind("velocity", 1, _nesterov, lambda of, gradient: gradient + of.velocity(gradient)),
     "adam": Kind("moments", 3, _adam, _reach_of_adam),
     "adamw": Kind("moments", 3, _adam, _reach_of_adam),
     "adagrad": Kind("squares", 1, _adagrad, lambda of, gradient: 1.0),

@@ -1,6 +1,7 @@
 """Where a step would lead, looked at before it is taken: a parameter stays a number that a model can have."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +38,15 @@ class Reach:
         self._farthest = self._walked = math.inf
         """`_walked` is what steps add up to since the parameters were looked at."""
 
-    def suffices(self, theta: Vector, move: float, most: float) -> bool:
-        """Whether a step that moves none of `theta` by more than `move` surely takes none beyond `most`. It
+    def suffices(self, look: Callable[[], float], move: float, most: float) -> bool:
+        """Whether a step that moves no parameter by more than `move` surely takes none beyond `most`. It
         counts as taken then.
 
-        All of theta is looked at only once steps add up to a quarter of `most`, whoever sends them.
+        `look` finds the largest of them: it is called only once steps add up to a quarter of `most`, whoever
+        sends them.
         """
         if not self._farthest + move <= most and self._walked > most / 4:
-            self._farthest, self._walked = largest(theta), 0.0
+            self._farthest, self._walked = look(), 0.0
         if not (self._farthest + move) * _ROUNDING <= most:
             return False
         self._farthest = (self._farthest + move) * _ROUNDING

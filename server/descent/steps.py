@@ -41,13 +41,18 @@ def weigh(where, delta, weight, together, now, before, then, below, history, bit
         history[k] |= bit * changed
 
 
-@nb.njit(float64(_FLOATS), cache=True)
-def norm(gradient):
-    """|g|: the squares summed in double precision, in order."""
-    total = float64(0)
+@nb.njit(float64(_FLOATS, float64), cache=True)
+def squares(gradient, total):
+    """total + |g|^2, summed in double precision, in order: slice by slice as of all at once."""
     for entry in gradient:
         total += float64(entry) * float64(entry)
-    return np.sqrt(total)
+    return total
+
+
+@nb.njit(float64(_FLOATS), cache=True)
+def norm(gradient):
+    """|g|."""
+    return np.sqrt(squares(gradient, float64(0)))
 
 
 @nb.njit(nb.void(float32[::1], _INDICES, _FLOATS, float32, float32), cache=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from edgeflock.server.doors.door import Door
-from edgeflock.server.doors.handshake import Handshake
+from edgeflock.server.doors.handshake import Handshake, with_small_buffers
 from edgeflock.shared.settings.config import LimitSettings
 
 _LOOK = 0.25
@@ -76,6 +76,7 @@ class Doors:
         self, inner: Callable[[], asyncio.Protocol], tls: ssl.SSLContext
     ) -> Callable[[], asyncio.Protocol]:
         """A protocol factory: `inner`'s protocols are for who gets through a TLS handshake in time."""
+        with_small_buffers()
         return lambda: Handshake(inner, self, tls, self.terms.request_seconds)
 
     def of(self, transport: asyncio.BaseTransport | None) -> Door | None:

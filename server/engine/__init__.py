@@ -6,6 +6,7 @@ welcome.py's, what it is sent of the model publication's. Imports publication, c
 neither asyncio nor aiohttp.
 """
 
+from edgeflock.server.engine import decoded
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.judging import Criteria, Judge
 from edgeflock.server.engine.limits import Bounds, check_limits, frame_bytes, part_of
@@ -20,6 +21,7 @@ __all__ = [
     "Judge",
     "Published",
     "check_limits",
+    "decoded",
     "frame_bytes",
     "part_of",
 ]

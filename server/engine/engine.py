@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
 from edgeflock.server.defence import Decision, Guard, Trusted
-from edgeflock.server.descent import Gathered, Parameters, Step
+from edgeflock.server.descent import Gathered, Parameters, Step, Where
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.judging import Criteria, Judge
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import LastReceipt, Log
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
-from edgeflock.server.publication import Exact, Publication
+from edgeflock.server.engine.welcome import worth_loading
+from edgeflock.server.publication import Exact, Publication, Touched, Touches
 from edgeflock.shared.errors import (
     BadSequence,
     BaseExpired,
@@ -39,9 +40,6 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Model, Receipt
-
-_WORTH = 65 / 64
-"""A load that goes on where it broke off may cost this much more than a model that comes in one piece."""
 
 _QUICK = 100_000
 """Entries that are decoded and applied in about two milliseconds."""
@@ -104,6 +102,8 @@ class Engine:
         self._gate = Gatekeeper(gate, self._ended)
         self._abandoned = False
         self._judge = judge or Judge(Criteria())
+        self._touches: Touches | None = None
+        """If somebody follows the model."""
         self.observe: Callable[[Push, Step], None] = _nobody
         """Sees every update that was admitted, and what it comes to. Nothing depends on it."""
         self._over: str | None = self._judge.ended(0.0, 0)
@@ -140,6 +140,7 @@ class Engine:
             lambda push, more: self._settle(push, now, more),
             hold=hold,
         )
+        self.parameters.flush()
         together = 0 if due is None else len(due.updates)
         return Staged(settled, together, self._made, answered_later=self._gate.holds)
 
@@ -153,6 +154,8 @@ class Engine:
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes no more than a few milliseconds for this group."""
+        if not self.parameters.is_here:  # who has them may have to be waited for
+            return False
         if self.parameters.regime.rounds:  # the end of one goes through all parameters
             return not pushes and not self.held
         return sum(push.update.count for push in pushes) <= _QUICK and all(
@@ -228,6 +231,7 @@ class Engine:
             samples=self._bounds.samples,
             fewest=self._bounds.fewest,
             expansion_bytes=self._bounds.expansion_bytes,
+            decoded=push.step,
         )
         step = replace(step, time=push.time)
         sent, decision = step, None
@@ -273,11 +277,17 @@ class Engine:
             )
             self._last[push.device] = LastReceipt(update.sequence, version)
             self._gate.made(push.device, version)
-            self._publication.add(self.parameters.changes(touched))
+            self._changed(self.parameters.changes(touched))
             accepted = Accepted(Receipt(update.sequence, version, None), before - update.base, share)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
             self._made.append((push, accepted))
         self.parameters.apply(verdict.change)
+
+    def _changed(self, touched: Where) -> None:
+        """By the next version."""
+        self._publication.add(touched)
+        if self._touches is not None:
+            self._touches.add(touched)
 
     def _took(self, push: Push) -> float:
         """What part of an update counts that makes a version now."""
@@ -322,7 +332,15 @@ class Engine:
         """The current model, or a `part` of its parameters, as little of it as `device` needs, which holds
         `base` and says `held` of it.
         """
-        return self._publication.model(self.parameters.theta, base, held, device, part)
+        return self._publication.model(self.parameters.entries, base, held, device, part)
+
+    def follow(self, *, on: bool = True) -> None:
+        """Keep what changes for `changes`, from now on; or no longer."""
+        self._touches = Touches(self.layout.parameters.size) if on else None
+
+    def changes(self) -> Touched | None:
+        """What of theta has changed since this was asked last, durable; None: nothing."""
+        return None if self._touches is None else self._touches.take(self.parameters.entries)
 
     def offer(self, theta: NDArray[np.float32], keep: Callable[[Model], Weights]) -> None:
         """Devices may load `theta`, the model at version 0, from what `keep` puts the record of it into."""
@@ -333,11 +351,7 @@ class Engine:
         """What a device that joins may load, and whether that is shorter than the current model, whole."""
         if self.offered is None:
             return None
-        model = self._publication.since_offered(self.parameters.theta)
-        if model is None:
-            return self.offered._replace(load=False)
-        size = self.offered.size + len(model.indices) + len(model.values)
-        return self.offered._replace(load=size <= _WORTH * self._whole)
+        return worth_loading(self.offered, self._whole, self._publication, self.parameters.entries)
 
     def theta(self) -> tuple[int, NDArray[np.float32]]:
         """(version, a copy of theta), durable."""
@@ -463,6 +477,8 @@ class Engine:
         )  # fmt: skip
         parameters.go_back(past.theta, past.average, past.packed_memory())
         self._publication.begin_again()
+        if self._touches is not None:
+            self._touches.begin_again()
         self._log.commit()
         self._next_snapshot = parameters.version + self._bounds.snapshot_every
         self._diverged = None

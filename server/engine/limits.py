@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.descent import KINDS
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
@@ -59,6 +60,9 @@ class Bounds:
 _BESIDE_STREAMS = 1 << 15
 """Bytes of an update beside its streams: 32 facts, their names and texts of 100 characters of four bytes."""
 
+_ROW = 1_000_000_000
+"""Bytes of a row, as SQLite comes (SQLITE_MAX_LENGTH)."""
+
 _SHARED = 1 << 24
 """Bytes of a record of shared samples; of what shape they are, only devices know."""
 
@@ -87,8 +91,25 @@ def part_of(pull: Pull, layout: Layout) -> slice | None:
     return slice(pull.start, pull.stop)
 
 
+def snapshot_bytes(config: Config, layout: Layout) -> int:
+    """What the journal keeps of a version: theta, its average, and what steps to come depend on."""
+    numbers = KINDS.chosen(config.optimizer.kind).columns + (config.coordination.mode == "buffer")
+    vectors = 1 + (config.coordination.average > 0)
+    return 4 * (vectors * layout.size + numbers * layout.parameters.size)
+
+
 def check_limits(config: Config, layout: Layout) -> None:
-    """Raises ConfigError if an update of the model, sent as `config` asks, would be refused."""
+    """Raises ConfigError if an update of the model, sent as `config` asks, would be refused, or if the model
+    is too large for the journal.
+    """
+    snapshot = snapshot_bytes(config, layout)
+    if snapshot > _ROW and not config.journal.url.startswith("postgres"):
+        raise ConfigError(
+            f"a snapshot of {layout.size} parameters with coordination.average = "
+            f"{config.coordination.average:g} and optimizer.kind = {config.optimizer.kind!r} takes "
+            f"{snapshot} bytes, and SQLite keeps {_ROW} at most; set coordination.average = 0, another "
+            "optimizer, or a smaller model"
+        )
     threshold = config.compression.threshold
     select = fraction_of(config.compression.select, layout)
     size = layout.parameters.size

@@ -1,7 +1,7 @@
 """How a device's updates go with those of the others, on the entries that they touch.
 
 Each update is a vote of length one for its direction, so that nobody's counts more because it is large. Of
-the votes a decaying sum is kept for each of eight groups of devices. An update of a device of group g, with
+the votes a decaying sum is kept for each of seven groups of devices. An update of a device of group g, with
 entries w, agrees with the others as
 
     cos(delta_w, sum of the votes of all groups but g at w)
@@ -20,15 +20,15 @@ from edgeflock.server.descent import Step
 from edgeflock.server.findings.kernels import compare_and_vote
 
 TRACKED = 1 << 18
-"""The last so many parameters have votes, 9 MiB at most. The layers nearest to the labels come last in nearly
+"""The last so many parameters have votes, 8 MiB at most. The layers nearest to the labels come last in nearly
 all models, and there those who disagree about labels disagree most."""
 
 _TOUCHED, _DENSE = 1 << 9, 1 << 13
 """At most the last so many entries of an update, or of a whole gradient, are looked at: bounds the time."""
 
-_GROUPS = 8
+_GROUPS = 7
 """Up to so many devices are each compared with all others; of more, also those of the own group are left
-out."""
+out. Their votes and the sum of them are half a line of the processor's cache."""
 
 _DECAY = 0.99
 """A vote counts this much less with each one after it: the last hundred say where the others go. Of the
@@ -69,8 +69,7 @@ class Agreement:
         self._first = parameters - size
         self._last = np.arange(parameters - min(_DENSE, size), parameters)
         """What is looked at of a whole gradient."""
-        self._votes = np.zeros((_GROUPS, size), np.float32)
-        self._all = np.zeros(size, np.float32)
+        self._votes = _in_lines(size)
         self._scale = 1.0
         self._seen: dict[int, Seen] = {}
         self._times: dict[int, float] = {}
@@ -85,36 +84,32 @@ class Agreement:
         if last is not None and 0 <= step.time - last < max(_PAUSE, len(self._times) / _A_SECOND):
             return
         self._times[device] = step.time
-        norm = math.sqrt(float(np.dot(step.delta, step.delta)))
+        where, most = (self._last, _DENSE) if isinstance(step.where, slice) else (step.where, _TOUCHED)
+        norm, along, length, own = compare_and_vote(
+            where, step.delta, most, self._first, self._votes, 1 + device % _GROUPS, self._scale / _DECAY
+        )
         if not 0 < norm < math.inf:
             return
-        where, delta = self._near_the_end(step)
         self._scale /= _DECAY
-        along, length, own = compare_and_vote(
-            where,
-            delta,
-            self._first,
-            self._all,
-            self._votes[device % _GROUPS],
-            np.float32(self._scale / norm),
-        )
         agreement: float | None = None
         if own > 0 and length > (_FAINT * self._scale) ** 2:
             agreement = along / math.sqrt(own * length)
         if self._scale > _LARGEST_SCALE:
             self._votes /= np.float32(self._scale)
-            self._all /= np.float32(self._scale)
             self._scale = 1.0
         self._seen[device] = _followed(
             self._seen.get(device), agreement, loss if math.isfinite(loss) else None, math.log(norm)
         )
 
-    def _near_the_end(self, step: Step) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The last entries of the update: (where, how much)."""
-        if isinstance(step.where, slice):
-            count = self._last.size
-            return self._last, step.delta[step.delta.size - count :]
-        return step.where[-_TOUCHED:], step.delta[-_TOUCHED:]
+
+def _in_lines(size: int) -> NDArray[np.float32]:
+    """float32 [size, 1 + _GROUPS] of zeros, no row of which is in two lines of the cache: most of what a look
+    costs is to wait for memory.
+    """
+    line, row = 16, 1 + _GROUPS
+    room = np.zeros(row * size + line, np.float32)
+    start = -(room.ctypes.data // room.itemsize) % line
+    return room[start : start + row * size].reshape(size, row)
 
 
 def _followed(before: Seen | None, agreement: float | None, loss: float | None, norm: float) -> Seen:

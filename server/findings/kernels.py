@@ -1,5 +1,7 @@
 """The inner loop of what is looked at in an update, compiled by numba as those of the descent."""
 
+import math
+
 import numba as nb
 from numba import float32, float64, int64
 
@@ -8,20 +10,35 @@ _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
 
 
 @nb.njit(
-    nb.types.UniTuple(float64, 3)(_INDICES, _FLOATS, int64, float32[::1], float32[::1], float32), cache=True
+    nb.types.UniTuple(float64, 4)(_INDICES, _FLOATS, int64, int64, float32[:, ::1], int64, float64),
+    cache=True,
+    fastmath={"reassoc", "contract"},
 )
-def compare_and_vote(where, delta, first, everybody, group, weight):
-    """(delta . others, |others|^2, |delta|^2) at those k = where[i] - first that are not below 0, where the
-    others are everybody_k - group_k; then both of these += weight delta.
+def compare_and_vote(where, delta, most, first, votes, group, weight):
+    """(|delta|, delta . others, |others|^2, |delta|^2), all but the first at the last `most` entries, and of
+    them at those k = where[i] - first that are not below 0; others_k is votes[k, 0] - votes[k, group]. Then
+    both of these += weight delta / |delta|. `where` and `delta` end together.
+
+    Nothing is voted if |delta| is 0 or no number.
     """
-    along, length, own = 0.0, 0.0, 0.0
-    for i in range(where.size):
-        k = where[i] - first
-        if k >= 0:
-            others = everybody[k] - group[k]
-            along += delta[i] * others
-            length += others * others
-            own += delta[i] * delta[i]
-            group[k] += weight * delta[i]
-            everybody[k] += weight * delta[i]
-    return along, length, own
+    square = float32(0)
+    for i in range(delta.size):
+        square += delta[i] * delta[i]
+    norm = math.sqrt(float64(square))
+    along, length, own = float32(0), float32(0), float32(0)
+    if 0 < norm < math.inf:
+        each = float32(weight / norm)
+        count = min(where.size, most)
+        behind, ahead = where.size - count, delta.size - count
+        for i in range(count):
+            k = where[behind + i] - first
+            if k >= 0:
+                value = delta[ahead + i]
+                others = votes[k, 0] - votes[k, group]
+                along += value * others
+                length += others * others
+                own += value * value
+                vote = each * value
+                votes[k, 0] += vote
+                votes[k, group] += vote
+    return norm, float64(along), float64(length), float64(own)

@@ -9,6 +9,7 @@ from flwr.app import MetricRecord, RecordDict
 from pydantic import ValidationError
 
 from edgeflock.server.choices import CHOICES
+from edgeflock.server.defence import DEFENCES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 
@@ -27,6 +28,7 @@ class Options(TypedDict, total=False):
     indices: str
     values: str
     optimizer: Mapping[str, Any]
+    defence: str
     samples: int
     snapshot_every: int
     keep_updates: bool
@@ -84,6 +86,8 @@ class StrategySettings:
     values: str = "codebook4"
     optimizer: Mapping[str, Any] = field(default_factory=dict)
     """[optimizer] of the native server: kind, beta1, schedule, ..."""
+    defence: str = "none"
+    """defence.mode of the native server, but for those that go by gradients of the server's own."""
     samples: int = 1 << 32
     snapshot_every: int = 100
     keep_updates: bool = False
@@ -115,6 +119,7 @@ class StrategySettings:
         sections = {
             "coordination": coordination,
             "optimizer": dict(self.optimizer),
+            "defence": {"mode": self.defence},
             "compression": {name: getattr(self, name) for name in compression},
             "downlink": {"mode": "exact"},  # Flower's messages carry models; nothing is to be remembered
             "limits": {"samples": self.samples},
@@ -122,8 +127,14 @@ class StrategySettings:
             "model": {"module": "a Flower app's model", "data": ""},
         }
         try:
-            return Config.model_validate(sections, context=CHOICES)
+            config = Config.model_validate(sections, context=CHOICES)
         except ValidationError as invalid:
             raise ConfigError(
                 "; ".join(f"{e['loc'][-1]} = {e['input']!r}: {e['msg']}" for e in invalid.errors())
             ) from invalid
+        if DEFENCES.chosen(self.defence).trusts:
+            raise ConfigError(
+                f"defence = {self.defence!r} needs gradients of the server's own, which a strategy has not; "
+                "use 'clip'"
+            )
+        return config

@@ -60,8 +60,8 @@ class ScaDLES(EdgeflockStrategy):
     """Rounds: w <- w - learning_rate sum_i r_i (w - w_i), r_i node i's share of the samples.
 
     That is FedAvg, but for `base_batch` = B > 0: then times sum_i S_i / B, ScaDLES' linear scaling (equations
-    4a to 4c). A round ends when every node that is there has answered, or `quorum` have, or `deadline`
-    seconds after the first.
+    4a to 4c). `aggregate` may be of another kind than such a mean. A round ends when every node that is there
+    has answered, or `quorum` have, or `deadline` seconds after the first.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class ScaDLES(EdgeflockStrategy):
         learning_rate: float = 1.0,
         average: float = 0.0,
         base_batch: int = 0,
+        aggregate: str = "mean",
         quorum: int = 0,
         deadline: float = 3600.0,
         **options: Unpack[Options],
@@ -77,7 +78,7 @@ class ScaDLES(EdgeflockStrategy):
         """What has a place is FedAvg's. Raises ConfigError if an option cannot be what it is."""
         coordination = dict(
             mode="rounds", rule="none", learning_rate=learning_rate, average=average, base_batch=base_batch,
-            quorum=quorum, deadline=deadline,
+            aggregate=aggregate, quorum=quorum, deadline=deadline,
         )  # fmt: skip
         super().__init__(coordination, StrategySettings(**by_name(fedavg, options)))
 

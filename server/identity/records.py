@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Role = Literal["device", "viewer", "admin"]
-Who = Literal["joining", "device", "viewer", "admin"]
+Role = Literal["device", "viewer", "admin", "gateway"]
+Who = Literal["joining", "device", "viewer", "admin", "gateway"]
 """What a caller may be. Who comes with a device's token may join, and nothing else."""
 
 Labels = Mapping[str, str]

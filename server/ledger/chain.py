@@ -25,7 +25,7 @@ COVERED = {
     "updates": "version, device, sequence, time, loss, samples, share, sum",
     "regimes": "version, rule, learning_rate, window, average, base_batch, rounds, kind, how",
     "adjustments": "version, configured, chosen",
-    "evaluations": "version, time, loss, accuracy, ingress, egress",
+    "evaluations": "version, time, loss, accuracy, ingress, egress, metrics",
     "repairs": "version, given_up, run, time",
 }
 """The tables that only grow -> the columns that their chain covers. All chains begin with that of meta. The
@@ -69,7 +69,7 @@ def of_update(before: int, facts: Facts) -> int:
 
 def of_row(before: int, row: Iterable[object]) -> int:
     """The chain of a table after a row, as the database gives it back. An empty text at its end is left out:
-    the last column of regimes came later, and is empty where it says nothing.
+    the last columns of regimes and evaluations came later, and are empty where they say nothing.
     """
     try:
         values = list(row)

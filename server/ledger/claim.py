@@ -20,6 +20,7 @@ from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import default_place, file_of, open_journal
 from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.server.shards import placed
 from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -66,7 +67,9 @@ def claimed(
             if path is not None and directory is not None and path.parent.resolve() != directory.resolve():
                 opened.enter_context(lock(path.parent, "the folder of journal.url"))
             holder = f"{socket.gethostname()}:{config.run.port}"
-            follower = Follower(place, layout) if wait is not None and path is None else None
+            # Shards are for whoever leads: until then they would take the memory twice.
+            follows = wait is not None and path is None and not config.scale.shards
+            follower = Follower(place, layout) if follows else None
             waiting = None if wait is None or follower is None else _following(follower, wait)
             with _saying_what_to_run(place):
                 journal = open_journal(place, config.journal.lease, waiting, holder)
@@ -91,9 +94,10 @@ def claimed(
                     f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
+        kept = opened.enter_context(placed(config.scale))
         with _saying_what_to_run(place):
             followed = None if follower is None else follower.known
-            engine = open_engine(journal, layout, config, directory, followed)
+            engine = open_engine(journal, layout, config, directory, followed, kept)
         yield Claim(run, journal, engine)
         try:
             engine.close()

@@ -18,6 +18,7 @@ from edgeflock.server.ledger.records import (
     JournaledUpdate,
     RegimeStart,
     Snapshot,
+    evaluation_of,
 )
 from edgeflock.server.ledger.store import Rows, whole_row
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
@@ -194,7 +195,7 @@ class Contents:
 
     def evaluations(self) -> list[Evaluation]:
         rows = self._store.rows(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
-        return [Evaluation(*row) for row in rows]
+        return [evaluation_of(row) for row in rows]
 
     def table(self, name: str) -> Iterator[tuple[Any, ...]]:
         """All that a table keeps, in order, its rows' numbers first where SQLite gives them unasked."""

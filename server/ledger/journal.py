@@ -38,7 +38,7 @@ from edgeflock.server.ledger.chain import (
 )
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.mark import Head, Heads
-from edgeflock.server.ledger.records import RegimeStart, rolled_back
+from edgeflock.server.ledger.records import RegimeStart, rolled_back, row_of
 from edgeflock.server.ledger.sqlite import SqliteStore
 from edgeflock.server.ledger.store import Store, columns, inserting, whole_row
 from edgeflock.shared.model.layout import Layout
@@ -184,7 +184,7 @@ class Journal(Contents):
         self._append("adjustments", None, version, configured, chosen)
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
-        self._append("evaluations", None, *evaluation[:6])
+        self._append("evaluations", None, *row_of(evaluation))
 
     def add_repair(self, version: int, given_up: int, run: str, now: float) -> None:
         """Of what was the run `run` until now, the versions after `version` up to `given_up` are lost."""

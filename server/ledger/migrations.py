@@ -13,7 +13,7 @@ from edgeflock.server.ledger.examination import seal
 from edgeflock.server.ledger.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
-SCHEMA = 10
+SCHEMA = 11
 
 TABLES = """
 CREATE TABLE meta (
@@ -40,7 +40,8 @@ CREATE TABLE snapshots (
 );
 CREATE TABLE evaluations (
     version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
-    ingress INTEGER NOT NULL, egress INTEGER NOT NULL, chain INTEGER NOT NULL DEFAULT 0
+    ingress INTEGER NOT NULL, egress INTEGER NOT NULL, chain INTEGER NOT NULL DEFAULT 0,
+    metrics TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE adjustments (
     version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL,
@@ -63,11 +64,12 @@ _COLUMNS = (
     ("regimes", "how TEXT NOT NULL DEFAULT ''"),
     ("snapshots", "memory BLOB"),
     ("updates", "share REAL NOT NULL DEFAULT 1"),
+    ("evaluations", "metrics TEXT NOT NULL DEFAULT ''"),
 )
 
 
 def _room(db: sqlite3.Connection) -> None:
-    """The columns that schemas 9 and 10 add, for checksums to cover, unless they are there."""
+    """The columns that schemas 9 to 11 add, for checksums to cover, unless they are there."""
     for table, column in _COLUMNS:
         known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         if column.split()[0] not in known:
@@ -140,6 +142,8 @@ STEPS: Steps = {
     8: (_room,),
     # What part of an update counts: the checksums of those that count in full stay as they are.
     9: (_room,),
+    # Metrics of evaluations: the checksums of those without stay as they are.
+    10: (_room,),
 }
 """The schema that a step sets out from -> its statements."""
 

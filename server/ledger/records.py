@@ -1,5 +1,6 @@
 """What a journal takes and gives back, as records."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import How, Regime
+from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.protocol.frames import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,21 @@ class JournaledUpdate:
     """When it came."""
     share: float = 1.0
     """What part of it counts."""
+
+
+def row_of(evaluation: Evaluation) -> tuple[object, ...]:
+    """As its table has it: metrics as JSON, "" if there are none."""
+    *told, metrics = evaluation
+    return *told, json.dumps(dict(metrics)) if metrics else ""
+
+
+def evaluation_of(row: Sequence[Any]) -> Evaluation:
+    """What `row_of` made a row of. Raises JournalDamaged if it cannot have."""
+    *told, metrics = row
+    try:
+        return Evaluation._make([*told, json.loads(metrics) if metrics else {}])
+    except (ValueError, TypeError) as error:
+        raise JournalDamaged(f"the metrics of version {row[0]} are none: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

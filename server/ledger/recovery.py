@@ -4,14 +4,15 @@ A journal holds what was admitted, in order. What cannot be replayed all the sam
 passed over: JournalDamaged names the version.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
-from edgeflock.server.defence import LATEST, Guard
-from edgeflock.server.descent import RULES, Gathered, Parameters, Regime, Step
+from edgeflock.server.defence import HELD, LATEST, LEAST, Guard
+from edgeflock.server.descent import RULES, Gathered, Lost, Parameters, Part, Place, Regime, Step, Vectors
 from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
@@ -24,6 +25,8 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import ELASTIC, Config
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,17 @@ def open_engine(
     config: Config,
     directory: Path | None = None,
     followed: Followed | None = None,
+    place: Place = Part,
 ) -> Engine:
     """The engine of the run in `journal`, as it was left, with the settings that hold from here on. What
     devices hold may lie in `directory`, where memory is short of room. Nothing of what was `followed` is
-    replayed again.
+    replayed again. What is kept of parameters lies where `place` puts it, and is made again from the journal
+    if it gets lost there.
 
-    Raises JournalDamaged.
+    Raises JournalDamaged, and Lost if that is so at once.
     """
-    parameters = recover(journal, layout, Regime.of(config), followed)
+    parameters = recover(journal, layout, Regime.of(config), followed, place)
+    parameters.restore = partial(restored, journal, layout, place)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
@@ -62,7 +68,8 @@ def open_engine(
     judge = Judge(Criteria.of(config), journal.evaluations(), adjusted.version if adjusted else 0)
     guard = None
     if config.defence.mode != "none":
-        guard = Guard(config.defence.mode, _norms(journal, layout, parameters))
+        held = 0 if parameters.regime.rounds else HELD  # a round may be all there is
+        guard = Guard(config.defence.mode, _norms(journal, layout, parameters), held)
     return Engine(
         journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge, guard
     )
@@ -72,11 +79,31 @@ def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator
     """How large the latest updates were that counted, as far as the journal has them."""
     first, version = journal.first_kept(), parameters.version
     after = max(parameters.start, version - LATEST, version if first is None else first - 1)
-    for step in steps(journal, layout, after, version):
-        yield parameters.told_weight(step) * norm(step.delta)
+    for journaled, step in _decoded(journal, layout, after, version):
+        weighed = parameters.told_weight(step) * norm(step.delta)
+        yield weighed if journaled.share == 1 else LEAST * weighed
 
 
-def recover(journal: Journal, layout: Layout, regime: Regime, followed: Followed | None = None) -> Parameters:
+def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: Lost) -> Vectors:
+    """What is kept of parameters at a version, made again from the newest snapshot and what follows it.
+
+    What the journal was told so far it has on disk then. Raises Lost if `place` loses it once more.
+    """
+    log.warning("%s; version %d is made again from the journal", lost, version)
+    journal.commit()
+    regimes = [turn for turn in journal.regimes() if turn.version <= version]
+    made = _made(journal, layout, regimes, version, newest=True, place=place).vectors
+    made.flush()
+    return made
+
+
+def recover(
+    journal: Journal,
+    layout: Layout,
+    regime: Regime,
+    followed: Followed | None = None,
+    place: Place = Part,
+) -> Parameters:
     """The parameters as they were after the last journaled update, counting by `regime` from here on.
 
     A learning rate that an operator chose holds on, unless `regime` has another one than it had then.
@@ -93,17 +120,17 @@ def recover(journal: Journal, layout: Layout, regime: Regime, followed: Followed
         # A snapshot with nothing after it stands for itself: names that held before may be known no more.
         stopped = regimes[-1].version < snapshot.version == journal.version
         if regimes[-1].regime == regime or not stopped:
-            parameters = follow(journal, layout, followed).parameters
+            parameters = follow(journal, layout, followed, place).parameters
             if regimes[-1].regime == regime:
                 return parameters
             snapshot = _snapshot(parameters)
     journal.add_snapshot(snapshot.version, snapshot.theta, snapshot.average, snapshot.memory)
     journal.add_regime(snapshot.version, regime)
     journal.commit()
-    return _under(journal.regimes(), snapshot, journal, layout)
+    return _under(journal.regimes(), snapshot, journal, layout, place)
 
 
-def follow(journal: Contents, layout: Layout, known: Followed | None = None) -> Followed:
+def follow(journal: Contents, layout: Layout, known: Followed | None = None, place: Place = Part) -> Followed:
     """The parameters as of the last journaled update: those that are `known` go on, in place, while they are
     of the same run and regime; others begin at the newest snapshot.
 
@@ -113,7 +140,8 @@ def follow(journal: Contents, layout: Layout, known: Followed | None = None) -> 
     if begun is None or not regimes:
         raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
     if known is None or (known.run, known.turns) != (begun.run, len(regimes)):
-        known = Followed(begun.run, len(regimes), _under(regimes, journal.snapshot(), journal, layout))
+        parameters = _under(regimes, journal.snapshot(), journal, layout, place)
+        known = Followed(begun.run, len(regimes), parameters)
     _replay(known.parameters, journal, layout)
     return known
 
@@ -153,7 +181,13 @@ def _whole_rounds(journal: Journal, layout: Layout, version: int) -> int:
 
 
 def _made(
-    journal: Journal, layout: Layout, regimes: Sequence[RegimeStart], version: int, *, newest: bool
+    journal: Journal,
+    layout: Layout,
+    regimes: Sequence[RegimeStart],
+    version: int,
+    *,
+    newest: bool,
+    place: Place = Part,
 ) -> Parameters:
     """The parameters at a version, made under these regimes, all of which began by then.
 
@@ -176,7 +210,7 @@ def _made(
         last = regimes[-1]
         if last.back_to is not None and snapshot.version < last.version:
             snapshot = replace(snapshot, version=last.version)
-        parameters = _under(regimes, snapshot, journal, layout)
+        parameters = _under(regimes, snapshot, journal, layout, place)
         _replay(parameters, journal, layout, version)
         if not ahead:
             return parameters
@@ -223,7 +257,11 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
 
 
 def _under(
-    regimes: Sequence[RegimeStart], snapshot: Snapshot, journal: Contents, layout: Layout
+    regimes: Sequence[RegimeStart],
+    snapshot: Snapshot,
+    journal: Contents,
+    layout: Layout,
+    place: Place = Part,
 ) -> Parameters:
     """The parameters of a snapshot, counting by the last of `regimes`.
 
@@ -250,19 +288,27 @@ def _under(
             start=start,
             recent=steps(journal, layout, start, version),
             began=journal.began() if version else None,
+            place=place,
         )
     except ValueError as error:
         raise JournalDamaged(f"{journal.path}: the snapshot of version {version}: {error}") from error
 
 
 def steps(journal: Contents, layout: Layout, after: int, until: int | None = None) -> Iterator[Step]:
-    """The journaled updates after a version, decoded again."""
+    """The journaled updates after a version, decoded again, as far as they count."""
+    for _, step in _decoded(journal, layout, after, until):
+        yield step
+
+
+def _decoded(
+    journal: Contents, layout: Layout, after: int, until: int | None
+) -> Iterator[tuple[JournaledUpdate, Step]]:
     for journaled in journal.updates(after, until):
         try:
             step = _step(journaled, layout)
         except Refused as refusal:
             raise _damaged(journal, journaled.version, refusal) from refusal
-        yield step
+        yield journaled, step
 
 
 def _damaged(journal: Contents, version: int, why: Exception) -> JournalDamaged:

@@ -13,6 +13,7 @@ from edgeflock.shared.errors import Unauthorized, Unavailable
 from edgeflock.shared.identity import is_loopback
 
 JOIN, SESSION, LOGIN, LOGOUT = "/v1/join", "/v1/session", "/v1/login", "/v1/logout"
+GATEWAY, GRAPHS = "/v1/gateway", "/v1/graphs/"
 
 OPEN = frozenset((("GET", "/livez"), ("GET", "/readyz"), ("GET", "/"), ("POST", LOGIN), ("POST", LOGOUT)))
 """For everybody: what starts and stops servers asks the first two, a browser without a login the others."""
@@ -20,7 +21,7 @@ OPEN = frozenset((("GET", "/livez"), ("GET", "/readyz"), ("GET", "/"), ("POST", 
 ASSETS = "/assets/"
 """What the page is made of, for everybody too."""
 
-_OF_DEVICES = (SESSION, "/v1/start", "/v1/graphs/", "/v1/status", "/v1/evaluations", "/v1/model")
+_OF_DEVICES = (SESSION, "/v1/start", GRAPHS, "/v1/status", "/v1/evaluations", "/v1/model")
 """What devices may ask for: the run, its model, and nothing of each other."""
 
 _READING = ("GET", "HEAD")
@@ -107,6 +108,15 @@ async def authenticate(
         door.end()
 
 
+def behind_gateway(app: web.Application, bearer: str, path: str) -> Caller:
+    """Whoever asks a gateway for `path`. Raises Unauthorized unless devices may, and it is one."""
+    caller = who(app, bearer)
+    if caller.role == "device" or (is_open(app) and caller is NOBODY):
+        if path.startswith(_OF_DEVICES):
+            return caller
+    raise Unauthorized("a gateway serves devices that have joined; ask the leader")
+
+
 def pay(request: web.Request, octets: int) -> None:
     """A device that asks owes so many bytes, as in its session."""
     if (pace := _pace_of(request)) is not None:
@@ -157,6 +167,13 @@ def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
             "run.client_certificates: a device shows the certificate that it got when it joined, and nobody "
             "one of a device that was revoked"
         )
+    elif path == GATEWAY:
+        let_in = role == "gateway" or is_open(request.app)
+        why = (
+            "" if let_in else "this needs a token of the role gateway (edgeflock token create --role gateway)"
+        )
+    elif role == "gateway":
+        why = "" if path.startswith(GRAPHS) else "a token of the role gateway is for edgeflock gateway alone"
     elif path == SESSION:
         let_in = role == "device" or (role != "joining" and is_open(request.app))
         why = "" if let_in else "a session is of a device that has joined: edgeflock client join URL TOKEN"

@@ -13,16 +13,16 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from edgeflock.server.defence import Guard, Record
+from edgeflock.server.defence import Guard
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem, secret_of, who
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.federated import federated
 from edgeflock.server.operations.feed import because, dense_bytes, document, settings
-from edgeflock.server.operations.keys import EVALUATOR, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
+from edgeflock.server.operations.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.server.roster import Device, Paces
-from edgeflock.server.sessions import Host
+from edgeflock.server.sessions import Behind, GatewayLine, Host
 from edgeflock.shared.errors import NotExportable, Unauthorized
 from edgeflock.shared.protocol.frames import Finding, Role
 from edgeflock.shared.protocol.messages import TAGS, Samples
@@ -39,7 +39,8 @@ async def get_status(request: web.Request) -> web.Response:
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
     if caller_of(request).role == "device":
         return web.json_response(run_status(host, evaluator))
-    return web.json_response(status(host, evaluator, request.app[HEALTH].findings, time.monotonic()))
+    findings, lines = request.app[HEALTH].findings, request.app[GATEWAYS].lines
+    return web.json_response(status(host, evaluator, findings, lines, time.monotonic()))
 
 
 @routes.get("/livez")
@@ -89,10 +90,11 @@ def _may_look(request: web.Request) -> bool:
 @routes.get("/v1/devices/{name:[^/]+}")
 async def get_device(request: web.Request) -> web.Response:
     """A device and its recent updates as JSON."""
-    device = request.app[HOST].registry.devices.get(request.match_info["name"])
+    host = request.app[HOST]
+    device = host.registry.devices.get(request.match_info["name"])
     if device is None:
         return problem(404, "unknown-device", f"this run has no device {request.match_info['name']!r:.200}")
-    return web.json_response(document(device))
+    return web.json_response(document(device, host.engine.guard))
 
 
 @routes.get("/v1/evaluations")
@@ -157,7 +159,22 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
     }
 
 
-def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: float) -> dict[str, Any]:
+def shards(host: Host) -> dict[str, Any] | None:
+    """Where the model is; None: in this process."""
+    parameters = host.engine.parameters
+    if parameters.is_here:
+        return None
+    processes = [shard._asdict() for shard in parameters.vectors.standing]
+    return {"processes": processes, "restored": parameters.restored}
+
+
+def status(
+    host: Host,
+    evaluator: Evaluator,
+    findings: Sequence[Finding],
+    lines: Sequence[GatewayLine],
+    now: float,
+) -> dict[str, Any]:
     """The whole state of a run, of plain JSON types."""
     config, traffic = host.config, host.traffic
     devices = [
@@ -175,6 +192,7 @@ def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: f
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
+        "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
         "on_devices": federated(device["telemetry"] for device in devices),
         "evaluation_failed": evaluator.failed_at is not None,
@@ -198,9 +216,23 @@ def status(host: Host, evaluator: Evaluator, findings: Sequence[Finding], now: f
         "device_egress": egress,
         "cnc": _cnc(compressed, uncompressed),
         "dense_bytes": dense,
+        "gateways": [_gateway(line) for line in lines],
         "reduction": round(dense / ingress, 1) if ingress else None,
         "reduction_both_ways": round(2 * dense / (ingress + egress), 1) if ingress else None,
         "devices": devices,
+    }
+
+
+def _gateway(line: GatewayLine) -> dict[str, Any]:
+    return {
+        "name": line.name,
+        "address": line.address,
+        "since": line.since,
+        "devices": line.devices,
+        "updates": line.updates,
+        "ingress": line.meter.ingress,
+        "egress": line.meter.egress,
+        "waiting": line.waiting,
     }
 
 
@@ -210,6 +242,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
     return {
         "name": identity.name,
         "connected": connection.here,
+        "gateway": connection.line.through if isinstance(connection.line, Behind) else None,
         "facts": identity.facts,
         "telemetry": done.telemetry,
         "updates": done.updates,
@@ -217,7 +250,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
         "uncompressed": done.uncompressed,
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
-        "defence": None if guard is None else asdict(guard.records.get(device.id, Record())),
+        "defence": None if guard is None else asdict(guard.record(device.id)),
         "shards": identity.shards,
         "duplicates": done.duplicates,
         "paced": round(paces.held_back(identity.name), 1),

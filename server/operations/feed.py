@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from edgeflock.server.defence import Guard
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.health import Health
 from edgeflock.server.roster import Device
@@ -56,7 +57,7 @@ class Census:
     """Sums over the devices, and when they were taken."""
 
     time: float
-    connected: int
+    up: int
     ingress: int
 
 
@@ -79,12 +80,16 @@ class Feed:
         if seen is None or seen.learning_rate != rate:
             events, _ = hub.events.since(now.events - FIRST_EVENTS)
             known = evaluations(history)
-            devices = await rows(list(self._host.registry.devices.values()))
+            devices = await rows(list(self._host.registry.devices.values()), self._guard)
             return Snapshot(time.time(), self._run(), role, devices, self.overview(), known, events), now
         events, missed = hub.events.since(seen.events)
         new = evaluations(history[seen.evaluations :])
-        changed = await rows(list(hub.changed_since(seen.changes)))
+        changed = await rows(list(hub.changed_since(seen.changes)), self._guard)
         return Delta(time.time(), self.overview(), changed, new, events, missed), now
+
+    @property
+    def _guard(self) -> Guard | None:
+        return self._host.engine.guard
 
     def _run(self) -> RunFacts:
         host, layout = self._host, self._host.layout
@@ -114,7 +119,7 @@ class Feed:
             reduction=round(dense / census.ingress, 1) if census.ingress else None,
             staleness=list(tally.staleness),
             devices=len(host.registry.devices),
-            connected=census.connected,
+            up=census.up,
             cnc=tally.compressed / tally.updates if tally.updates else None,
             loss=tally.loss,
             evaluation_failed=self._evaluator.failed_at is not None,
@@ -129,9 +134,9 @@ class Feed:
     def census(self) -> Census:
         now = time.monotonic()
         if self._census is None or now - self._census.time > _CENSUS_SECONDS:
-            connections = [device.connection for device in self._host.registry.devices.values()]
-            connected = sum(connection.here for connection in connections)
-            self._census = Census(now, connected, sum(connection.traffic[0] for connection in connections))
+            devices = self._host.registry.devices.values()
+            up = sum(device.present for device in devices)
+            self._census = Census(now, up, sum(device.connection.traffic[0] for device in devices))
         return self._census
 
 
@@ -167,19 +172,19 @@ def flat_settings(host: Host) -> dict[str, str | int | float | bool]:
     }
 
 
-async def rows(devices: Sequence[Device]) -> tuple[DeviceRow, ...]:
+async def rows(devices: Sequence[Device], guard: Guard | None) -> tuple[DeviceRow, ...]:
     """Of devices that have a number; others have not even arrived."""
     made: list[DeviceRow] = []
     now = time.monotonic()
     for start in range(0, len(devices), _AT_ONCE):
         if start:
             await asyncio.sleep(0)
-        made += (row(device, now) for device in devices[start : start + _AT_ONCE] if device.id)
+        made += (row(device, guard, now) for device in devices[start : start + _AT_ONCE] if device.id)
     return tuple(made)
 
 
-def row(device: Device, now: float) -> DeviceRow:
-    """What is known of a device at `now` by the monotonic clock.
+def row(device: Device, guard: Guard | None, now: float) -> DeviceRow:
+    """What is known of a device at `now` by the monotonic clock. `guard` is the run's defence.
 
     What it tells of itself counts only where it is of the right type.
     """
@@ -188,6 +193,7 @@ def row(device: Device, now: float) -> DeviceRow:
     facts, told = identity.facts, done.telemetry
     live = done.last_update > 0
     undervoltage = told.get("undervoltage")
+    defence = None if guard is None else guard.record(device.id)
     return DeviceRow(
         id=device.id,
         name=device.name,
@@ -222,6 +228,10 @@ def row(device: Device, now: float) -> DeviceRow:
         smoothed_loss=finite(done.smoothed_loss),
         updates_per_s=round(1 / done.interval, 3) if connection.here and done.interval > 0 else None,
         why_left=connection.why_left,
+        memory=_number(facts.get("memory")),
+        clipped=None if defence is None else defence.clipped,
+        dropped=None if defence is None else defence.dropped,
+        standing=None if defence is None else defence.standing,
     )
 
 
@@ -246,12 +256,12 @@ def state(device: Device, now: float) -> DeviceState:
     return "starved" if (_number(device.statistics.telemetry.get("waiting")) or 0) > 0 else "idle"
 
 
-def document(device: Device) -> dict[str, Any]:
+def document(device: Device, guard: Guard | None) -> dict[str, Any]:
     """A device with its history, of plain JSON types."""
     history = device.statistics.history
     points: Iterable[Point] = history.points() if history is not None else ()
     return {
-        "device": dict(zip(COLUMNS, row(device, time.monotonic()), strict=True)),
+        "device": dict(zip(COLUMNS, row(device, guard, time.monotonic()), strict=True)),
         "history": [list(point) for point in points],
     }
 

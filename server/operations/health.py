@@ -62,8 +62,8 @@ class Health:
         told: Callable[[Finding], object] = lambda finding: None,
         keeps_waiting: Callable[[float], float] = lambda now: 0.0,
     ) -> None:
-        """`told` gets each finding when it begins. `keeps_waiting` says until when devices had to wait for
-        the server, as of a moment of the monotonic clock.
+        """`told` gets each finding when it begins. `keeps_waiting` says until when devices that have sent
+        nothing yet had to wait for the server, as of a moment of the monotonic clock.
         """
         self.findings: tuple[Finding, ...] = ()
         """As of the last look, the worst first."""
@@ -122,11 +122,13 @@ class Health:
     def _portrait(self, device: Device, now: float, clock: float) -> Portrait:
         connection, done = device.connection, device.statistics
         told, heard = self._told_by(device, now), connection.last_heard
+        if heard and not done.last_update:
+            heard = max(heard, self._keeps_waiting(clock))
         waiting, temperature = done.telemetry.get("waiting"), done.telemetry.get("temperature")
         return Portrait(
             name=device.name,
             here=device.present,
-            silent=clock - max(heard, self._keeps_waiting(clock)) if heard else 0.0,
+            silent=clock - heard if heard else 0.0,
             idle=device.is_idle(clock),
             starved=isinstance(waiting, int | float) and waiting > 0,
             why_left=connection.why_left,

@@ -12,7 +12,7 @@ from edgeflock.server.operations.health import Health
 from edgeflock.server.operations.listeners import Listeners
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Trail
-from edgeflock.server.sessions import Host, Writer
+from edgeflock.server.sessions import Gateways, Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Asset, Attempts, Logins, Origins
 
@@ -24,6 +24,7 @@ AUTHORITY = web.AppKey("authority", Authority)
 DOORS = web.AppKey("doors", Doors)
 EVALUATOR = web.AppKey("evaluator", Evaluator)
 FEED = web.AppKey("feed", Feed)
+GATEWAYS = web.AppKey("gateways", Gateways)
 GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)

@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from edgeflock.server.operations import feed
-from edgeflock.server.operations.keys import EVALUATOR, FEED, HEALTH, HOST, WRITER
-from edgeflock.server.sessions import Host
+from edgeflock.server.operations.keys import EVALUATOR, FEED, GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.sessions import GatewayLine, Host
 from edgeflock.shared.errors import REFUSALS
 from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState, Evaluation, Finding, Overview
 
@@ -30,12 +30,13 @@ STATES: tuple[DeviceState, ...] = ("training", "starved", "idle", "paused", "awa
 async def get_metrics(request: web.Request) -> web.Response:
     """All metrics of the run, its devices and the server's process."""
     host, evaluator = request.app[HOST], request.app[EVALUATOR]
-    rows = await feed.rows(list(host.registry.devices.values()))
+    rows = await feed.rows(list(host.registry.devices.values()), host.engine.guard)
     evaluation = feed.evaluations(evaluator.history[-1:])
     overview, ready = request.app[FEED].overview(), request.app[WRITER].trouble is None
     most = host.config.limits.device_series
     newest, findings = evaluation[0] if evaluation else None, request.app[HEALTH].findings[:most]
     of_all = list(of_run(host, overview, rows, newest, findings, ready=ready))
+    of_all += of_gateways(request.app[GATEWAYS].lines)
     few = rows[:most]
     # Text of thousands of numbers takes as long as hundreds of pushes, which go on meanwhile.
     octets = await asyncio.to_thread(lambda: _text([*of_all, *of_devices(few)]))
@@ -110,6 +111,8 @@ def of_run(
         for kind, octets in list(counts.items()):
             family.add_metric([kind.__name__], octets)
         yield family
+    if not host.engine.parameters.is_here:
+        yield from of_shards(host)
     buckets, counted = [], 0
     for number, count in enumerate(overview.staleness):
         counted += count
@@ -158,6 +161,40 @@ def of_run(
         if scored is not None:
             named.add_metric([name], scored)
     yield named
+
+
+def of_shards(host: Host) -> Iterator[Metric]:
+    """A series of each shard; while they are made again, none."""
+    parameters = host.engine.parameters
+    size = GaugeMetricFamily("edgeflock_shard_bytes", "What a shard keeps of the model.", labels=["shard"])
+    for number, shard in enumerate(parameters.vectors.standing):
+        size.add_metric([str(number)], shard.nbytes)
+    yield size
+    yield CounterMetricFamily(
+        "edgeflock_shards_restored",
+        "How often shards were made again from the journal since the server started.",
+        value=parameters.restored,
+    )
+
+
+def of_gateways(lines: Iterable[GatewayLine]) -> Iterator[Metric]:
+    """A series of each gateway that is connected."""
+    for family, name, text, value in _OF_A_GATEWAY:
+        metric = family(f"edgeflock_gateway_{name}", text, labels=["gateway"])
+        for line in lines:
+            metric.add_metric([line.name], value(line))
+        yield metric
+
+
+_OF_A_GATEWAY: tuple[
+    tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, Callable[[GatewayLine], float]], ...
+] = (
+    (GaugeMetricFamily, "devices", "Connected through it.", attrgetter("devices")),
+    (CounterMetricFamily, "updates", "Accepted since its line began.", attrgetter("updates")),
+    (CounterMetricFamily, "ingress_bytes", "Received on its line.", attrgetter("meter.ingress")),
+    (CounterMetricFamily, "egress_bytes", "Sent on its line.", attrgetter("meter.egress")),
+    (GaugeMetricFamily, "waiting_bytes", "That it has not taken yet.", attrgetter("waiting")),
+)
 
 
 def found_by(findings: Iterable[Finding]) -> Metric:
@@ -227,6 +264,20 @@ _OF_A_DEVICE: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, st
     (GaugeMetricFamily, "last_seen_timestamp_seconds", "When it last sent.", attrgetter("last_seen")),
     (GaugeMetricFamily, "cpu_ratio", "Load of all its cores, 0 to 1.", _scaled("cpu", 0.01)),
     (GaugeMetricFamily, "memory_used_bytes", "Of its memory.", _scaled("ram", 1 << 20)),
+    (GaugeMetricFamily, "memory_bytes", "That it has.", _scaled("memory", 1 << 20)),
+    (
+        CounterMetricFamily,
+        "clipped_updates",
+        "Since the server started: those of which the defence let a part count.",
+        attrgetter("clipped"),
+    ),
+    (CounterMetricFamily, "dropped_updates", "Of which nothing counted.", attrgetter("dropped")),
+    (
+        GaugeMetricFamily,
+        "standing",
+        "How its updates agree with the server's own gradient, -1 to 1.",
+        attrgetter("standing"),
+    ),
     (GaugeMetricFamily, "temperature_celsius", "Of its hottest processor.", attrgetter("temperature")),
     (GaugeMetricFamily, "battery_ratio", "Charge, 0 to 1.", _scaled("battery", 0.01)),
     (GaugeMetricFamily, "undervoltage", "1 if its supply is too weak.", attrgetter("undervoltage")),

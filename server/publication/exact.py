@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Entries, Where
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain
@@ -73,7 +73,7 @@ class Exact:
 
     def model(
         self,
-        theta: NDArray[np.float32],
+        theta: Entries,
         base: int | None,
         held: int = 0,
         device: int = 0,
@@ -92,17 +92,20 @@ class Exact:
 
     def offer(self, theta: NDArray[np.float32]) -> Model:
         model = replace(self._coded(theta, 0), changes=self._dense != "f32")
-        self._offered = chain.said(chain.follow(chain.FIRST, model))
+        self.offered(model)
         return model
 
-    def since_offered(self, theta: NDArray[np.float32]) -> Model | None:
+    def offered(self, model: Model) -> None:
+        self._offered = chain.said(chain.follow(chain.FIRST, model))
+
+    def since_offered(self, theta: Entries) -> Model | None:
         model = self.model(theta, 0, self._offered)
         return None if model.base is None else model
 
     def close(self) -> None:
         """It holds nothing that lasts."""
 
-    def _difference(self, theta: NDArray[np.float32], base: int) -> Model | None:
+    def _difference(self, theta: Entries, base: int) -> Model | None:
         """None if the whole model is hardly longer."""
         changed = self._changed_since(base)
         if base < self._version and self._statistics.size:
@@ -114,7 +117,7 @@ class Exact:
             return None
         return self._selected(theta, changed, base, sparse.GOLOMB, "f32")
 
-    def _part(self, theta: NDArray[np.float32], base: int | None, part: slice) -> Model:
+    def _part(self, theta: Entries, base: int | None, part: slice) -> Model:
         """The parameters of `part`, or what has changed of them since `base`."""
         where, width = np.arange(part.start, part.stop), values.CODINGS[self._dense].size(1, 0)
         if base is not None and self._all_touched <= base <= self._version:
@@ -126,7 +129,7 @@ class Exact:
         return self._selected(theta, where, None, sparse.RUNS, self._dense)
 
     def _selected(
-        self, theta: NDArray[np.float32], where: NDArray[np.int64], base: int | None, mode: int, coding: str
+        self, theta: Entries, where: NDArray[np.int64], base: int | None, mode: int, coding: str
     ) -> Model:
         """What theta is there, for a device that holds `base`."""
         octets = values.encode(theta[where], self._layout.counts(where), coding)
@@ -148,10 +151,10 @@ class Exact:
         np.not_equal(together[1:], together[:-1], out=new[1:])
         return together[new]
 
-    def _entire(self, theta: NDArray[np.float32]) -> Model:
+    def _entire(self, theta: Entries) -> Model:
         """The whole model, encoded once a version however many devices ask."""
         if self._whole is None:
-            self._whole = self._coded(theta, self._version)
+            self._whole = self._coded(theta[:], self._version)
         return self._whole
 
     def _coded(self, theta: NDArray[np.float32], version: int) -> Model:

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Entries, Where
 from edgeflock.server.publication.copies import Copies, Copy, Sent
 from edgeflock.server.publication.kernels import lacking
 from edgeflock.server.publication.thresholds import Thresholds
@@ -92,21 +92,21 @@ class Lossy:
         self._met.clear()
 
     def model(
-        self, theta: Vector, base: int | None, held: int = 0, device: int = 0, part: slice | None = None
+        self, theta: Entries, base: int | None, held: int = 0, device: int = 0, part: slice | None = None
     ) -> Model:
         """Of what a device lacks it sends the most in any case, wherever that is."""
         copy = self._copies.of(device, base, held) if device else None
         if copy is None or base is None:
-            model, parameters = self._entire(theta)
+            model, parameters = self._entire(theta[:])
             if device:
                 self._copies.begin(device, parameters, model)
             return model
         if copy not in self._sent or self._sent[copy].model.base != base:
             follow = copy.steps > 0 or device not in self._met
-            step = self._step(theta, copy, base, follow=follow)
+            step = self._step(theta[:], copy, base, follow=follow)
             if step is None:
                 self._whole = None
-                return self._entire(theta)[0]
+                return self._entire(theta[:])[0]
             self._sent[copy] = step
             self._met.add(device)
         self._copies.send(device, self._sent[copy])
@@ -117,10 +117,14 @@ class Lossy:
         self._copies.offer(parameters, chain.follow(chain.FIRST, model))
         return model
 
-    def since_offered(self, theta: Vector) -> Model | None:
+    def offered(self, model: Model) -> None:
+        held = values.decode(model.values, self._layout.counts(None), model.value_mode)
+        self._copies.offer(held[: self._parameters.size], chain.follow(chain.FIRST, model))
+
+    def since_offered(self, theta: Entries) -> Model | None:
         if self._since_offered is None and self._copies.first is not None:
             # Not the one that is sent to devices: by that, thresholds follow those who take part.
-            sent = self._step(theta, self._copies.first, 0, follow=False)
+            sent = self._step(theta[:], self._copies.first, 0, follow=False)
             self._since_offered = None if sent is None else sent.model
         return self._since_offered
 

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import Where
+from edgeflock.server.descent import Entries, Where
 from edgeflock.shared.protocol.messages import Model
 
 
@@ -20,7 +20,7 @@ class Publication(Protocol):
 
     def model(
         self,
-        theta: NDArray[np.float32],
+        theta: Entries,
         base: int | None,
         held: int = 0,
         device: int = 0,
@@ -35,7 +35,10 @@ class Publication(Protocol):
         in this record.
         """
 
-    def since_offered(self, theta: NDArray[np.float32]) -> Model | None:
+    def offered(self, model: Model) -> None:
+        """The same, of a record that was offered elsewhere."""
+
+    def since_offered(self, theta: Entries) -> Model | None:
         """What a device is sent that holds what was offered; None: theta whole."""
 
     def close(self) -> None:

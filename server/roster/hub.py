@@ -179,8 +179,8 @@ class Hub:
     def mark(self, now: float) -> Mark:
         """The counts, at a Unix time."""
         sample = self._sample()
-        connected = sum(device.connection.here for device in self._devices.values())
-        return Mark(now, sample.version, sample.ingress, sample.egress, self.tally.loss, connected)
+        up = sum(device.present for device in self._devices.values())
+        return Mark(now, sample.version, sample.ingress, sample.egress, self.tally.loss, up)
 
     def _look_for_idle(self, now: float) -> None:
         """Nothing tells of a device that it has fallen silent but the clock."""

@@ -15,11 +15,13 @@ from edgeflock.shared.protocol.messages import Record
 class Meter:
     """Bytes in and out of one connection, or of several."""
 
-    __slots__ = ("egress", "ingress")
+    __slots__ = ("egress", "ingress", "internal")
 
     def __init__(self, ingress: int = 0, egress: int = 0) -> None:
         self.ingress = ingress
         self.egress = egress
+        self.internal = False
+        """Whether it is the line of a gateway, which counts the bytes of its devices itself."""
 
 
 class Traffic:
@@ -58,7 +60,8 @@ class _MeteredProtocol:
 
     def data_received(self, data: bytes) -> None:
         self._own.ingress += len(data)
-        self._total.ingress += len(data)
+        if not self._own.internal:
+            self._total.ingress += len(data)
         self._inner.data_received(data)
 
 
@@ -87,4 +90,5 @@ class _MeteredTransport:
 
     def _count(self, size: int) -> None:
         self._own.egress += size
-        self._total.egress += size
+        if not self._own.internal:
+            self._total.egress += size

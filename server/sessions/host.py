@@ -1,12 +1,22 @@
 """The run, for whoever serves it: sessions, and what operators ask."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from edgeflock.server.engine import Engine, Published
-from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
+from edgeflock.server.coordination import Push, Tasks
+from edgeflock.server.engine import Accepted, Engine, Published
+from edgeflock.server.roster import Device, Hub, Paces, Registry, Relay, Traffic
+from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Beside, Layout
+from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.protocol.frames import EventKind
+from edgeflock.shared.protocol.messages import Model, Update
 from edgeflock.shared.settings.config import Config
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +48,76 @@ class Host:
     @property
     def layout(self) -> Layout:
         return self.engine.layout
+
+
+class Theta(Protocol):
+    """The model, as sessions ask for it: an engine, or a gateway's copy."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def start(self) -> Start | None: ...
+    @property
+    def published(self) -> Published: ...
+    @property
+    def tasks(self) -> Tasks | None: ...
+    def weights(self) -> Weights | None: ...
+    def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model: ...
+
+
+class Heard(Protocol):
+    """What sessions tell a Hub of devices that were let in."""
+
+    def updated(self, device: Device, update: Update, staleness: int) -> None:
+        """An update was accepted, now or already before."""
+
+    def duplicate(self, device: Device) -> None:
+        """An update was of a task that another device had computed before."""
+
+    def note(self, kind: EventKind, device: Device | None, text: str) -> None:
+        """Something happened, to `device` if it is one's."""
+
+
+class Front(Protocol):
+    """What sessions need of a Host: a gateway has that, too."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def engine(self) -> Theta: ...
+    @property
+    def hub(self) -> Heard: ...
+    @property
+    def traffic(self) -> Traffic: ...
+    @property
+    def relay(self) -> Relay: ...
+    @property
+    def paces(self) -> Paces: ...
+    @property
+    def input(self) -> tuple[int, ...] | None: ...
+    @property
+    def described(self) -> Description | None: ...
+    @property
+    def app(self) -> bytes: ...
+    @property
+    def published(self) -> Published: ...
+    @property
+    def layout(self) -> Layout: ...
+
+
+class Queue(Protocol):
+    """What sessions need of a Writer."""
+
+    async def push(self, push: Push) -> Accepted | Held:
+        """What comes of one update, durable. Raises the Refused that it meets."""
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run `function` while the model is at rest."""
+
+    async def turned(self) -> None:
+        """Wait until a round ends, who is there changes, or it is time to look again."""
+
+    def look(self) -> None:
+        """What is held may be decided by now: see to it."""

@@ -1,12 +1,11 @@
 """One device's WebSocket: hello, pulls, pushes, receipts. docs/protocol.md is the reference."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
@@ -14,18 +13,15 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.doors import Door
 from edgeflock.server.engine import Accepted, frame_bytes, part_of
 from edgeflock.server.engine.welcome import welcome
-from edgeflock.server.roster import WINDOW, Connection, Device, Line, Meter, Pace
-from edgeflock.server.sessions.host import Host
+from edgeflock.server.roster import Device, Meter, Pace
+from edgeflock.server.sessions.desk import Desk, Place
+from edgeflock.server.sessions.host import Front, Queue
 from edgeflock.server.sessions.tasks import TaskLine
-from edgeflock.server.sessions.writer import Held, Writer
-from edgeflock.shared.data.account import Account
+from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.errors import (
     AlreadyComputed,
     BaseInFuture,
-    LayoutMismatch,
     Malformed,
-    NameInUse,
-    ProtocolVersion,
     Quarantined,
     Refused,
     RunComplete,
@@ -38,7 +34,6 @@ from edgeflock.shared.errors import (
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
     GOODBYES,
-    PROTOCOL,
     Goodbye,
     Hello,
     Model,
@@ -52,7 +47,6 @@ from edgeflock.shared.protocol.messages import (
 )
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Refused)
 
 HEARTBEAT = 60.0
 """Seconds of silence after which the server pings; after half of it again without an answer it hangs up.
@@ -75,33 +69,21 @@ _LATER: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
 _UNANSWERED = (Samples, Telemetry, Goodbye)
 
 
-class Entry(Protocol):
-    """What a device that has joined must prove (identity/entry.py)."""
-
-    @property
-    def credential(self) -> bytes:
-        """Digest of what it showed."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """What the answer to its request asks of it."""
-
-    def check(self, name: str, proof: bytes) -> None:
-        """Raises Unauthorized if it is not who it says, Quarantined if it is not to come yet."""
-
-    def quarantine(self, because: str) -> Quarantined:
-        """Keep it out for a time; what it is told."""
-
-
 class Session:
     """One connection of one device."""
 
     def __init__(
-        self, host: Host, writer: Writer, request: web.Request, door: Door, entry: Entry | None = None
+        self,
+        host: Front,
+        writer: Queue,
+        request: web.Request,
+        door: Door,
+        desk: Desk,
+        credential: bytes = b"",
     ) -> None:
-        """Without an `entry` anybody is believed."""
         self._host = host
         self._writer = writer
+        self._desk = desk
         self._request = request
         self._door = door
         self._device: Device | None = None
@@ -117,11 +99,8 @@ class Session:
         self.meter = Meter()
         if self._transport is not None:
             self.meter = self._transport.get_extra_info("meter", self.meter)
-        self._entry = entry
-        self.credential = b""
-        if entry is not None:
-            self._socket.headers.update(entry.headers)
-            self.credential = entry.credential
+        self._socket.headers.update(desk.headers)
+        self.credential = credential
         self._leaving, self._ended = asyncio.Event(), asyncio.Event()
         self._pace: Pace | None = None
         """Of the device, once it is let in."""
@@ -142,8 +121,9 @@ class Session:
         await self._socket.prepare(request)
         device: Device | None = None
         try:
-            device = self._device = await self._hello()
-            await self._greet(device)
+            place = await self._hello()
+            device = self._device = place.device
+            await self._greet(place)
             async with self._following():
                 while True:
                     record, frame = await self._next()
@@ -155,12 +135,7 @@ class Session:
             self._end_for(self._lost())  # the device is gone; it will be back
         finally:
             if device is not None and device.connection.line is self:
-                why = self._why or "stopped: the server gave up"
-                device.connection.leave(why)
-                self._host.relay.leave(device.id)
-                self._writer.see(device.id, device.present)
-                account = Account.of(device.statistics.telemetry)
-                self._host.hub.note("left", device, why + (f"; {account}" if account is not None else ""))
+                self._desk.leave(device, self._why or "stopped: the server gave up")
             self._ended.set()
         return self._socket
 
@@ -190,7 +165,7 @@ class Session:
     def _hung_up(self, refusal: Refused) -> None:
         """The door has said so to the device."""
         self._end_for(f"refused: {refusal.code}")
-        self._host.hub.refused(self._device, refusal)
+        self._desk.refuse(self._device, refusal)
 
     def _end_for(self, why: str) -> None:
         self._why = self._why or why
@@ -207,8 +182,9 @@ class Session:
         """Tell it why, and hang up."""
         # The socket keeps what ends it, and what that came of: without frames, which hold the message.
         refusal.__cause__ = refusal.__context__ = None
-        told = await self._blamed(device, refusal.with_traceback(None))
-        self._host.hub.refused(device, told)
+        refusal = refusal.with_traceback(None)
+        told = refusal if device is None else await self._desk.judge(device, refusal)
+        self._desk.refuse(device, told)
         await self._close(4000 + told.status, told)
 
     async def _close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
@@ -226,64 +202,23 @@ class Session:
             if self._transport is not None:
                 self._transport.abort()
 
-    async def _hello(self) -> Device:
+    async def _hello(self) -> Place:
         """Let the device in, or raise the refusal it meets."""
-        host, layout = self._host, self._host.engine.layout
+        host = self._host
         try:
             async with asyncio.timeout(host.config.limits.hello_seconds):
                 message = await self._socket.receive()
         except TimeoutError:
             raise UnexpectedRecord("no Hello in time") from None
-        hello, _ = self._received(message.type, message.data, _FIRST)
+        hello, frame = self._received(message.type, message.data, _FIRST)
         assert isinstance(hello, Hello), "nothing else is taken"
-        if hello.protocol != PROTOCOL:
-            raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
-        if not 0 < len(hello.device) <= 200:
-            raise Malformed("a device's name has 1 to 200 characters")
-        if hello.layout not in (b"", layout.digest):
-            raise LayoutMismatch(
-                f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "
-                "is it the same model?"
-            )
-        if self._entry is not None:
-            self._entry.check(hello.device, hello.proof)
-        shards = _shards_of(hello)
-        device = host.registry.admit(hello.device)
-        identity, connection = device.identity, device.connection
-        while not await self._took_place(device, hello, shards):
-            pass  # another one came in between
+        place = await self._desk.take(self, hello, frame)
         if host.engine.tasks is not None:
-            self._tasks = TaskLine(host, self._writer, host.engine.tasks, device.id, self._send)
-            identity.shards = len(shards)
+            tasks = host.engine.tasks
+            self._tasks = TaskLine(host, self._writer, tasks, place.device.id, self._send)
         self._door.welcome(self._longest)
-        self._pace, device.conduct.quarantined_until = host.paces.of(device.name), 0.0
-        identity.facts, identity.shares = hello.facts, hello.shares
-        device.statistics.telemetry = {}
-        connection.hear()
-        self._writer.see(device.id, connection.present)
-        return device
-
-    async def _took_place(self, device: Device, hello: Hello, shards: list[str]) -> bool:
-        """Whether the name is this session's now. It is not if, while its line was looked at, another came.
-
-        Raises NameInUse if the device that has it lives, and its secret was not shown.
-        """
-        connection = device.connection
-        dead = None if connection.knows(hello.secret) else await _dead(connection, device.name)
-        async with connection.arriving:  # in the order of their coming: the newest session stays
-            if not device.identity.id:
-                device.identity.id = await self._writer.call(
-                    lambda: self._host.engine.device_id(hello.device)
-                )
-            if connection.line is not None:
-                if connection.line is not dead and not connection.knows(hello.secret):
-                    return False
-                await connection.line.supersede()
-            self._host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
-            if (tasks := self._host.engine.tasks) is not None:
-                await self._writer.call(lambda: tasks.holds(device.id, shards))
-            connection.join(self, hello.secret)
-        return True
+        self._pace = host.paces.of(place.device.name)
+        return place
 
     @asynccontextmanager
     async def _following(self) -> AsyncIterator[None]:
@@ -300,25 +235,19 @@ class Session:
             if not following.cancelled() and (error := following.exception()):
                 raise error
 
-    async def _greet(self, device: Device) -> None:
+    async def _greet(self, place: Place) -> None:
         """Tell the device the run. After `_hello`, so that a device lost in between is cleaned up after."""
-        host, engine, statistics = self._host, self._host.engine, device.statistics
-        version, sequence, weights = await self._writer.call(
-            lambda: (engine.published.version, engine.last_sequence(device.id), engine.weights())
-        )
-        if statistics.sequence is None:  # later it is of what came in since, also while the device was away
-            statistics.sequence = sequence
-        if device.identity.shares:
-            host.relay.join(device.id)
-        secret = device.connection.secret
+        host, engine = self._host, self._host.engine
+        version, weights = await self._writer.call(lambda: (engine.published.version, engine.weights()))
         terms = welcome(
-            *(host.run, host.config, engine.layout, version, sequence, engine.start, weights, secret),
+            *(host.run, host.config, engine.layout, version, place.sequence, engine.start, weights),
+            place.secret,
             host.input,
             host.described,
             host.app,
         )
         await self._send(terms)
-        host.hub.note("joined", device, f"at version {version:,}")
+        self._desk.greeted(place.device, version)
 
     async def _answer(self, device: Device, record: Record, frame: bytes) -> None:
         if isinstance(record, _UNANSWERED):
@@ -344,9 +273,8 @@ class Session:
             except SessionRefused:
                 raise
             except Refused as refusal:
-                device.statistics.refuse()
-                self._host.hub.refused(device, refusal)
-                if isinstance(told := await self._blamed(device, refusal), Quarantined):
+                self._desk.refuse(device, refusal, update=True)
+                if isinstance(told := await self._desk.judge(device, refusal), Quarantined):
                     raise told from refusal
                 self._too_large += isinstance(refusal, StepTooLarge)
                 if self._too_large == MOST_TOO_LARGE:
@@ -391,8 +319,7 @@ class Session:
         if error is None:
             self._host.hub.updated(device, update, answer.result().staleness)
         elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
-            device.statistics.refuse()
-            self._host.hub.refused(device, error)
+            self._desk.refuse(device, error, update=True)
 
     async def _push(self, device: Device, push: Push) -> Accepted:
         """What comes of it. It may have to wait for others, long."""
@@ -460,16 +387,8 @@ class Session:
             self._share(device, record, frame)
         elif isinstance(record, Goodbye):
             self._end_for(_said(record.reason))
-        else:  # it says that it is there, and gives nothing: it is as idle as before
-            device.connection.be_seen()
-            before, device.statistics.telemetry = device.rests, record.facts
-            self._host.hub.changed(device)
-            if (before is None) != (device.rests is None):
-                self._writer.see(device.id, device.present)  # others wait for it no longer, or again
-                if device.rests is None:
-                    self._host.hub.note("resumed", device, "by its owner")
-                else:
-                    self._host.hub.note("paused", device, f"by its owner: {device.rests}")
+        else:
+            self._desk.tell(device, record, frame)
 
     def _share(self, device: Device, samples: Samples, frame: bytes) -> None:
         self._host.relay.share(device.id, samples, frame)
@@ -511,16 +430,6 @@ class Session:
         if self._pace is not None:
             self._pace.spend(octets, asyncio.get_running_loop().time())
 
-    async def _blamed(self, device: Device | None, refusal: R) -> R | Quarantined:
-        """The refusal, or that a device that has joined met one too many."""
-        most, now = self._host.config.limits.refusals, asyncio.get_running_loop().time()
-        if device is None or self._entry is None or not device.conduct.refused(refusal, most, now):
-            return refusal
-        because = f"more than {most} refusals in {WINDOW:g} s, the last {refusal.code}: {refusal}"
-        told = await asyncio.to_thread(self._entry.quarantine, because)  # it waits for the disk
-        device.conduct.quarantined_until = time.time() + told.seconds
-        return told
-
     async def _refuse(self, refusal: Refused, sequence: int | None) -> None:
         await self._send(Refusal(refusal.code, str(refusal), sequence, refusal.seconds))
 
@@ -535,30 +444,8 @@ class Session:
         await self._socket.send_bytes(octets)
 
 
-def _shards_of(hello: Hello) -> list[str]:
-    """The names of what the device holds; if it names nothing, all its data are one shard of its own name."""
-    names = hello.shards.split(",") if hello.shards else [hello.device]
-    if not all(names) or len(set(names)) < len(names):
-        raise Malformed("a device names each shard that it holds once")
-    return names
-
-
 def _said(reason: str) -> str:
     """The reason of a Goodbye: whoever says no more leaves because its owner wants it."""
     if reason.startswith(GOODBYES):
         return reason
     return f"retired: {reason}" if reason else "retired"
-
-
-async def _dead(connection: Connection, name: str) -> Line | None:
-    """The device's line, if it has one of which nothing comes any more.
-
-    Raises NameInUse if something does: then it is somebody else who comes under its name.
-    """
-    line = connection.line
-    if line is not None and await line.is_alive():
-        raise NameInUse(
-            f"another device with the name {name} joined; give each its own --name (client.name), or have an "
-            "operator drop that one"
-        )
-    return line

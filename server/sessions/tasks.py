@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from edgeflock.server.coordination import Tasks
-from edgeflock.server.sessions.host import Host
-from edgeflock.server.sessions.writer import Writer
+from edgeflock.server.sessions.host import Front, Queue
 from edgeflock.shared.errors import RunComplete
 from edgeflock.shared.protocol.messages import Over, Record, Stop, Task
 
@@ -20,7 +19,7 @@ Send = Callable[[Record], Awaitable[None]]
 class TaskLine:
     """Of one session."""
 
-    def __init__(self, host: Host, writer: Writer, tasks: Tasks, device: int, send: Send) -> None:
+    def __init__(self, host: Front, writer: Queue, tasks: Tasks, device: int, send: Send) -> None:
         self._host, self._writer, self._tasks = host, writer, tasks
         self._device, self._send = device, send
         self._base: int | None = None

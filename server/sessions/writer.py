@@ -13,13 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
 from edgeflock.shared.errors import Refused, Unavailable
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 _GROUP = 256
 """The largest group: bounds how long the first of it waits for the last."""
@@ -33,6 +34,16 @@ _FOLLOW = 0.1
 
 _BROKEN = "the server cannot write its journal and is stopping"
 _STOPPING = "the server is stopping"
+
+
+class Answering(Protocol[T_contra]):
+    """Who waits for an answer: a future, or what costs less."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, result: T_contra, /) -> None: ...
+    def set_exception(self, refusal: Refused, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +61,19 @@ class Writer:
         engine: Engine,
         together: Callable[[int], None] = lambda updates: None,
         made: Callable[[Push, Accepted], None] = lambda push, accepted: None,
+        published: Callable[[], None] = lambda: None,
     ) -> None:
         """`together` is told how many updates that waited for each other have applied, `made` of each update
-        that is in the model, once, in the order of their versions.
+        that is in the model, once, in the order of their versions. `published` is called while the engine is
+        at rest and durable, whenever it has been at work, and before anybody is answered.
         """
         self._engine = engine
         self._together = together
         self._made = made
+        self._published = published
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edgeflock-writer")
         self._engine_at_rest = asyncio.Lock()
-        self._waiting: list[tuple[Push, asyncio.Future[Accepted | Held]]] = []
+        self._waiting: list[tuple[Push, Answering[Accepted | Held]]] = []
         self._held: dict[Push, asyncio.Future[Accepted]] = {}
         self._presence: list[tuple[int, bool]] = []
         """(device, whether it is there), in order, as far as the engine has not been told."""
@@ -83,13 +97,17 @@ class Writer:
 
     async def push(self, push: Push) -> Accepted | Held:
         """What comes of one update, durable. Raises the Refused that it meets."""
-        self._check_working()
         answer: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
+        self.put(push, answer)
+        return await answer
+
+    def put(self, push: Push, answer: "Answering[Accepted | Held]") -> None:
+        """`push`, for whoever waits for many: `answer` gets what comes of it. Raises Unavailable."""
+        self._check_working()
         self._waiting.append((push, answer))
         if len(self._waiting) >= self._expected:
             self._enough.set()
         self._wake.set()
-        return await answer
 
     def see(self, device: int, present: bool) -> None:
         """A device is there, or is not: others may wait for it."""
@@ -122,10 +140,18 @@ class Writer:
         async with self._engine_at_rest:
             self._check_working()
             try:
-                return await self._in_thread(function)
+                result = await self._in_thread(function)
             except Exception as error:
                 self._fail(error)
                 raise Unavailable(_BROKEN) from error
+            self._published()
+            return result
+
+    async def glance(self, function: Callable[[], T]) -> T:
+        """The same for what takes no time and changes nothing, so that it needs no thread."""
+        async with self._engine_at_rest:
+            self._check_working()
+            return function()
 
     async def run(self) -> None:
         """Take what comes until `stop`. Raises what the journal or the engine fails with.
@@ -197,6 +223,7 @@ class Writer:
                 if publishes
                 else []
             )
+            self._published()
         for push, accepted in staged.made:
             self._made(push, accepted)
         if staged.together:
@@ -275,7 +302,7 @@ class Writer:
         self._wake.set()
 
 
-def settle(answer: asyncio.Future[T], outcome: T | Refused) -> None:
+def settle(answer: Answering[T], outcome: T | Refused) -> None:
     """Give an answer, unless nobody waits for it any more."""
     if answer.done():
         return

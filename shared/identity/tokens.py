@@ -44,7 +44,10 @@ class Token:
                 raise ConfigError(f"a token of version {prefix[2:]:.9}, and this is of version {PREFIX[2:]}")
             raise ConfigError(f"no token: one begins with {PREFIX}. and was printed by the server")
         if len(parts) not in (2, 3):
-            raise ConfigError(f"no whole token: {len(parts)} parts follow {PREFIX}, and 2 or 3 should")
+            raise ConfigError(
+                f"no whole token: {len(parts)} of its parts follow {PREFIX}, and 2 or 3 should; copy all "
+                "of it, also a dot at its end"
+            )
         token = cls(*(_part(name, part) for name, part in zip(_PARTS, parts, strict=False)))
         if len(parts) == 3 and not token.graph:
             raise ConfigError("no whole token: its graph is empty")

@@ -118,6 +118,12 @@ class FlatModule:
             loss.item(), self._gradient.numpy(), statistics, None if right is None else right.item()
         )
 
+    @torch.no_grad()
+    def spread(self, theta: NDArray[np.float32], x: Inputs) -> float:
+        """The standard deviation of all outputs for x."""
+        output = applied(self.at(theta), tensors_of(x))
+        return float(output.std(correction=0))
+
     def beside(self) -> Beside:
         """What state_dict has and theta has not."""
         same, constants = {}, {}

@@ -124,6 +124,14 @@ class DeviceRow(NamedTuple):
     """Of late; None before two of them, and while it is away."""
     why_left: str | None
     """Why its last session ended, first one of LEFT; None while it is here, and if nobody knows."""
+    memory: float | None
+    """MiB that its machine has."""
+    clipped: int | None
+    """Updates since the server started of which the defence let a part count, and"""
+    dropped: int | None
+    """nothing; None without a defence."""
+    standing: float | None
+    """How its updates agree with the server's own gradient, -1 to 1; None if that is not known."""
 
 
 class Finding(NamedTuple):
@@ -152,7 +160,7 @@ class Evaluation(NamedTuple):
     ingress: int
     egress: int
     metrics: Mapping[str, float | None] = {}
-    """model.metrics by their names; None if one failed, or is not a finite number. Not in the journal."""
+    """model.metrics by their names; None if one failed, or is not a finite number."""
 
 
 class Event(NamedTuple):
@@ -186,8 +194,8 @@ class Mark(NamedTuple):
     """sent."""
     loss: float | None
     """Of training, averaged over the updates before."""
-    connected: int
-    """Devices."""
+    up: int
+    """Devices that are neither away nor paused."""
 
 
 class Standing(NamedTuple):
@@ -236,7 +244,8 @@ class Overview:
     staleness: list[int]
     """Updates in each of BINS bins of tau."""
     devices: int
-    connected: int
+    up: int
+    """Of them, those that are neither away nor paused."""
     cnc: float | None
     """Part of the updates that were compressed."""
     loss: float | None

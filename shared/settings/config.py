@@ -185,6 +185,28 @@ class JournalSettings(Section):
         return url
 
 
+class ScaleSettings(Section):
+    """A model that one process has no room for (extra ray)."""
+
+    shards: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0, description="processes that the parameters are spread over; 0: they are in the server's own"
+    )
+    ray: str = Field(
+        "",
+        description="of shards: HOST:PORT of a Ray cluster that this machine is in, or auto; empty: one of "
+        "its own",
+    )
+
+    @field_validator("ray")
+    @classmethod
+    def _is_for_shards(cls, ray: str, info: ValidationInfo) -> str:
+        if ray and not info.data.get("shards"):
+            raise ValueError("it is where shards are, and there are none; set scale.shards, or leave it out")
+        if ray not in ("", "auto") and not re.fullmatch(r"[^\s:/]+:[0-9]{1,5}", ray):
+            raise ValueError("must be HOST:PORT of a cluster that this machine is in, auto, or empty")
+        return ray
+
+
 class ModelSettings(Section):
     """What is trained."""
 
@@ -375,8 +397,9 @@ class DefenceSettings(Section):
 
     mode: Annotated[str, one_of_the_ends("defence.mode")] = Field(
         "none",
-        description="clip: none is larger than three times what is usual; score: none of devices that "
-        "disagree with the server's own gradient either, for which a part of model.data is set apart",
+        description="clip: none is much larger than what is usual, by how much honest ones differ; score: "
+        "none of devices that disagree with the server's own gradient either, for which a part of model.data "
+        "is set apart",
     )
     refresh: Annotated[int, Field(ge=1)] = Field(
         20, description="of score: updates from one gradient of the server's own to the next"
@@ -605,6 +628,7 @@ class Config(Section):
 
     run: RunSettings = RunSettings()
     journal: JournalSettings = JournalSettings()
+    scale: ScaleSettings = ScaleSettings()
     model: ModelSettings = ModelSettings()
     coordination: CoordinationSettings = CoordinationSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
@@ -620,7 +644,8 @@ class Config(Section):
     @classmethod
     def _complete(cls, given: object) -> object:
         """What goes with a model of arrays, whose updates are what training changed, not gradients; and
-        elastic averaging asks for parts of the model, which only the exact downlink knows.
+        elastic averaging asks for parts of the model, which only the exact downlink knows, as shards do not
+        know what each device holds.
         """
         if not isinstance(given, dict):
             return given
@@ -628,9 +653,12 @@ class Config(Section):
             given = {**given, "model": {"data": "", **given["model"]}}
             how = given.get("coordination", {})
             given["coordination"] = {"learning_rate": 1.0, **how} if isinstance(how, dict) else how
-        if not isinstance(given.get("coordination"), dict):
+        if not isinstance(given.get("downlink", {}), dict):
             return given
-        if given["coordination"].get("mode") != ELASTIC or not isinstance(given.get("downlink", {}), dict):
+        how, scale = given.get("coordination"), given.get("scale")
+        elastic = isinstance(how, dict) and how.get("mode") == ELASTIC
+        sharded = isinstance(scale, dict) and scale.get("shards", 0) not in (0, "0")
+        if not elastic and not sharded:
             return given
         return {**given, "downlink": {"mode": "exact", **given.get("downlink", {})}}
 
@@ -641,6 +669,11 @@ class Config(Section):
             raise ValueError(
                 f"downlink.mode = {self.downlink.mode!r}: elastic averaging asks for parts of the model; "
                 'set it to "exact", or leave it out'
+            )
+        if self.scale.shards and self.downlink.mode != "exact":
+            raise ValueError(
+                f"downlink.mode = {self.downlink.mode!r} compares all of the model with what each device "
+                f'holds, and scale.shards = {self.scale.shards} spreads it; set "exact", or leave it out'
             )
         if elastic and self.optimizer != OptimizerSettings():
             raise ValueError(

@@ -146,7 +146,7 @@ async def test_an_app_evaluates_where_the_run_asks_for_it(tmp_path: Path) -> Non
         await client(server, app)
         (device,) = server._at.app[HOST].registry.devices.values()
         facts, known = dict(device.statistics.telemetry), server._at.app
-        told = status(known[HOST], known[EVALUATOR], (), 0.0)
+        told = status(known[HOST], known[EVALUATOR], (), (), 0.0)
     assert told["on_devices"] == {"by-mod": 1.0, "eval_loss": 0.0, "num-examples": 30}
     # Its first update tells how it does, and later ones not before some seconds are over.
     assert facts["train.by-mod"] == 1, "the app's mods are applied"

@@ -206,6 +206,32 @@ def test_an_update_from_beyond_the_window_is_refused(grid: FakeGrid) -> None:
     np.testing.assert_allclose(numbers(result.arrays)["w"], 9, rtol=1e-6)
 
 
+@pytest.mark.parametrize("defence", ["none", "clip"])
+def test_a_reply_that_is_far_too_large_is_cut_short(defence: str, grid: FakeGrid) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1000)), seconds=1.5)
+    strategy = AsyncAdaComp(defence=defence, rule="none", updates_per_round=6, fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=1)
+    assert strategy.outcomes == {"applied": 6}
+    assert (numbers(result.arrays)["w"].max() < 30) == (defence == "clip")
+
+
+@pytest.mark.parametrize(("aggregate", "expected"), [("mean", 34.0), ("median", 1.0)])
+def test_a_round_may_go_by_the_median(aggregate: str, expected: float, grid: FakeGrid) -> None:
+    for node, step in enumerate((1, 100, 1), 1):
+        grid.add(node, app(plus(step)))
+    strategy = ScaDLES(aggregate=aggregate, fraction_evaluate=0.0)
+    result = strategy.start(grid, record(PLAIN), num_rounds=1)
+    np.testing.assert_allclose(numbers(result.arrays)["w"], expected, rtol=1e-6)
+
+
+def test_a_strategy_has_no_gradients_to_score_by() -> None:
+    with pytest.raises(ConfigError, match=r"defence = 'score' needs gradients .* use 'clip'"):
+        AsyncAdaComp(defence="score")
+    with pytest.raises(ConfigError, match="mode = 'clipp'"):
+        ScaDLES(defence="clipp")
+
+
 def test_a_quorum_leaves_the_slow_behind(grid: FakeGrid) -> None:
     for node in (1, 2, 3):
         grid.add(node, app(plus(node)), seconds=1 if node < 3 else 2.5)

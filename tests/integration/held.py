@@ -5,12 +5,13 @@ from numpy.typing import NDArray
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.engine import Engine
+from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.publication import Lossy
 
 LOSSY = "downlink.mode=lossy"
 
 
-def believed(engine: Engine, device: int, base: int | None, held: int) -> NDArray[np.float32] | None:
+def believed(engine: Engine | Mirror, device: int, base: int | None, held: int) -> NDArray[np.float32] | None:
     """float32 [P] of `device`, which says that it holds this; None if the server does not know."""
     publication = engine._publication
     assert isinstance(publication, Lossy)

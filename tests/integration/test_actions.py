@@ -21,6 +21,7 @@ from tests.integration.test_reconnect import link, update
 from tests.integration.test_rounds import PATIENT, gathered
 from tests.integration.test_rounds import link as rounds_link
 from tests.integration.test_rounds import update as rounds_update
+from tests.server.agreements import acquaint
 from tests.server.pushes import copy_as_killed
 
 
@@ -206,15 +207,20 @@ async def test_a_pardoned_device_begins_anew(tmp_path: Path) -> None:
         assert guard is not None
         bad = admit(update(1, 0), LAYOUT, oldest=0, version=0, samples=1000, expansion_bytes=1 << 30)
         against = np.zeros((LAYOUT.parameters.size, 1), np.float32)
-        against[bad.where, 0] = -bad.delta
+        against[bad.where, 0] = -bad.delta / np.linalg.norm(bad.delta)
         hosted.engine.trust(Trusted(0, against))
+        acquaint(guard)
         async with link(hosted.port, "pi") as device:
             await device.join()
             await device.push(update(1, 0))
             (row,) = json.loads((await admin.get("/v1/status"))[1])["devices"]
             assert row["defence"] == {"clipped": 0, "dropped": 1, "standing": guard.records[1].standing}
+            async with admin.feed() as frames:
+                (seen,) = (await frames.next()).devices
+            assert (seen.clipped, seen.dropped, seen.standing) == (0, 1, guard.records[1].standing)
             text = (await admin.get("/metrics"))[1]
             assert 'edgeflock_defence_updates_total{decision="dropped"} 1.0' in text
+            assert 'edgeflock_device_dropped_updates_total{device="pi"} 1.0' in text
             for known in (True, False):
                 answer = await admin.post("/v1/devices/pi/pardon")
                 assert answer == (200, {"device": "pi", "pardoned": known})

@@ -90,6 +90,31 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
                 await press(tab, "Cancel")
                 await tab.until("!document.querySelector('dialog')")
 
+                await tab.run(
+                    "location.hash = '#fleet'; field.value = ''; field.dispatchEvent(new Event('input'))"
+                )
+                await press(tab, "Mark devices")
+                row = (
+                    "[...document.querySelectorAll('.rows .row')].find((one) => one.dataset.name === 'pi-2')"
+                )
+                await tab.run(f"{row}.click()")
+                await shown(tab, "1 marked")
+                assert await tab.run("location.hash") == "#fleet", "a row marks and does not lead away"
+                await press(tab, "Mark all shown")
+                await shown(tab, "2 marked")
+                await press(tab, "Pause")
+                await shown(tab, "Pause 2 devices?")
+                await tab.run("document.querySelector('dialog form').requestSubmit()")
+                await shown(tab, "Done for 2 of 2 devices")
+                assert all(device.connection.order for device in hosted.registry.devices.values())
+                await press(tab, "Resume")
+                await shown(tab, "Resume 2 devices?")
+                await tab.run("document.querySelector('dialog form').requestSubmit()")
+                await tab.until("!document.querySelector('dialog')")
+                await press(tab, "Done")
+                await tab.run(f"{row}.click()")
+                await tab.until("location.hash === '#device/pi-2'")
+
                 await press(tab, "Learning rate")
                 await tab.run("document.querySelector('dialog input').value = '0.0125'")
                 await press(tab, "Set it")

@@ -44,6 +44,12 @@ async def test_clients_killed_in_the_middle(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+async def test_gateways_killed_under_load(tmp_path: Path) -> None:
+    figures = await scenarios.killed_gateways(tmp_path / "it", kills=1, devices=4)
+    assert flawless(figures), figures
+
+
+@pytest.mark.long
 async def test_a_crowd_comes_back_at_once(tmp_path: Path) -> None:
     figures = await scenarios.crowd(tmp_path / "it", devices=50)
     assert flawless(figures), figures

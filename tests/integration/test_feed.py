@@ -53,7 +53,7 @@ async def test_a_snapshot_and_then_what_changes(tmp_path: Path) -> None:
                 await late.push(update(1, 0))
                 delta = await until_told(frames, "late", updates=1)
                 assert [row.name for row in delta.devices] == ["late"], "nothing else has changed"
-                assert (delta.overview.version, delta.overview.connected) == (2, 2)
+                assert (delta.overview.version, delta.overview.up) == (2, 2)
                 assert delta.overview.staleness[:2] == [1, 1]
                 assert delta.overview.dense_bytes == 2 * 4 * LAYOUT.size
                 assert not (await frames.next()).devices

@@ -21,6 +21,10 @@ def events(hosted: Hosted, kind: str) -> list[str]:
     return [f"{one.device}: {one.text}" for one in hosted.hub.events.since(0)[0] if one.kind == kind]
 
 
+def kinds(hosted: Hosted) -> list[str]:
+    return [one.kind for one in hosted.health.findings]
+
+
 async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
     hot: Facts = {"temperature": 82.5, "throttled": 1, "clock": int(time.time()) - 3600}
     well: Facts = {"temperature": 60.0, "throttled": 0, "clock": int(time.time())}
@@ -63,10 +67,24 @@ async def test_who_waits_for_the_server_s_export_is_not_silent(
         await device.join()
         hosted.registry.devices["pi"].connection.last_heard -= 100
         await hosted.health.look()
-        found = [one.kind for one in hosted.health.findings]
+        assert kinds(hosted) == []
         since[0] = 50.0
         await hosted.health.look()
-        assert (found, [one.kind for one in hosted.health.findings]) == ([], ["silent"])
+        assert kinds(hosted) == ["silent"]
+
+
+async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
+        monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
+    monkeypatch.setattr("edgeflock.server.findings.devices._SILENT", 1e-9)
+    monkeypatch.setattr(GraphStore, "keeps_waiting", lambda self, now: now)
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        await hosted.health.look()
+        assert kinds(hosted) == []
+        await device.push(update(1, 0))
+        await hosted.health.look()
+        assert kinds(hosted) == ["silent"]
 
 
 async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ async def test_operators_see_why_a_device_pauses(tmp_path: Path) -> None:
         await device.join()
         async with viewer.feed() as frames:
             await frames.next()
+            assert hosted.hub.mark(0.0).up == 1
             await device.tell({"cpu": 3.0, "paused": "hot: 83 C"})
             await until_told(frames, "pi", state="paused", paused_because=WHY, cpu=3.0)
+            assert hosted.hub.mark(0.0).up == 0, "it is connected, and does not train"
             _, text = await viewer.get("/v1/status")
             (told,) = json.loads(text)["devices"]
             assert (told["connected"], told["paused_because"]) == (True, WHY)

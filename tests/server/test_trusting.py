@@ -44,6 +44,23 @@ def test_a_gradient_a_class_agrees_with_those_of_right_labels_alone() -> None:
     assert agreements[3] < agreements[0] - 0.1
 
 
+def test_a_model_that_is_sure_and_right_still_has_gradients_of_length_1() -> None:
+    """Without a temperature those would be 0."""
+    flat = FlatModule("torch.nn:Linear(in_features=10, out_features=10)", "cross_entropy")
+    sure = np.zeros(110, np.float32)
+    sure[:100] = 1000 * np.eye(10).ravel()
+    own = Dataset(np.eye(10, dtype=np.float32), np.arange(10))
+    assert not flat.gradient(sure, own.x, own.y).gradient.any()
+    lengths = np.linalg.norm(trusted(flat, own, 0, sure).gradients, axis=0)
+    np.testing.assert_allclose(lengths, np.ones(10), rtol=1e-6)
+
+
+def test_a_gradient_that_is_no_number_says_nothing() -> None:
+    flat = FlatModule("torch.nn:Linear(in_features=1, out_features=1)", "mse")
+    own = Dataset(np.full((20, 1), 1e30, np.float32), np.ones((20, 1), np.float32))
+    assert not trusted(flat, own, 0, np.full(2, 1e30, np.float32)).gradients.any()
+
+
 def test_numbers_to_predict_and_many_classes_are_one_group() -> None:
     flat = FlatModule("torch.nn:Linear(in_features=1, out_features=1)", "mse")
     own = Dataset(np.ones((20, 1), np.float32), np.ones((20, 1), np.float32))

@@ -21,6 +21,9 @@ from edgeflock.tui.sources.state import State, reduce
 
 BEGAN = 1_763_740_800.0
 """2025-11-21 16:00:00 UTC."""
+MEMORY = {"pi4": 3792.0, "pi5": 8062.0, "jetson": 7620.0, "zero2w": 416.0}
+"""MiB; a laptop's client does not say."""
+
 CLASSES = ("pi4", "pi5", "jetson", "laptop", "zero2w")
 DENSE = 4 * 38_282
 
@@ -112,6 +115,10 @@ def rows(number: int, second: int, rng: random.Random) -> list[DeviceRow]:
                 ("killed: the line broke without a word" if n % 2 else "retired: stopped by its owner")
                 if gone
                 else None,
+                MEMORY.get(kind),
+                None,
+                None,
+                None,
             )
         )
     return made
@@ -150,7 +157,7 @@ def frames(
             reduction=round(version * DENSE / (ingress + 20_000), 1) if ingress else None,
             staleness=list(bins),
             devices=number,
-            connected=sum(row.state != "away" for row in devices),
+            up=sum(row.state not in ("away", "paused") for row in devices),
             cnc=1.0,
             loss=round(2.2 * math.exp(-second / 150) + 0.09 + 0.02 * rng.random(), 4) if second else None,
             evaluation_failed=False,

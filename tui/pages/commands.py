@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,14 +11,28 @@ from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.sources.state import State
 
 Verb = Literal[
-    "pause", "resume", "drop", "open", "rate", "checkpoint", "rollback", "filter", "columns", "sort", "quit"
+    "pause",
+    "resume",
+    "drop",
+    "pardon",
+    "open",
+    "rate",
+    "checkpoint",
+    "rollback",
+    "filter",
+    "columns",
+    "sort",
+    "quit",
 ]
-FOR_ADMINS: frozenset[Verb] = frozenset(("pause", "resume", "drop", "rate", "checkpoint", "rollback"))
-OF_DEVICES: frozenset[Verb] = frozenset(("pause", "resume", "drop", "open"))
+FOR_ADMINS: frozenset[Verb] = frozenset(
+    ("pause", "resume", "drop", "pardon", "rate", "checkpoint", "rollback")
+)
+OF_DEVICES: frozenset[Verb] = frozenset(("pause", "resume", "drop", "pardon", "open"))
 USAGE: dict[Verb, str] = {
     "pause": "pause DEVICE WHY",
     "resume": "resume DEVICE",
     "drop": "drop DEVICE",
+    "pardon": "pardon DEVICE",
     "open": "open DEVICE",
     "rate": "rate 0.02",
     "checkpoint": "checkpoint",
@@ -27,7 +42,9 @@ USAGE: dict[Verb, str] = {
     "sort": "sort temp",
     "quit": "quit",
 }
-"""How each is written. Without a device it is for the chosen one; a number that is missing is asked for."""
+"""How each is written. Without a device it is for those marked, or the chosen one; a number that is missing
+is asked for.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ class Command:
 
     verb: Verb
     device: str | None = None
-    """None: the one that is chosen."""
+    """None: those that are chosen."""
     text: str = ""
     """The reason of a pause, a filter, columns, a number as it was written."""
 
@@ -66,15 +83,15 @@ def parse(line: str) -> Command:
     return Command(verb, text=rest)
 
 
-def device_of(command: Command, state: State, chosen: DeviceRow | None) -> DeviceRow:
-    """The device that a command is for. Raises ConfigError if there is none."""
+def devices_of(command: Command, state: State, chosen: Sequence[DeviceRow]) -> Sequence[DeviceRow]:
+    """The devices that a command is for, one at least. Raises ConfigError if there is none."""
     if command.device is None:
-        if chosen is None:
+        if not chosen:
             raise ConfigError(f"{command.verb} which device? {USAGE[command.verb]}")
         return chosen
     known = {row.name: row for row in state.devices.values()}
     if command.device in known:
-        return known[command.device]
+        return [known[command.device]]
     near = difflib.get_close_matches(command.device, known, n=1)
     raise ConfigError(
         f"there is no device {command.device!r}" + (f"; did you mean {near[0]}?" if near else "")

@@ -43,12 +43,11 @@ def device_page(
 def _facts(state: State, row: DeviceRow, height: int) -> list[Line]:
     """Every column of the table but those of the title, and what only this page shows."""
     facts: list[tuple[str, str, Ink]] = [
-        (column.title, column.text(row, state.time, {}), ink(column, row))
+        (column.title, column.text(row, state, {}), ink(column, row))
         for column in COLUMNS
         if column.key not in ("name", "state", "label", "paused_because")
     ]
     facts += [
-        ("contribution", numbers.percent(_contribution(state, row)), "text"),
         ("samples", numbers.count(row.samples), "text"),
         ("compressed", numbers.count(row.compressed), "text"),
     ]
@@ -62,11 +61,6 @@ def _facts(state: State, row: DeviceRow, height: int) -> list[Line]:
         [(fit(name, 12), "dim"), (fit(value.strip(), _FACTS - 12, "right"), meaning)]
         for name, value, meaning in facts[:height]
     ] + [[]] * max(0, height - len(facts))
-
-
-def _contribution(state: State, row: DeviceRow) -> float | None:
-    """The part of the updates in the model that are its."""
-    return row.updates / state.overview.version if state.overview.version else None
 
 
 def _graphs(points: Sequence[Point], width: int, height: int) -> list[Line]:

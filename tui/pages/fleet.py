@@ -25,8 +25,8 @@ class Column:
     width: int
     value: Callable[[DeviceRow, Labels], Any]
     """What it is sorted by; None sorts last."""
-    text: Callable[[DeviceRow, float, Labels], str]
-    """(row, time of the frame, labels) -> what stands there."""
+    text: Callable[[DeviceRow, State, Labels], str]
+    """(row, the run it is of, labels) -> what stands there."""
     about: str
     align: Align = "right"
 
@@ -64,8 +64,8 @@ def _of(field: str) -> Callable[[DeviceRow, Labels], Any]:
     return lambda row, _: getattr(row, field)
 
 
-def _shown(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, float, Labels], str]:
-    return lambda row, now, labels: form(getattr(row, field))
+def _shown(field: str, form: Callable[[Any], str]) -> Callable[[DeviceRow, State, Labels], str]:
+    return lambda row, state, labels: form(getattr(row, field))
 
 
 def _column(
@@ -83,13 +83,17 @@ def _measure(unit: str) -> Callable[[float | None], str]:
     return lambda value: numbers.NOTHING if value is None else f"{value:.0f}{unit}"
 
 
+def _standing(value: float | None) -> str:
+    return numbers.NOTHING if value is None else f"{value:+.3f}"
+
+
 COLUMNS: tuple[Column, ...] = (
     Column(
         "name",
         "device",
         16,
         lambda row, _: natural(row.name),
-        lambda row, now, labels: numbers.plain(row.name) + (" ↯" if row.undervoltage else ""),
+        lambda row, state, labels: numbers.plain(row.name) + (" ↯" if row.undervoltage else ""),
         "the device's name; ↯: its voltage is too low",
         "left",
     ),
@@ -98,7 +102,7 @@ COLUMNS: tuple[Column, ...] = (
         "state",
         10,
         _of("state"),
-        lambda row, now, labels: f"{STATES[row.state][0]} {row.state}",
+        lambda row, state, labels: f"{STATES[row.state][0]} {row.state}",
         "training, idle (connected, but silent for long), starved (so, for want of samples), paused or away",
         "left",
     ),
@@ -113,20 +117,38 @@ COLUMNS: tuple[Column, ...] = (
         "seen",
         4,
         lambda row, _: row.last_seen,
-        lambda row, now, labels: numbers.age(None if row.last_seen is None else now - row.last_seen),
+        lambda row, state, labels: numbers.age(None if row.last_seen is None else state.time - row.last_seen),
         "how long ago it last said something",
     ),
     _column("ingress", "in", 7, numbers.size, "bytes received from it"),
     _column("egress", "out", 7, numbers.size, "bytes sent to it"),
     _column("smoothed_loss", "~loss", 6, numbers.decimal, "of its updates of late, averaged"),
     _column("updates_per_s", "upd/s", 5, numbers.rate, "its updates a second, of late"),
+    Column(
+        "contribution",
+        "part",
+        5,
+        lambda row, _: row.updates,
+        lambda row, state, labels: numbers.percent(contribution(row, state)),
+        "of the updates in the model that are its",
+    ),
     _column("depth", "depth", 6, numbers.count, "samples that wait in its buffer"),
     _column("cpu", "cpu", 4, _measure("%"), "of all its cores"),
-    _column("ram", "ram", 6, _measure("M"), "MiB that are used"),
+    Column(
+        "ram",
+        "ram",
+        9,
+        lambda row, _: row.ram,
+        lambda row, state, labels: numbers.memory(row.ram, row.memory),
+        "memory that is used, of how much",
+    ),
     _column("temperature", "temp", 4, _measure("°"), "Celsius"),
     _column("battery", "batt", 4, _measure("%"), "battery"),
     _column("backend", "backend", 7, _words, "what it trains with", "left"),
     _column("refused", "refused", 7, numbers.count, "updates that were refused"),
+    _column("clipped", "clipped", 7, numbers.count, "updates of which the defence let a part count"),
+    _column("dropped", "dropped", 7, numbers.count, "updates of which it let nothing count"),
+    _column("standing", "stand", 6, _standing, "how its updates agree with the server's own gradient"),
     _column("drops", "drops", 6, numbers.count, "samples that its buffer had no room for"),
     _column("quarantined", "quarantined", 11, numbers.count, "samples that were not fit for training"),
     _column("duplicates", "duplicates", 10, numbers.count, "samples that had come before"),
@@ -147,7 +169,7 @@ COLUMNS: tuple[Column, ...] = (
         "label",
         12,
         lambda row, labels: labels.get(row.name),
-        lambda row, now, labels: numbers.plain(labels.get(row.name, numbers.NOTHING)),
+        lambda row, state, labels: numbers.plain(labels.get(row.name, numbers.NOTHING)),
         "what you call it",
         "left",
     ),
@@ -155,6 +177,11 @@ COLUMNS: tuple[Column, ...] = (
     _column("why_left", "left because", 20, _words, "why its last session ended", "left"),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
+
+
+def contribution(row: DeviceRow, state: State) -> float | None:
+    """The part of the updates in the model that are the device's."""
+    return row.updates / state.overview.version if state.overview.version else None
 
 
 def select(state: State, view: View, labels: Labels) -> list[DeviceRow]:
@@ -185,7 +212,11 @@ def ink(column: Column, row: DeviceRow) -> Ink:
         return "bad" if row.temperature >= 85 else "warn"
     if column.key == "battery" and row.battery is not None and row.battery < 30:
         return "bad" if row.battery < 15 else "warn"
-    if column.key in ("refused", "drops", "quarantined") and getattr(row, column.key):
+    if column.key == "ram" and row.ram is not None and row.memory and row.ram >= 0.9 * row.memory:
+        return "warn"
+    if column.key == "standing" and row.standing is not None and row.standing < 0:
+        return "warn"
+    if column.key in ("refused", "clipped", "dropped", "drops", "quarantined") and getattr(row, column.key):
         return "warn"
     if column.key == "name" and row.undervoltage:
         return "bad"

@@ -5,7 +5,16 @@ from edgeflock.tui.pages.curves import Against, Curve
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.chart import Axis, Series, around, bars, ceiling, chart, duration_ceiling
+from edgeflock.tui.text.chart import (
+    Axis,
+    Series,
+    around,
+    bars,
+    ceiling,
+    chart,
+    duration_ceiling,
+    width_beside,
+)
 from edgeflock.tui.text.lines import Ink, Line, Span, apart, beside, columns, fit, heading, page
 
 WINDOW = 300.0
@@ -146,9 +155,12 @@ def _traffic(state: State, against: Against, width: int, height: int) -> list[Li
         (f"↓{numbers.short_size(state.overview.ingress_rate)}", "first"),
         (f" ↑{numbers.short_size(state.overview.egress_rate)}", "second"),
     ]
-    y = around([*ingress.y, *egress.y], numbers.short_size, zero=True)
-    series: list[tuple[Curve, Ink]] = [(egress, "second"), (ingress, "first")]
-    return [heading("Bytes/s", arrows, width), *_recent(series, y, width, height - 1)]
+    # An axis each: where one is many times the other, it would lie on the ground.
+    axes = [around(curve.y, numbers.short_size, zero=True) for curve in (ingress, egress)]
+    gutter, above = max(map(width_beside, axes)), (height - 2) // 2
+    upper = _recent([(ingress, "first")], axes[0], width, above + 1, gutter)[:-1]
+    lower = _recent([(egress, "second")], axes[1], width, height - 1 - above, gutter)
+    return [heading("Bytes/s", arrows, width), *upper, *lower]
 
 
 def _speed(state: State, against: Against, width: int, height: int) -> list[Line]:
@@ -178,9 +190,9 @@ def _against(
     return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height)
 
 
-def _recent(series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int) -> list[Line]:
+def _recent(series: list[tuple[Curve, Ink]], y: Axis, width: int, height: int, gutter: int = 0) -> list[Line]:
     x = Axis(-WINDOW, 0.0, lambda seconds: "now" if seconds == 0 else f"-{numbers.span(-seconds)}")
-    return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height)
+    return chart([Series(curve.x, curve.y, ink) for curve, ink in series], x, y, width, height, gutter=gutter)
 
 
 def _empty(title: str, why: str, width: int, height: int) -> list[Line]:

@@ -23,9 +23,11 @@ _SHORT = {
     "batt": "battery",
     "accuracy": "stream_accuracy",
     "~loss": "smoothed_loss",
+    "upd/s": "updates_per_s",
+    "stand": "standing",
 }
 """Titles of the table that differ from their column's name."""
-_TERM = re.compile(r"(?P<key>[a-z_]+)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")
+_TERM = re.compile(r"(?P<key>~?[a-z_]+(?:/s)?)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")
 _NUMBER = re.compile(r"(?P<number>[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)(?P<unit>[a-z]*)")
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
 _UNITS = {

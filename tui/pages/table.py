@@ -1,6 +1,6 @@
 """The table of devices, of which only the visible part is ever made into lines."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -11,6 +11,8 @@ from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text.lines import Ink, Line, apart, fit, notice, page
 from edgeflock.tui.text.numbers import plain
+
+MARK = "✓"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,11 @@ def fleet_page(
     trouble: str | None,
     width: int,
     height: int,
+    marked: Set[int] = frozenset(),
 ) -> list[Line]:
     """Titles, the visible devices, and a line that says what is shown.
 
-    `rest`: the columns behind the name, in order; `trouble`: why the filter fails.
+    `rest`: the columns behind the name, in order; `trouble`: why the filter fails; `marked`: ids of devices.
     """
     if not state.devices:
         about: list[Line] = [
@@ -53,12 +56,19 @@ def fleet_page(
     body = height - 2
     for at in range(window.top, window.top + body):
         if at < len(rows):
-            lines.append(_row(rows[at], chosen, names, state.time, labels, at == window.cursor, width))
+            row, on_it = rows[at], at == window.cursor
+            first = MARK if row.id in marked else "▌" if on_it else " "
+            lines.append(
+                [
+                    (first, "cursor" if on_it else "accent"),
+                    *_row(row, chosen, names, state, labels, on_it, width),
+                ]
+            )
         else:
             lines.append([])
     if not rows:
         lines[1 + body // 2] = [(f"  no device matches {view.query!r}; esc clears the filter", "dim")]
-    lines.append(_below(state, rows, view, window, trouble, body, width))
+    lines.append(_below(state, rows, view, window, trouble, len(marked), body, width))
     return page(lines, width, height)
 
 
@@ -94,16 +104,16 @@ def _titles(chosen: list[Column], names: int, view: View, first: int, beyond: in
 
 
 def _row(
-    row: DeviceRow, chosen: list[Column], names: int, now: float, labels: Labels, on_it: bool, width: int
+    row: DeviceRow, chosen: list[Column], names: int, state: State, labels: Labels, on_it: bool, width: int
 ) -> Line:
     def of(meaning: Ink) -> Ink:
         return "cursor" if on_it else meaning
 
-    line: Line = [("▌" if on_it else " ", of("accent"))]
+    line: Line = []
     for column in chosen:
         size = names if column is COLUMNS[0] else column.width
         line += [
-            (fit(column.text(row, now, labels), size, column.align), of(ink(column, row))),
+            (fit(column.text(row, state, labels), size, column.align), of(ink(column, row))),
             (" ", of("text")),
         ]
     used = sum(names if column is COLUMNS[0] else column.width for column in chosen) + len(chosen) + 1
@@ -116,6 +126,7 @@ def _below(
     view: View,
     window: Window,
     trouble: str | None,
+    marked: int,
     body: int,
     width: int,
 ) -> Line:
@@ -124,6 +135,8 @@ def _below(
     parts = [
         f"{len(rows):,} devices" if not view.query else f"{len(rows):,} of {len(state.devices):,} devices"
     ]
+    if marked:
+        parts.insert(0, f"{marked:,} marked")
     if view.query:
         parts.append(f"filter {plain(view.query)}")
     tally = {name: 0 for name in ("training", "starved", "idle", "paused", "away")}

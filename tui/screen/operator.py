@@ -1,6 +1,6 @@
 """What an admin does to a run: asked for, confirmed, done, and its outcome told."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from textual.app import App
@@ -11,20 +11,33 @@ from edgeflock.tui.pages.commands import Command
 from edgeflock.tui.screen.dialogs import Ask, Confirm
 from edgeflock.tui.sources.source import Actions
 from edgeflock.tui.sources.state import State
+from edgeflock.tui.text.numbers import plain
+
+_NAMED = 8
+"""Devices that a question names; of the others it says how many they are."""
 
 
 async def order(
-    app: App[Any], actions: Actions, state: State, command: Command, row: DeviceRow | None
+    app: App[Any], actions: Actions, state: State, command: Command, rows: Sequence[DeviceRow]
 ) -> None:
-    """Do what was asked for by a key or in words, to the device if it is for one."""
+    """Do what was asked for by a key or in words, to the devices if it is for some."""
     match command.verb:
-        case "pause" if row is not None:
-            await pause(app, actions, row, command.text)
-        case "resume" if row is not None:
-            if await _sure(app, f"Resume {row.name}?", "Its updates count again from now on."):
-                await _do(app, actions.resume(row.name))
-        case "drop" if row is not None:
-            await drop(app, actions, row)
+        case "pause":
+            await pause(app, actions, rows, command.text)
+        case "resume":
+            about = "Their updates count again from now on."
+            if await _sure_of(app, "Resume", rows, about, "Its updates count again from now on."):
+                await _do_each(app, actions.resume, rows)
+        case "drop":
+            about = "Their sessions end, and the server refuses their names until somebody resumes them."
+            one = "Its session ends, and the server refuses its name until somebody resumes it."
+            if await _sure_of(app, "Drop", rows, about, one):
+                await _do_each(app, actions.drop, rows)
+        case "pardon":
+            about = "The defence forgets how they stand; they begin at 0, as new ones."
+            one = "The defence forgets how it stands; it begins at 0, as a new one."
+            if await _sure_of(app, "Pardon", rows, about, one):
+                await _do_each(app, actions.pardon, rows)
         case "rate":
             await learning_rate(app, actions, state, command.text)
         case "checkpoint":
@@ -33,24 +46,23 @@ async def order(
             await roll_back(app, actions, state, command.text)
 
 
-async def pause(app: App[Any], actions: Actions, row: DeviceRow, because: str) -> None:
+async def pause(app: App[Any], actions: Actions, rows: Sequence[DeviceRow], because: str) -> None:
     """For a reason that everybody sees."""
+    about = (
+        "It trains no more until somebody resumes it."
+        if len(rows) == 1
+        else f"{_names(rows)} train no more until somebody resumes them."
+    )
     reason = await app.push_screen_wait(
         Ask(
-            f"Pause {row.name}?",
-            "It trains no more until somebody resumes it. Why? Everybody who watches sees it.",
+            f"Pause {_called(rows)}?",
+            f"{about} Why? Everybody who watches sees it.",
             because,
             placeholder="too hot",
         )
     )
     if reason is not None:
-        await _do(app, actions.pause(row.name, reason.strip()))
-
-
-async def drop(app: App[Any], actions: Actions, row: DeviceRow) -> None:
-    about = "Its session ends, and the server refuses its name until somebody resumes it."
-    if await _sure(app, f"Drop {row.name}?", about):
-        await _do(app, actions.drop(row.name))
+        await _do_each(app, lambda name: actions.pause(name, reason.strip()), rows)
 
 
 async def learning_rate(app: App[Any], actions: Actions, state: State, text: str) -> None:
@@ -105,8 +117,43 @@ def _good_version(state: State) -> int:
     return 0 if best is None else best.version
 
 
+def _called(rows: Sequence[DeviceRow]) -> str:
+    return plain(rows[0].name) if len(rows) == 1 else f"{len(rows):,} devices"
+
+
+def _names(rows: Sequence[DeviceRow]) -> str:
+    """Of as many as a question has room for."""
+    names = [plain(row.name) for row in rows[:_NAMED]]
+    more = len(rows) - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "")
+
+
+async def _sure_of(app: App[Any], verb: str, rows: Sequence[DeviceRow], about: str, of_one: str) -> bool:
+    """One question for all of them."""
+    return await _sure(
+        app, f"{verb} {_called(rows)}?", of_one if len(rows) == 1 else f"{_names(rows)}. {about}"
+    )
+
+
 async def _sure(app: App[Any], title: str, consequence: str) -> bool:
     return await app.push_screen_wait(Confirm(title, consequence))
+
+
+async def _do_each(app: App[Any], action: Callable[[str], Awaitable[str]], rows: Sequence[DeviceRow]) -> None:
+    """One after the other; what is refused of some does not keep the others from it."""
+    if len(rows) == 1:
+        await _do(app, action(rows[0].name))
+        return
+    refused: list[str] = []
+    for row in rows:
+        try:
+            await action(row.name)
+        except EdgeflockError as error:
+            refused.append(f"{plain(row.name)}: {error}")
+    if done := len(rows) - len(refused):
+        app.notify(f"done for {done:,} of {len(rows):,} devices", markup=False)
+    if refused:
+        app.notify("\n".join(refused[:_NAMED]), title="It was not done", severity="error", markup=False)
 
 
 async def _do(app: App[Any], action: Awaitable[str]) -> None:

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import fleet
-from edgeflock.tui.pages.commands import FOR_ADMINS, OF_DEVICES, USAGE, Command, device_of, parse
+from edgeflock.tui.pages.commands import FOR_ADMINS, OF_DEVICES, USAGE, Command, devices_of, parse
 from edgeflock.tui.pages.findings import strip
 from edgeflock.tui.pages.header import Page, header, menu
 from edgeflock.tui.screen import asking, operator
@@ -179,8 +179,11 @@ class Host(Vertical):
             self.device.show(row.id, points)
 
     def action_back(self) -> None:
-        """Out of the filter, of what it filters, of the device, of the frozen display: one a time."""
+        """Out of the marks, of what is filtered, of the device, of the frozen display: one a time."""
         page = self.pages[self.page]
+        if self.page == "fleet" and self.fleet.marked:
+            self.fleet.unmark()
+            return
         if isinstance(page, FleetPage | EventsPage) and page.sought:
             page.filter("")
         elif self.page == "device":
@@ -252,6 +255,12 @@ class Host(Vertical):
 
     # What an admin may do
 
+    def _devices(self) -> Sequence[DeviceRow]:
+        """Those that are marked, or else the one that is chosen."""
+        if self.page == "fleet" and (marked := self.fleet.marked):
+            return marked
+        return [row] if (row := self._device()) is not None else []
+
     def _device(self) -> DeviceRow | None:
         """The device that is chosen on this page."""
         if self.page == "device":
@@ -286,14 +295,18 @@ class Host(Vertical):
         try:
             if state is None:
                 raise ConfigError(f"{command.verb}: nothing is known of the run yet")
-            row = device_of(command, state, self._device()) if command.verb in OF_DEVICES else None
+            rows: Sequence[DeviceRow] = ()
+            if command.verb == "open":
+                rows = devices_of(command, state, [row] if (row := self._device()) is not None else [])
+            elif command.verb in OF_DEVICES:
+                rows = devices_of(command, state, self._devices())
             if command.verb in FOR_ADMINS:
                 if actions is None or self._role != "admin":
                     whose = "a viewer's token" if actions is not None else "a recording"
                     raise ConfigError(f"{command.verb} is for admins, and this is {whose}")
-                await operator.order(self.app, actions, state, command, row)
-            elif row is not None:
-                self._open(row.id)
+                await operator.order(self.app, actions, state, command, rows)
+            elif rows:
+                self._open(rows[0].id)
             else:
                 self._show(command)
         except ConfigError as error:
@@ -315,8 +328,9 @@ class Host(Vertical):
             self.fleet.sort_by(fleet.by_name(command.text).key)
 
     def action_pause_device(self) -> None:
-        if (row := self._device()) is not None:
-            self._order(Command("resume" if row.state == "paused" else "pause"))
+        if rows := self._devices():
+            paused = all(row.state == "paused" for row in rows)
+            self._order(Command("resume" if paused else "pause"))
 
     def action_drop_device(self) -> None:
         self._order(Command("drop"))

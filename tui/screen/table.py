@@ -23,6 +23,8 @@ class FleetPage(PageWidget):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="open", tooltip="A closer look"),
+        Binding("m", "mark", "Mark", id="mark", show=False, tooltip="Mark it, or no longer"),
+        Binding("M", "mark_all", "Mark all that are shown", id="mark_all", show=False),
         Binding("s", "sort(1)", "Sort", id="sort", tooltip="Sort by the next column"),
         Binding("S", "sort(-1)", "Sort by the one before", id="sort_before", show=False),
         Binding("r", "reverse", "The other way round", id="reverse", show=False),
@@ -58,6 +60,7 @@ class FleetPage(PageWidget):
         self._shown: tuple[object, ...] = ()
         self._chosen: int | None = None
         """The device that the cursor stays on, wherever it is sorted to."""
+        self._marks: frozenset[int] = frozenset()
 
     @property
     def sought(self) -> str:
@@ -74,6 +77,18 @@ class FleetPage(PageWidget):
         self._select()
         return self._rows[self.window.cursor] if self._rows else None
 
+    @property
+    def marked(self) -> list[DeviceRow]:
+        """The devices that what is done next is done to, in the order of their names; shown or not."""
+        known = self.state.devices if self.state is not None else {}
+        rows = [known[device] for device in self._marks if device in known]
+        return sorted(rows, key=lambda row: fleet.natural(row.name))
+
+    def unmark(self) -> None:
+        """No device is marked any more."""
+        self._marks = frozenset()
+        self.redraw()
+
     def lines(self, state: State, width: int, height: int) -> list[Line]:
         self._select()
         return fleet_page(
@@ -86,6 +101,7 @@ class FleetPage(PageWidget):
             self.trouble,
             width,
             height,
+            self._marks & state.devices.keys(),
         )
 
     def _select(self) -> None:
@@ -162,6 +178,19 @@ class FleetPage(PageWidget):
     def action_columns(self, step: int) -> None:
         first = min(self.window.first + step, len(self._rest) - 1)
         self.window = scrolled(Window(self.window.cursor, self.window.top, first), len(self._rows), self.body)
+        self.redraw()
+
+    def action_mark(self) -> None:
+        """Mark the device under the cursor, or no longer, and go on to the next one."""
+        if (row := self.chosen) is not None:
+            self._marks ^= {row.id}
+            self.action_move(1)
+
+    def action_mark_all(self) -> None:
+        """Mark all that the filter lets through; if they are, none of them."""
+        self._select()
+        shown = {row.id for row in self._rows}
+        self._marks = self._marks - shown if shown <= self._marks else self._marks | shown
         self.redraw()
 
     def action_open(self) -> None:

@@ -94,6 +94,10 @@ class FeedClient:
         await self._act(f"/v1/devices/{quote(name, safe='')}/drop")
         return f"{name} is dropped"
 
+    async def pardon(self, name: str) -> str:
+        known = (await self._ask("POST", f"/v1/devices/{quote(name, safe='')}/pardon", {}))["pardoned"]
+        return f"{name} begins anew" if known else f"nothing was known of {name}"
+
     async def learning_rate(self, value: float) -> str:
         await self._act("/v1/learning_rate", {"value": value})
         return f"the learning rate is {value:g}"

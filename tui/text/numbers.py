@@ -22,6 +22,20 @@ def size(octets: float | None) -> str:
     return f"{octets:.0f} B" if octets < 999.5 else f"{_scaled(octets, ' ')}B"
 
 
+def memory(used: float | None, total: float | None) -> str:
+    """MiB that are used, and of how many: 212/460M, 0.6/3.7G, 212M if it is not known of how many."""
+    if used is None:
+        return NOTHING if total is None else f"{NOTHING}/{_mebibytes(total, total)}"
+    return f"{used:.0f}M" if total is None else f"{_mebibytes(used, total)[:-1]}/{_mebibytes(total, total)}"
+
+
+def _mebibytes(value: float, largest: float) -> str:
+    if largest < 1000:
+        return f"{value:.0f}M"
+    value /= 1024
+    return f"{value:.1f}G" if value < 9.95 else f"{value:.0f}G"
+
+
 def rate(value: float | None) -> str:
     """How often a second: 0.42, 12.5, 214."""
     if value is None:

@@ -24,10 +24,9 @@ from edgeflock.server.ledger.damage.verifying import Verified, verified
 from edgeflock.server.ledger.examination import Examined, examine, raise_if_damaged, reading
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.migrations import SCHEMA, schema_of
-from edgeflock.server.ledger.records import RegimeStart
+from edgeflock.server.ledger.records import RegimeStart, evaluation_of
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError, JournalDamaged
-from edgeflock.shared.protocol.frames import Evaluation
 
 _AT_ONCE = 1000
 """Updates a transaction."""
@@ -133,7 +132,7 @@ def _copied(
             journal.device_id(device)
         _copy_versions(db, journal, known, to)
         for row in _sound(db, found, "evaluations", to):
-            journal.add_evaluation(Evaluation(*row))
+            journal.add_evaluation(evaluation_of(row))
         for row in _sound(db, found, "adjustments", to):
             journal.add_adjustment(*row)
         for row in _sound(db, found, "repairs", to):

@@ -3,28 +3,63 @@
 import { el } from "/assets/dom.js";
 import { state } from "/assets/state.js";
 
-const device = (name) => `/v1/devices/${encodeURIComponent(name)}`;
+const NAMED = 8; // devices that a question names
 
-export async function pause(name) {
+// What is done to devices is asked once, however many they are.
+
+export async function pause(names) {
     const because = await ask(
-        `Pause ${name}?`,
-        "It trains no more until somebody resumes it. Why? Everybody who watches sees it.",
+        `Pause ${called(names)}?`,
+        `${listed(names, "It trains", "They train")} no more until somebody resumes ${names.length > 1 ? "them" : "it"}. Why? Everybody who watches sees it.`,
         "Pause",
         { input: { placeholder: "too hot", maxlength: 200 } },
     );
     if (because !== null)
-        await act(`${device(name)}/pause`, { because: because.trim() }, `${name} is paused`);
+        await each(names, "pause", { because: because.trim() }, (name) => `${name} is paused`);
 }
 
-export async function resume(name) {
-    if ((await ask(`Resume ${name}?`, "Its updates count again from now on.", "Resume")) !== null)
-        await act(`${device(name)}/resume`, {}, `${name} goes on`);
+export async function resume(names) {
+    const about = `${listed(names, "Its", "Their")} updates count again from now on.`;
+    if ((await ask(`Resume ${called(names)}?`, about, "Resume")) !== null)
+        await each(names, "resume", {}, (name) => `${name} goes on`);
 }
 
-export async function drop(name) {
-    const about = "Its session ends, and the server refuses its name until somebody resumes it.";
-    if ((await ask(`Drop ${name}?`, about, "Drop", { grave: true })) !== null)
-        await act(`${device(name)}/drop`, {}, `${name} is dropped`);
+export async function drop(names) {
+    const about =
+        names.length > 1
+            ? `${listed(names, "", "Their")} sessions end, and the server refuses their names until somebody resumes them.`
+            : "Its session ends, and the server refuses its name until somebody resumes it.";
+    if ((await ask(`Drop ${called(names)}?`, about, "Drop", { grave: true })) !== null)
+        await each(names, "drop", {}, (name) => `${name} is dropped`);
+}
+
+export async function pardon(names) {
+    const about = `The defence forgets how ${names.length > 1 ? "they stand" : "it stands"}, and begins anew.`;
+    if ((await ask(`Pardon ${called(names)}?`, about, "Pardon")) !== null)
+        await each(names, "pardon", {}, (name) => `${name} begins anew`);
+}
+
+const called = (names) => (names.length === 1 ? names[0] : `${names.length} devices`);
+
+// "pi-1, pi-2 and 3 more. They train", of one "It trains".
+function listed(names, one, many) {
+    if (names.length === 1) return one;
+    const more = names.length - NAMED;
+    return `${names.slice(0, NAMED).join(", ")}${more > 0 ? ` and ${more} more` : ""}. ${many}`;
+}
+
+// One after the other; what is refused of some does not keep the others from it.
+async function each(names, what, body, outcome) {
+    const path = (name) => `/v1/devices/${encodeURIComponent(name)}/${what}`;
+    if (names.length === 1) return act(path(names[0]), body, outcome(names[0]));
+    const refused = [];
+    for (const name of names) {
+        const trouble = await tried(path(name), body);
+        if (typeof trouble === "string") refused.push(`${name}: ${trouble}`);
+    }
+    const done = names.length - refused.length;
+    if (done) tell(`Done for ${done} of ${names.length} devices`, false);
+    if (refused.length) tell(`It was not done: ${refused.slice(0, NAMED).join("; ")}`, true);
 }
 
 export async function learning_rate() {
@@ -71,6 +106,13 @@ export async function roll_back() {
 }
 
 async function act(path, body, outcome) {
+    const said = await tried(path, body);
+    if (typeof said === "string") tell(`It was not done: ${said}`, true);
+    else tell(typeof outcome === "function" ? outcome(said) : outcome, false);
+}
+
+// What the server answers, or a text that says why it was not done.
+async function tried(path, body) {
     try {
         const answer = await fetch(path, {
             method: "POST",
@@ -78,10 +120,9 @@ async function act(path, body, outcome) {
             body: JSON.stringify(body),
         });
         const said = await answer.json();
-        if (answer.ok) tell(typeof outcome === "function" ? outcome(said) : outcome, false);
-        else tell(`It was not done: ${said.detail}`, true);
+        return answer.ok ? said : String(said.detail);
     } catch {
-        tell("It is not known whether it was done: the connection was lost", true);
+        return "the connection was lost, and nobody knows whether it was";
     }
 }
 

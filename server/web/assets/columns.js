@@ -1,11 +1,11 @@
 // What is told of a device: how each column is called, written, and how wide it is.
 
-import { age, count, decimal, NOTHING, percent, rate, size } from "/assets/numbers.js";
+import { age, count, decimal, memory, NOTHING, percent, rate, signed, size } from "/assets/numbers.js";
 
 const words = (value) => value ?? NOTHING;
 const with_unit = (unit) => (value) => (value === null ? NOTHING : `${value.toFixed(0)}${unit}`);
 
-// key, title, width in pixels, form(value, now), whether it is words, and about
+// key, title, width in pixels, form(value, now, what else the row has), whether it is words, and about
 export const COLUMNS = [
     ["name", "Device", 150, words, true, "its name"],
     [
@@ -31,14 +31,20 @@ export const COLUMNS = [
     ["ingress", "Received", 88, size, false, "bytes from it"],
     ["egress", "Sent", 88, size, false, "bytes to it"],
     ["refused", "Refused", 80, count, false, "updates that were refused"],
+    ["smoothed_loss", "~Loss", 72, decimal, false, "of its updates of late, averaged"],
+    ["updates_per_s", "Updates/s", 88, rate, false, "its updates a second, of late"],
+    ["contribution", "Part", 66, percent, false, "of the updates in the model that are its"],
     ["rate", "Samples/s", 88, rate, false, "samples a second that arrive at it"],
     ["cpu", "CPU", 62, with_unit("%"), false, "of all its cores"],
     ["temperature", "Temp", 66, with_unit("\u00b0C"), false, "degrees Celsius"],
-    ["ram", "RAM", 84, with_unit(" MiB"), false, "MiB that are used"],
+    ["ram", "RAM", 104, (value, now, row) => memory(value, row("memory")), false, "used, of how much"],
     ["battery", "Battery", 78, with_unit("%"), false, "charge"],
     ["batch", "Batch", 66, count, false, "samples a step"],
     ["depth", "Waiting", 80, count, false, "samples in its buffer"],
-    ["drops", "Dropped", 82, count, false, "samples that its buffer had no room for"],
+    ["clipped", "Clipped", 80, count, false, "updates of which the defence let a part count"],
+    ["dropped", "Dropped", 82, count, false, "updates of which it let nothing count"],
+    ["standing", "Standing", 84, signed, false, "how its updates agree with the server's own gradient"],
+    ["drops", "Lost", 72, count, false, "samples that its buffer had no room for"],
     [
         "stream_accuracy",
         "Right before",
@@ -79,7 +85,8 @@ export function sense(key, value) {
     if (value === null) return "none";
     if (key === "temperature") return value >= 85 ? "bad" : value >= 75 ? "warn" : "";
     if (key === "battery") return value < 15 ? "bad" : value < 30 ? "warn" : "";
-    if (["refused", "drops", "quarantined"].includes(key)) return value ? "warn" : "";
+    if (["refused", "clipped", "dropped", "drops", "quarantined"].includes(key)) return value ? "warn" : "";
+    if (key === "standing") return value < 0 ? "warn" : "";
     if (key === "undervoltage") return value ? "bad" : "";
     return "";
 }

@@ -1,6 +1,6 @@
 // A closer look at a device: all that it tells, its last updates, what happened to it, and what may be done.
 
-import { drop, pause, resume } from "/assets/actions.js";
+import { drop, pardon, pause, resume } from "/assets/actions.js";
 import { Chart } from "/assets/chart.js";
 import { MORE, sense, STATES } from "/assets/columns.js";
 import { el, fill, refill, say } from "/assets/dom.js";
@@ -79,7 +79,7 @@ export class Device {
         this.sign.className = `pill ${doing}`;
         fill(this.sign, el("i", { class: `sign ${doing}` }, STATES[doing] ?? ""), ` ${doing}`);
         say(this.why, of(row, "paused_because") ?? "");
-        this.offer(doing);
+        this.offer(doing, of(row, "clipped") !== null);
         const told = MORE.filter((column) => of(row, column.key) !== null);
         fill(
             this.facts,
@@ -91,7 +91,7 @@ export class Device {
                     el(
                         "dd",
                         { class: sense(column.key, of(row, column.key)) },
-                        column.form(of(row, column.key), state.time),
+                        column.form(of(row, column.key), state.time, (key) => of(row, key)),
                     ),
                 ),
             ),
@@ -107,21 +107,23 @@ export class Device {
         if (performance.now() - this.asked > AGAIN * 1000) this.ask();
     }
 
-    offer(doing) {
-        const wanted = state.role === "admin" ? (doing === "paused" ? "resume" : "pause") : "";
+    offer(doing, defended) {
+        const acts = doing === "paused" ? "resume" : "pause";
+        const wanted = state.role === "admin" ? `${acts}${defended ? " pardon" : ""}` : "";
         if (this.offered === wanted) return;
         this.offered = wanted;
         const button = (title, act, grave) =>
             el(
                 "button",
-                { type: "button", class: grave ? "grave" : "", on: { click: () => act(this.name) } },
+                { type: "button", class: grave ? "grave" : "", on: { click: () => act([this.name]) } },
                 title,
             );
         fill(
             this.acts,
             ...(wanted
                 ? [
-                      wanted === "resume" ? button("Resume", resume) : button("Pause", pause),
+                      acts === "resume" ? button("Resume", resume) : button("Pause", pause),
+                      defended ? button("Pardon", pardon) : null,
                       button("Drop", drop, true),
                   ]
                 : []),

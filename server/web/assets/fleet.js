@@ -1,5 +1,6 @@
 // The table of devices. Only the rows that are seen exist, so that thousands cost no more than dozens.
 
+import { drop, pause, resume } from "/assets/actions.js";
 import { Chips } from "/assets/chips.js";
 import { COLUMNS, sense, STATES } from "/assets/columns.js";
 import { el, fill, refill, say } from "/assets/dom.js";
@@ -30,11 +31,30 @@ export class Fleet {
             this.only = name;
             this.render();
         });
+        this.marking = false;
+        this.marks = new Set(); // names
+        this.marked = el("div", { class: "acts marks" });
         this.trouble = el("p", { class: "trouble", role: "alert" });
         this.head = el("div", { class: "row head", role: "row" });
         this.body = el("div", { class: "rows", role: "rowgroup" });
         this.window = el("div", { class: "window", tabindex: "0" }, this.body);
         this.foot = el("p", { class: "foot" });
+        this.first = 0; // the first column behind the state
+        this.next = 0; // and that of the columns after those that fit
+        this.more = el(
+            "button",
+            {
+                type: "button",
+                class: "quiet",
+                on: {
+                    click: () => {
+                        this.first = this.next;
+                        this.render();
+                    },
+                },
+            },
+            "More columns \u203a",
+        );
         this.table = el(
             "div",
             { class: "card table", role: "table", "aria-label": "Devices" },
@@ -44,10 +64,10 @@ export class Fleet {
         this.element = el(
             "div",
             { class: "fleet" },
-            el("div", { class: "toolbar" }, this.chips.element, this.search),
+            el("div", { class: "toolbar" }, this.chips.element, this.search, this.marked),
             this.trouble,
             this.table,
-            this.foot,
+            el("div", { class: "below" }, this.foot, this.more),
         );
         this.window.addEventListener("scroll", () => this.paint(), { passive: true });
         addEventListener("resize", () => {
@@ -56,10 +76,57 @@ export class Fleet {
         this.pool = [];
     }
 
+    // What an admin does to several devices at once: mark them, then act.
+    offer() {
+        if (state.role !== "admin") this.marking = false;
+        if (this.marks.size) {
+            const known = new Set([...state.devices.values()].map((row) => of(row, "name")));
+            for (const name of this.marks) if (!known.has(name)) this.marks.delete(name);
+        }
+        const many = this.marks.size;
+        const key = `${state.role} ${this.marking} ${many} ${this.shown.length}`;
+        const button = (title, click, more = {}) =>
+            el("button", { type: "button", on: { click }, ...more }, title);
+        const act = (what) => () => what([...this.marks].sort(natural.compare));
+        const again = (change) => () => {
+            change();
+            this.render();
+        };
+        refill(this.marked, key, () => {
+            if (state.role !== "admin") return [];
+            const mode = again(() => {
+                this.marking = !this.marking;
+                this.marks.clear();
+            });
+            if (!this.marking) return [button("Mark devices", mode)];
+            const all = again(() => {
+                for (const row of this.shown) this.marks.add(of(row, "name"));
+            });
+            return [
+                el("span", { class: "dim", role: "status" }, `${count(many)} marked`),
+                button("Mark all shown", all, { disabled: !this.shown.length }),
+                button("Pause", act(pause), { disabled: !many }),
+                button("Resume", act(resume), { disabled: !many }),
+                button("Drop", act(drop), { disabled: !many, class: "grave" }),
+                button("Done", mode, { class: "quiet" }),
+            ];
+        });
+    }
+
+    // A row is a link to its device; while devices are marked, it is what marks it.
+    mark(event) {
+        if (!this.marking) return;
+        event.preventDefault();
+        const name = event.currentTarget.dataset.name;
+        if (!this.marks.delete(name)) this.marks.add(name);
+        this.render();
+    }
+
     render() {
         const rows = this.select();
         this.columns = this.fitting();
         this.shown = rows;
+        this.offer();
         this.heads();
         this.body.style.height = `${rows.length * HEIGHT}px`;
         const above = this.window.getBoundingClientRect().top + scrollY;
@@ -143,13 +210,17 @@ export class Fleet {
         );
         let room = (this.element.clientWidth || 1000) - 26;
         const narrow = innerWidth <= 620;
+        if (this.first > told.length - 3) this.first = 0;
         const chosen = [];
-        for (const column of told) {
+        for (const column of [...told.slice(0, 2), ...told.slice(2 + this.first)]) {
             const width = narrow ? (NARROW[column.key] ?? 68) : column.width;
             if (width > room) break;
             room -= width;
             chosen.push(column);
         }
+        const end = this.first + chosen.length - 2;
+        this.next = end < told.length - 2 ? end : 0;
+        this.more.hidden = chosen.length === told.length;
         this.template = chosen
             .map((column, n) =>
                 n === 0
@@ -194,7 +265,9 @@ export class Fleet {
         const first = Math.max(0, Math.floor(this.window.scrollTop / HEIGHT) - 4);
         const seen = Math.ceil((this.window.clientHeight || HEIGHT * 20) / HEIGHT) + 8;
         const rows = this.shown.slice(first, first + seen);
-        while (this.pool.length < rows.length) this.pool.push(el("a", { class: "row", role: "row" }));
+        while (this.pool.length < rows.length) this.pool.push(
+                el("a", { class: "row", role: "row", on: { click: (event) => this.mark(event) } }),
+            );
         rows.forEach((row, n) => this.line(this.pool[n], row, first + n));
         const wanted = this.pool.slice(0, rows.length);
         if (this.body.childElementCount !== wanted.length) fill(this.body, ...wanted);
@@ -204,7 +277,9 @@ export class Fleet {
         line.style.transform = `translateY(${place * HEIGHT}px)`;
         line.style.gridTemplateColumns = this.template;
         line.setAttribute("href", `#device/${encodeURIComponent(of(row, "name"))}`);
+        line.dataset.name = of(row, "name");
         line.classList.toggle("away", of(row, "state") === "away");
+        line.classList.toggle("marked", this.marks.has(of(row, "name")));
         const same = line.childElementCount === this.columns.length;
         if (!same)
             fill(
@@ -220,7 +295,7 @@ export class Fleet {
         this.columns.forEach((column, n) => {
             const cell = line.children[n];
             const value = of(row, column.key);
-            const text = column.form(value, state.time);
+            const text = column.form(value, state.time, (key) => of(row, key));
             if (column.key === "state") {
                 if (!cell.firstChild || cell.firstChild.nodeName !== "I")
                     fill(cell, el("i", {}), el("span", { class: "doing" }));
@@ -251,6 +326,9 @@ function fields() {
         ["stale", "staleness"],
         ["in", "ingress"],
         ["out", "egress"],
+        ["stand", "standing"],
+        ["~loss", "smoothed_loss"],
+        ["upd/s", "updates_per_s"],
     ])
         all[title] = all[key];
     all.seen = (row) => (of(row, "last_seen") === null ? null : state.time - of(row, "last_seen"));

@@ -7,12 +7,13 @@ import { Events } from "/assets/events.js";
 import { Fleet } from "/assets/fleet.js";
 import { Link } from "/assets/link.js";
 import { login_page } from "/assets/login.js";
-import { count, rate, span } from "/assets/numbers.js";
+import { count, rate, size, span } from "/assets/numbers.js";
 import { Overview } from "/assets/overview.js";
-import { reduce, remember, state } from "/assets/state.js";
+import { reduce, remember, state, sums } from "/assets/state.js";
 
 const at = (id) => document.getElementById(id);
 const link = new Link(heard, () => ask_login("The login is over."));
+const DAY = 86400;
 let pages = null;
 let due = false;
 
@@ -122,6 +123,7 @@ function health(overview, run) {
         overview.state === "training" && target
             ? item("time left", left === null ? "\u2013" : span(left))
             : null,
+        overview.began === null ? null : item("so far", span(Math.max(1, state.time - overview.began))),
         item(
             "devices up",
             count(up),
@@ -129,10 +131,18 @@ function health(overview, run) {
             null,
             up ? "" : "warn",
         ),
+        overview.began === null ? null : item("a day and device", ...daily(overview)),
         overview.tasks
             ? item("shards done", count(overview.tasks[1]), `of ${count(overview.tasks[0])}`)
             : null,
     );
+}
+
+// Bytes up and down of a device in a day, at the pace so far.
+function daily(overview) {
+    const share = DAY / Math.max(1, state.time - overview.began) / Math.max(1, overview.devices);
+    const [up, down] = sums();
+    return [`\u2191 ${size(up * share)}`, `\u2193 ${size(down * share)}`];
 }
 
 function item(title, value, rest = "", more = null, sense = "") {
@@ -148,10 +158,11 @@ function item(title, value, rest = "", more = null, sense = "") {
 function finding({ kind, severity, device, text, remedy }) {
     return el(
         "p",
-        { class: `finding ${severity}`, title: remedy },
+        { class: `finding ${severity}` },
         el("b", {}, kind),
         device ? el("a", { href: `#device/${encodeURIComponent(device)}` }, device) : null,
         el("span", {}, text),
+        remedy ? el("span", { class: "dim" }, remedy) : null,
     );
 }
 

@@ -40,6 +40,17 @@ export function size(value) {
     return `${value.toFixed(0)} B`;
 }
 
+// Of MiB: 212 MiB, 212 of 460 MiB, 0.6 of 3.7 GiB.
+export function memory(used, total) {
+    if (!known(used)) return NOTHING;
+    if (!known(total)) return `${used.toFixed(0)} MiB`;
+    if (total < 1000) return `${used.toFixed(0)} of ${total.toFixed(0)} MiB`;
+    const form = (value) => (value / 1024).toFixed(value < 10189 ? 1 : 0);
+    return `${form(used)} of ${form(total)} GiB`;
+}
+
+export const signed = (value) => (known(value) ? `${value < 0 ? "" : "+"}${value.toFixed(3)}` : NOTHING);
+
 // Bytes a second, shorter, for axes.
 export function pace(value) {
     if (!known(value)) return NOTHING;

@@ -4,7 +4,7 @@ import { Chips } from "/assets/chips.js";
 import { bars, Chart } from "/assets/chart.js";
 import { el, say } from "/assets/dom.js";
 import { count, decimal, pace, percent, rate, size, times, trimmed } from "/assets/numbers.js";
-import { of, rates, state } from "/assets/state.js";
+import { rates, state, sums } from "/assets/state.js";
 
 const RANGES = [
     ["10 min", 600],
@@ -144,14 +144,4 @@ function tile(title) {
             say(about, words);
         },
     };
-}
-
-function sums() {
-    let up = 0;
-    let down = 0;
-    for (const row of state.devices.values()) {
-        up += of(row, "ingress");
-        down += of(row, "egress");
-    }
-    return [up, down];
 }

@@ -1,7 +1,7 @@
 // Filters, as in `edgeflock top`: terms apart, all of which must hold; | or, ! not; loss>1.5, state:paused.
 
 const UNITS = { s: 1, m: 60, h: 3600, d: 86400, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, "%": 1 };
-const TERM = /^([a-z_]+)(<=|>=|:|=|<|>)(.+)$/i;
+const TERM = /^(~?[a-z_]+(?:\/s)?)(<=|>=|:|=|<|>)(.+)$/i;
 
 // A test of an item, or an Error in words. `words(item)` are texts that a bare word is looked for in,
 // `fields` maps a name to what gives an item's value.

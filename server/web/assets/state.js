@@ -13,7 +13,7 @@ export const state = {
     overview: null,
     evaluations: [],
     events: [],
-    marks: [], // [time, version, ingress, egress, loss, connected]
+    marks: [], // [time, version, ingress, egress, loss, devices up]
     findings: [],
     time: 0, // of the server's clock
     joined: 0, // changes when there are other devices than before
@@ -45,8 +45,8 @@ export function reduce(frame) {
         kind, severity, device, since, text, remedy,
     }));
     state.time = frame.time;
-    const { version, ingress, egress, loss, connected } = frame.overview;
-    state.marks = thinned([...state.marks, [frame.time, version, ingress, egress, loss, connected]]);
+    const { version, ingress, egress, loss, up } = frame.overview;
+    state.marks = thinned([...state.marks, [frame.time, version, ingress, egress, loss, up]]);
 }
 
 // What the server remembers fills the times in which this page saw nothing.
@@ -73,7 +73,24 @@ export const named = (name) => {
     return null;
 };
 
-export const of = (row, column) => row[state.at[column]] ?? null;
+// What a row says in a column; its contribution follows from the run's.
+export const of = (row, column) =>
+    column === "contribution"
+        ? state.overview.version
+            ? of(row, "updates") / state.overview.version
+            : null
+        : (row[state.at[column]] ?? null);
+
+// Bytes that the server received from its devices, and sent to them.
+export function sums() {
+    let up = 0;
+    let down = 0;
+    for (const row of state.devices.values()) {
+        up += of(row, "ingress");
+        down += of(row, "egress");
+    }
+    return [up, down];
+}
 
 // [time, a second] of a count: field 1 is updates, 2 bytes received, 3 bytes sent.
 export function rates(field, marks = state.marks) {

@@ -45,7 +45,7 @@ def test_from_a_table_to_a_checked_project(tmp_path: Path) -> None:
 
 def test_a_project_without_data_makes_some_up(tmp_path: Path) -> None:
     assert edgeflock("init", cwd=tmp_path).returncode == 0
-    done = edgeflock("check", "edgeflock.toml", "--set", "compression.select=0", cwd=tmp_path)
+    done = edgeflock("check", "--set", "compression.select=0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1,000 samples to evaluate on, 1,000 to train on, classes left, right" in done.stdout
     assert "advice  so small a model trains faster with all of its gradient" in done.stdout

@@ -338,3 +338,10 @@ def test_what_is_no_curve_is_told_with_its_key(rate: str) -> None:
 def test_the_bounds_of_a_batch_are_in_order() -> None:
     with pytest.raises(ConfigError, match="batch_min = 20 is above batch_max = 10"):
         parse(CLASS + "batch_min = 20\nbatch_max = 10\n", "fleet.toml")
+
+
+def test_shards_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"scale.shards = 2: the model of an emulated fleet is in one process"
+    ):
+        parse(END + "[scale]\nshards = 2\n", "fleet.toml")

@@ -1,17 +1,23 @@
 """What part of an update counts, from what is seen of it."""
 
 import math
+from collections import Counter
+from statistics import NormalDist
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.defence import DEFENCES, Guard, Kind, Seen, Trusted
-from edgeflock.server.defence.norms import LATEST, Norms
-from edgeflock.server.defence.rules import LEAST, MOST, clip, score
+from edgeflock.server.defence.norms import HELD, LATEST, Norms
+from edgeflock.server.defence.rules import WORST, clip, most, score
+from edgeflock.server.defence.standing import BAD, GOOD, Agreements
 from edgeflock.server.descent import Step
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
+from tests.server.agreements import USUAL, acquaint
 
 WHERE = np.array([1, 3], np.int64)
 DELTA = np.array([3, -4], np.float32)
@@ -19,7 +25,7 @@ DELTA = np.array([3, -4], np.float32)
 
 
 def seen(norm: float, usual: float, standing: float | None = None) -> Seen:
-    return Seen(WHERE, DELTA, norm, usual, standing, standing)
+    return Seen(WHERE, DELTA, norm, usual, 1.0, standing, standing)
 
 
 def step(delta: np.ndarray = DELTA) -> Step:
@@ -31,25 +37,39 @@ def step(delta: np.ndarray = DELTA) -> Step:
     [
         (5.0, 5.0, 1.0),
         (15.0, 5.0, 1.0),
-        (30.0, 5.0, 0.5),
-        (5.0, 0.0, 1.0),
-        (0.0, 0.0, 1.0),
-        (3e300, 1.0, 1e-300),
+        (20.0, 5.0, 0.25),
+        (5.0, 0.0, 0.0),  # nothing is usual yet
+        (0.0, 5.0, 1.0),
+        (1e300, 1.0, 1e-300),
     ],
 )
-def test_clip_is_the_most_over_the_norm(norm: float, usual: float, share: float) -> None:
-    assert MOST == 3
+def test_what_is_too_large_counts_as_a_usual_one(norm: float, usual: float, share: float) -> None:
     assert clip(seen(norm, usual)) == share
 
 
 @pytest.mark.parametrize(
+    ("spread", "times"),
+    [
+        (1.0, 3.0),
+        (1.2, 3.0),  # 1.2 ** 4.4478 is 2.25
+        (1.4, 4.466),
+        (1.6, 8.088),
+        (1.7, 10.0),
+        (math.inf, 10.0),
+    ],
+)
+def test_the_more_honest_norms_differ_the_larger_one_may_be(spread: float, times: float) -> None:
+    assert most(2.0, spread) == pytest.approx(2 * times, rel=1e-3)
+
+
+@pytest.mark.parametrize(
     ("standing", "share"),
-    [(None, 0.5), (0.3, 0.5), (LEAST, 0.5), (math.nextafter(LEAST, -1), 0.0), (-1.0, 0.0)],
+    [(None, 0.25), (0.3, 0.25), (WORST, 0.25), (math.nextafter(WORST, -9), 0.0), (BAD, 0.0)],
 )
 def test_score_drops_whose_updates_disagree_and_clips_the_others(
     standing: float | None, share: float
 ) -> None:
-    assert score(seen(30.0, 5.0, standing)) == share
+    assert score(seen(20.0, 5.0, standing)) == share
 
 
 def test_the_usual_norm_is_the_median_of_the_latest() -> None:
@@ -61,13 +81,46 @@ def test_the_usual_norm_is_the_median_of_the_latest() -> None:
 
 
 def test_of_a_few_updates_the_smallest_is_usual() -> None:
-    norms = Norms()
+    norms = Norms(held=0)
     assert norms.usual == 0
     norms.add(0.0)
     assert norms.usual == 0, "what changes nothing does not count"
     for norm in (500.0, 3.0, 700.0):
         norms.add(norm)
     assert norms.usual == 3
+
+
+def test_the_first_updates_tell_what_is_usual_and_count_nothing() -> None:
+    """They may be anybody's: one that was a hundred times as large would be all that the model ever saw."""
+    guard, shares = Guard("clip"), []
+    for number in range(12):
+        decision = guard.decide(number, step(DELTA * np.float32(1 if number % 3 else 100)), 1.0)
+        guard.took(number, decision)
+        shares.append(decision.share)
+    assert shares[:HELD] == [0.0] * HELD
+    assert shares[HELD:] == [1.0, pytest.approx(0.01), 1.0, 1.0]
+    in_rounds = Guard("clip", held=0)
+    in_rounds.took(1, Guard("clip", [5.0] * 20).decide(1, step(), 1.0))
+    assert in_rounds.decide(1, step(), 1.0).share == 1, "a round may be all there is"
+
+
+@given(
+    norms=st.lists(st.floats(1e-3, 1e3), min_size=16, max_size=LATEST),
+    values=st.sampled_from([None, 1.0]),
+)
+def test_a_spread_is_the_median_absolute_deviation_of_logarithms(
+    norms: list[float], values: float | None
+) -> None:
+    """Also where many are alike."""
+    kept = [values if values and number % 3 else norm for number, norm in enumerate(norms)]
+    known = Norms(kept)
+    ratios = sorted(max(norm / known.usual, known.usual / norm) for norm in kept)
+    assert known.spread == pytest.approx(ratios[len(kept) // 2], rel=1e-12)
+
+
+def test_of_a_few_updates_no_spread_is_known() -> None:
+    assert Norms().spread == 1
+    assert Norms([1.0, 50.0, 3.0] * 5).spread == 1
 
 
 def test_those_who_send_more_do_not_drive_the_median_up() -> None:
@@ -86,10 +139,21 @@ def test_those_who_send_more_do_not_drive_the_median_up() -> None:
     assert 5 not in guard.records
 
 
+def test_what_is_usual_grows_with_what_is_sent() -> None:
+    """The first updates were a hundredth of what all send from then on."""
+    guard, shares = Guard("clip", [0.05] * 16), []
+    for _ in range(400):
+        decision = guard.decide(1, step(), 1.0)
+        guard.took(1, decision)
+        shares.append(decision.share)
+    assert shares[0] == pytest.approx(0.01)
+    assert shares[-100:] == [1.0] * 100
+
+
 def test_the_samples_that_a_device_tells_of_are_in_the_norm() -> None:
     guard = Guard("clip", [5.0] * 20)
     assert guard.decide(1, step(), 1.0).share == 1
-    assert guard.decide(1, step(), 300.0).share == pytest.approx(0.01)
+    assert guard.decide(1, step(), 200.0).share == pytest.approx(0.005)
 
 
 def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
@@ -97,25 +161,86 @@ def test_the_largest_numbers_there_are_come_to_a_finite_step() -> None:
     decision = guard.decide(1, step(huge), 65_536.0)
     part = step(huge).part(decision.share)
     assert np.isfinite(part.delta).all()
-    assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 3.001 * 5
+    assert float(np.linalg.norm(part.delta.astype(np.float64))) * 65_536 <= 1.001 * 5
 
 
-def test_a_standing_is_the_average_of_agreements_and_a_pardon_ends_it() -> None:
+def known_agreements(*agreements: float) -> Agreements:
+    agree = Agreements()
+    for agreement in agreements:
+        agree.add(agreement)
+    return agree
+
+
+def test_evidence_is_the_logarithm_of_a_ratio_of_likelihoods() -> None:
+    """Of agreements of mean 0.1 and deviation 0.2: N(0.1, 0.2) against N(-0.1, 0.2)."""
+    agree = known_agreements(*USUAL)
+    with_them, against = NormalDist(0.1, 0.2), NormalDist(-0.1, 0.2)
+    for agreement in (-0.5, 0.0, 0.07, 0.6):
+        expected = math.log(with_them.pdf(agreement) / against.pdf(agreement))
+        assert agree.standing(0.0, agreement) == pytest.approx(expected)
+    assert agree.standing(0.0, -1.0) == pytest.approx(-3.0), "beyond three deviations it is no more"
+    assert agree.standing(GOOD, 0.5) == GOOD
+    assert agree.standing(BAD, -0.5) == BAD
+
+
+@pytest.mark.parametrize(
+    "agreements",
+    [[0.3, -0.1] * 7, [0.2, -0.3] * 32, [0.1] * 64, [0.0] * 64],
+    ids=["few", "disagreeing", "all alike", "nothing"],
+)
+def test_where_agreements_say_nothing_all_stand_as_they_did(agreements: list[float]) -> None:
+    agree = known_agreements(*agreements)
+    assert [agree.standing(before, -0.9) for before in (-4.0, 0.0, 3.0)] == [-4, 0, 3]
+
+
+@pytest.mark.parametrize("part", [0.1, 0.3])
+def test_devices_that_pull_against_the_others_are_found_out(part: float) -> None:
+    """Of twenty, whose agreements are of mean 0.4 and deviation 1 in some unit, a few send the opposite; and
+    one more does so from its hundredth update on."""
+    random, guard = np.random.default_rng(7), Guard("score", [5.0] * 20)
+    guard.trust(Trusted(0, UNIT))
+    bad, dropped = round(20 * part), Counter[tuple[int, int]]()
+    for turn in range(200):
+        for device in range(20):
+            opposite = device < bad or (device == 19 and turn >= 100)
+            agreement = (-1 if opposite else 1) * random.normal(0.04, 0.1)
+            decision = guard.decide(device, step(of_agreement(agreement)), 1.0)
+            guard.took(device, decision)
+            dropped[device, turn // 50] += not decision.share
+    assert all(dropped[device, 3] >= 45 for device in (*range(bad), 19))
+    assert all(dropped[device, 1] >= 40 for device in range(bad))
+    honest = sum(dropped[device, part] for device in range(bad, 19) for part in range(4))
+    assert honest < 0.02 * 200 * (19 - bad)
+
+
+UNIT = np.array([[0], [0.6], [0], [-0.8]], np.float32)
+"""DELTA's direction."""
+
+
+def of_agreement(agreement: float) -> np.ndarray:
+    """Of DELTA's norm."""
+    across = np.array([4, 3], np.float32)
+    return np.float32(agreement) * DELTA + np.float32(math.sqrt(1 - agreement**2)) * across
+
+
+def test_a_standing_is_of_each_device_and_a_pardon_ends_it() -> None:
     guard = Guard("score", [5.0] * 20)
     assert guard.decide(1, step(), 1.0).standing is None, "nothing to go by yet"
-    guard.trust(Trusted(0, np.array([[0], [3], [0], [-4]], np.float32)))
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.03)
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.03), "to decide changes nothing"
-    against = step(-DELTA)
-    decision = guard.decide(1, against, 1.0)
-    guard.took(1, decision)
-    assert decision.share == 0.0
-    assert decision.standing == pytest.approx(-0.03)
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.97 * -0.03 + 0.03)
-    assert guard.decide(2, against, 1.0).standing == pytest.approx(-0.03), "each has its own"
+    guard.trust(Trusted(0, UNIT))
+    acquaint(guard)
+    against = step(of_agreement(-0.3))
+    first = guard.decide(1, against, 1.0)
+    assert first == guard.decide(1, against, 1.0), "to decide changes nothing"
+    assert first.share == 0
+    assert first.agreement == pytest.approx(-0.3)
+    assert first.standing == pytest.approx(-1.5, rel=1e-3)
+    guard.took(1, first)
+    second = guard.decide(1, against, 1.0)
+    assert second.standing == pytest.approx(-3.0, rel=1e-3), "what was dropped is no measure"
+    assert guard.decide(2, against, 1.0).standing == first.standing, "each has its own"
     assert guard.pardon(1)
     assert not guard.pardon(1)
-    assert guard.decide(1, step(), 1.0).standing == pytest.approx(0.03)
+    assert guard.decide(1, against, 1.0).standing == first.standing
     assert guard.counts == {"dropped": 1}
 
 
@@ -130,19 +255,15 @@ def test_it_wants_another_gradient_after_so_many_updates() -> None:
 def test_no_finite_number_makes_a_standing_none_at_all() -> None:
     """It would be below nothing, and whoever has it never dropped."""
     huge = np.array([np.finfo(np.float32).max, -np.finfo(np.float32).max], np.float32)
-    trusted = Trusted(0, np.array([[0], [-1], [0], [1]], np.float32))
-    assert trusted.agreement(WHERE, huge) == pytest.approx(-1)
-    overflowing = Trusted(0, np.full((4, 2), np.finfo(np.float32).max))
-    assert np.isfinite(overflowing.agreement(WHERE, huge))
+    trusted = Trusted(0, np.array([[0], [-0.6], [0], [0.8]], np.float32))
+    assert trusted.agreement(WHERE, huge) == pytest.approx(-1.4 / math.sqrt(2))
 
 
 def test_agreement_is_of_the_groups_that_agree_most_and_least() -> None:
-    """Of the touched entries alone: what the gradient is elsewhere says nothing."""
-    gradients = np.array([[9, 9, 9], [1, 0, -1], [9, 9, 9], [0, 1, 0]], np.float32)
+    gradients = np.array([[0, 0, 0.8], [1, 0, -0.6], [0, 0, 0], [0, 1, 0]], np.float32)
     trusted = Trusted(0, gradients)
-    one, other = trusted.agreement(WHERE, np.array([1, 0], np.float32)), 0.5
-    assert one == 0  # cosines 1, 0 and -1
-    assert trusted.agreement(WHERE, np.array([0, 2], np.float32)) == other  # 0, 1 and 0
+    assert trusted.agreement(WHERE, np.array([1, 0], np.float32)) == pytest.approx(0.2)  # cosines 1, 0, -0.6
+    assert trusted.agreement(WHERE, np.array([0, 2], np.float32)) == 0.5  # 0, 1 and 0
     assert trusted.agreement(slice(None), np.zeros(4, np.float32)) == 0
     assert trusted.agreement(np.zeros(0, np.int64), np.zeros(0, np.float32)) == 0
 

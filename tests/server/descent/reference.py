@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.parameters import Parameters
+from edgeflock.server.descent.part import Part
 from edgeflock.server.descent.regime import Regime
 
 
@@ -67,7 +68,8 @@ class SlowServer:
         assert parameters.regime == self.regime
         assert parameters.oldest == self.bases[0]
         if self.regime.rule == "adacomp":
-            staleness = parameters._staleness
+            assert isinstance(parameters.vectors, Part)
+            staleness = parameters.vectors.staleness
             assert staleness is not None
             for base in self.bases:
                 expected = [self.sigma(k, base) for k in range(self.trained)]

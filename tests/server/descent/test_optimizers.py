@@ -244,15 +244,16 @@ def test_a_rollback_takes_what_was_remembered_along(tmp_path: Path) -> None:
 def test_no_step_goes_further_than_was_foretold(
     kind: str, gradients: list[list[float]], scale: float
 ) -> None:
-    from edgeflock.server.descent.optimizer import Optimizer
+    from edgeflock.server.descent.optimizer import Foresight, Optimizer
 
     how, theta = How(kind, weight_decay=0.01), np.zeros(SIZE, f32)
-    optimizer = Optimizer(how, SIZE)
+    optimizer, foresight = Optimizer(how, SIZE), Foresight(how)
     for drawn in gradients:
         gradient = f32(scale) * np.array(drawn, f32)
-        reach = optimizer.reach(float(np.abs(gradient).max()), 0.1, float(np.abs(theta).max()) + 1)
+        reach = foresight.reach(float(np.abs(gradient).max()), 0.1, float(np.abs(theta).max()) + 1)
         before = theta.copy()
         optimizer.step(theta, np.arange(SIZE), gradient, f32(0.1))
+        foresight.took(float(np.abs(gradient).max()))
         assert np.abs(theta - before).max() <= reach * (1 + 1e-5)
 
 

@@ -19,6 +19,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import parse
+from tests.server.agreements import acquaint
 from tests.server.pushes import LAYOUT, NORMED, dense_update, initial, sparse_update, with_statistics
 
 SETTINGS = {
@@ -32,6 +33,9 @@ SETTINGS = {
     "trimmed": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=trimmed"],
     "krum": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=krum"],
 }
+
+
+UNIT = np.full((LAYOUT.size, 1), LAYOUT.size**-0.5, np.float32)
 
 
 @contextmanager
@@ -73,7 +77,8 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
     for _ in range(2):
         with opened(tmp_path, mode, *SETTINGS[name], "run.snapshot_every=7") as (journal, engine):
             if mode == "score":
-                engine.trust(Trusted(0, np.ones((LAYOUT.size, 1), np.float32)))
+                engine.trust(Trusted(0, UNIT))
+                acquaint(engine.guard)
             for number in range(33):
                 push(engine, 1 + number % 3)
             theta = engine.parameters.theta.tobytes()
@@ -104,7 +109,8 @@ def _step(update: Update) -> Step:
 def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> None:
     """Not even running statistics; and sent again it gets the same receipt, and is not counted again."""
     with opened(tmp_path, "score", layout=NORMED) as (journal, engine):
-        engine.trust(Trusted(0, np.ones((LAYOUT.size, 1), np.float32)))
+        engine.trust(Trusted(0, UNIT))
+        acquaint(engine.guard)
         before = engine.parameters.theta.copy()
         update = with_statistics(sparse_update(1, 0, {3: -1.0, 5: -2.0}), [9.0] * 6)
         answer = took(engine, 1, update)
@@ -130,7 +136,8 @@ def test_what_is_cut_short_does_not_move_statistics(tmp_path: Path) -> None:
 
 def test_a_round_of_dropped_updates_alone_ends_and_changes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, "score", *SETTINGS["rounds"], layout=NORMED) as (journal, engine):
-        engine.trust(Trusted(0, np.ones((LAYOUT.size, 1), np.float32)))
+        engine.trust(Trusted(0, UNIT))
+        acquaint(engine.guard)
         before = engine.parameters.theta.tobytes()
         answers = []
         for device in (1, 2, 3):

@@ -60,6 +60,7 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
     journal.add_regime(2, Regime("tau", 1 / 3, 9), "operator")
     journal.add_update(3, two, 12, 3.5, 0.5, 30, b"third")
     journal.add_evaluation(Evaluation(3, 4.0, 0.75, None, 1 << 40, 2))
+    journal.add_evaluation(Evaluation(3, 5.0, 0.75, 0.5, 3, 2, {"f1": 1 / 3, "own \u00fc": None}))
     journal.add_account(two, 1 << 41, 5)
     journal.commit()
     with closing(Journal(path)) as again:
@@ -78,7 +79,10 @@ def test_what_is_written_is_there_when_opened_again(path: Path, journal: Journal
             RegimeStart(0, REGIME),
             RegimeStart(2, Regime("tau", 1 / 3, 9), "operator"),
         ]
-        assert again.evaluations() == [Evaluation(3, 4.0, 0.75, None, 1 << 40, 2)]
+        assert again.evaluations() == [
+            Evaluation(3, 4.0, 0.75, None, 1 << 40, 2),
+            Evaluation(3, 5.0, 0.75, 0.5, 3, 2, {"f1": 1 / 3, "own \u00fc": None}),
+        ]
         assert again.accounts() == [Account(one, "one", 1, 0, 0), Account(two, "two", 2, 1 << 41, 5)]
         snapshot = again.snapshot()
         assert (snapshot.version, snapshot.average) == (0, None)

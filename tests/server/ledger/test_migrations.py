@@ -40,9 +40,10 @@ ADDED: dict[str, tuple[object, ...]] = {
     "snapshots": (None, None),
     "regimes": (0.0, 0, 0, "settings", ""),
     "updates": (1.0,),
+    "evaluations": ("",),
 }
-"""What rows from before the columns start, average and memory, average, base_batch, rounds, kind and how, and
-share, have there."""
+"""What rows from before the columns start, average and memory, average, base_batch, rounds, kind and how,
+share, and metrics, have there."""
 
 
 def opened(name: str, directory: Path) -> Path:

@@ -66,6 +66,7 @@ def test_what_is_written_is_there_when_opened_again(place: Place, journal: Journ
     journal.add_update(3, two, 12, 3.5, -0.0, 30, b"third")
     journal.add_snapshot(3, THETA * 2, THETA * 3, b"memory")
     journal.add_evaluation(Evaluation(3, 4.0, float("nan"), None, 1 << 40, 2))
+    journal.add_evaluation(Evaluation(3, 5.0, 0.5, 0.25, 1, 2, {"f1": 0.1, "auroc": None}))
     journal.add_adjustment(3, 0.1, 0.05)
     journal.add_account(two, 1 << 41, 5)
     journal.close()
@@ -77,7 +78,10 @@ def test_what_is_written_is_there_when_opened_again(place: Place, journal: Journ
         assert again.last_receipts() == {one: LastReceipt(1, 2), two: LastReceipt(12, 3)}
         assert [turn.regime.rule for turn in again.regimes()] == ["adacomp", "tau"]
         assert again.regimes()[0] == RegimeStart(0, REGIME)
-        assert again.evaluations() == [Evaluation(3, 4.0, None, None, 1 << 40, 2)]
+        assert again.evaluations() == [
+            Evaluation(3, 4.0, None, None, 1 << 40, 2),
+            Evaluation(3, 5.0, 0.5, 0.25, 1, 2, {"f1": 0.1, "auroc": None}),
+        ]
         assert again.adjustment() == Adjustment(0.1, 0.05, 3)
         assert again.accounts() == [Account(one, "one", 1, 0, 0), Account(two, "tw\u00f6", 2, 1 << 41, 5)]
         assert again.maker(2) == ("one", 1)

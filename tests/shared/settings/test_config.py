@@ -148,8 +148,8 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             "[zzzzzzzz]\nqqqqqqqq = 5\n",
             [
                 "zzzzzzzz.qqqqqqqq = 5",
-                "sections are run, journal, model, coordination, optimizer, compression, defence, downlink, "
-                "injection, limits, client",
+                "sections are run, journal, scale, model, coordination, optimizer, compression, defence, "
+                "downlink, injection, limits, client",
             ],
         ),
         ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean run.updates?"]),

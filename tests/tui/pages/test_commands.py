@@ -3,7 +3,7 @@
 import pytest
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui.pages.commands import USAGE, Command, device_of, parse
+from edgeflock.tui.pages.commands import USAGE, Command, devices_of, parse
 from tests.tui.runs import state
 
 
@@ -15,6 +15,7 @@ from tests.tui.runs import state
         ("pause pi-3  too hot ", Command("pause", "pi-3", "too hot")),
         ("RESUME Pi-3", Command("resume", "Pi-3")),
         ("drop pi-3", Command("drop", "pi-3")),
+        ("pardon pi-3", Command("pardon", "pi-3")),
         ("open pi-3", Command("open", "pi-3")),
         ("rate", Command("rate")),
         ("rate 0.02", Command("rate", text="0.02")),
@@ -55,12 +56,13 @@ def test_what_is_no_command_is_told_in_a_line(line: str, complaint: str) -> None
 def test_which_device_it_is_for() -> None:
     made = state(14, 5)
     chosen = next(row for row in made.devices.values() if row.name == "pi4-5")
-    assert device_of(Command("pause"), made, chosen) is chosen
-    assert device_of(Command("pause", "pi4-10"), made, chosen).name == "pi4-10"
+    assert devices_of(Command("pause"), made, [chosen]) == [chosen]
+    (named,) = devices_of(Command("pause", "pi4-10"), made, [chosen])
+    assert named.name == "pi4-10"
     with pytest.raises(ConfigError, match="pause which device"):
-        device_of(Command("pause"), made, None)
+        devices_of(Command("pause"), made, [])
     with pytest.raises(ConfigError, match="there is no device 'pi4-50'; did you mean pi4-5"):
-        device_of(Command("pause", "pi4-50"), made, chosen)
+        devices_of(Command("pause", "pi4-50"), made, [chosen])
 
 
 def test_every_command_says_how_it_is_written() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgeflock.tui.pages.fleet import COLUMNS, Column, View, natural, select, told
+from edgeflock.tui.pages.fleet import BY_KEY, COLUMNS, Column, View, ink, natural, select, told
 from tests.tui.runs import state
 
 STATE = state(14, 60)
@@ -38,8 +38,19 @@ def test_columns_that_nobody_fills_come_last() -> None:
     empty = [row._replace(rate=None, cpu=None) for row in rows]
     order = [column.key for column in told(empty, {})]
     assert order.index("cpu") > order.index("drops")
-    assert {"rate", "cpu", "label"} == set(order[-3:])
-    assert [column.key for column in told(rows, LABELS)] == [column.key for column in COLUMNS[1:]]
+    defended = ["clipped", "dropped", "standing"]
+    assert {"rate", "cpu", "label", *defended} == set(order[-6:])
+    full = [row._replace(clipped=0, dropped=2, standing=-0.1) for row in rows]
+    assert [column.key for column in told(full, LABELS)] == [column.key for column in COLUMNS[1:]]
+
+
+def test_what_is_worth_a_look_stands_out() -> None:
+    row = next(iter(STATE.devices.values()))._replace(state="training")
+    full = row._replace(ram=380.0, memory=416.0, clipped=3, dropped=0, standing=-0.02)
+    inks = {key: ink(BY_KEY[key], full) for key in ("ram", "clipped", "dropped", "standing")}
+    assert inks == {"ram": "warn", "clipped": "warn", "dropped": "text", "standing": "warn"}
+    assert ink(BY_KEY["ram"], full._replace(ram=370.0)) == "text"
+    assert ink(BY_KEY["ram"], full._replace(memory=None)) == "text"
 
 
 def test_equal_values_stay_in_the_order_of_the_devices() -> None:

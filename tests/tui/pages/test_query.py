@@ -37,6 +37,7 @@ def names(query: str) -> list[str]:
         ("out>1e6 seen<1h", ["jetson-1", "jetson-6", "jetson-11", "laptop-4", "laptop-9", "laptop-14"]),
         ("state:away | state:paused", ["pi4-5", "zero2w-7"]),
         ("class:pi5 !name:13 | laptop-9|", ["laptop-9", "pi5-3", "pi5-8"]),
+        ("~loss>1.8 upd/s>3", ["laptop-4"]),
         ("|", sorted((row.name for row in STATE.devices.values()), key=natural)),
     ],
 )

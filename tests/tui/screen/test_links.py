@@ -28,7 +28,7 @@ async def test_a_wrong_token_is_told() -> None:
 
 async def test_a_run_without_devices_says_what_to_do() -> None:
     first = next(frames(1, 0))
-    empty = replace(first, devices=(), events=(), overview=replace(first.overview, devices=0, connected=0))
+    empty = replace(first, devices=(), events=(), overview=replace(first.overview, devices=0, up=0))
     async with serving(empty) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
         await shows(pilot, "no evaluation with accuracy yet")
         await pilot.press("2")

@@ -130,6 +130,34 @@ async def test_a_paused_device_is_resumed_and_nothing_is_done_by_half() -> None:
         assert server.acts == [("/v1/devices/pi4-5/resume", {})]
 
 
+async def test_what_is_done_to_marked_devices_is_asked_once() -> None:
+    async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
+        await shows(pilot, "admin")
+        await pilot.press("slash", *"class:jetson", "enter", "m", "down", "m")
+        await shows(pilot, "2 marked · 3 of 14 devices")
+        await pilot.press("p")
+        await asked(pilot, "Pause 2 devices?")
+        await shows(pilot, "jetson-1, jetson-11 train no more")
+        await pilot.press(*"hot", "enter")
+        await shows(pilot, "done for 2 of 2 devices")
+        await pilot.press("M")
+        await shows(pilot, "3 marked")
+        await pilot.press("slash", *["backspace"] * 12, *"pi4-10", "enter", "D")
+        await asked(pilot, "Drop 3 devices?")
+        await shows(pilot, "jetson-1, jetson-6, jetson-11. Their sessions end")
+        server.refusal = (409, "the run has ended")
+        await pilot.press("y")
+        await shows(pilot, "jetson-6: the run has ended (409)")
+        await pilot.press("escape")
+        await lacks(pilot, "marked")
+        server.refusal = None
+        await pilot.press("colon", *"drop", "enter")
+        await asked(pilot, "Drop pi4-10?")
+        await pilot.press("n")
+        pause = [(f"/v1/devices/jetson-{n}/pause", {"because": "hot"}) for n in (1, 11)]
+        assert server.acts == [*pause, *((f"/v1/devices/jetson-{n}/drop", {}) for n in (1, 6, 11))]
+
+
 async def test_what_the_server_refuses_is_shown() -> None:
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
         server.refusal = (409, "the run has ended")

@@ -21,6 +21,7 @@ KEYS = {
     "overview-bytes": ["x", "x"],
     "fleet": ["2", "down", "down"],
     "fleet-filter": ["slash", *"jetson loss>0.7", "enter"],
+    "fleet-marked": ["2", "m", "down", "m", "right"],
     "device": ["2", "down", "enter"],
     "events": ["3"],
     "config": ["4"],

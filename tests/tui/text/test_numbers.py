@@ -6,6 +6,21 @@ from edgeflock.tui.text import numbers
 
 
 @pytest.mark.parametrize(
+    ("used", "total", "shown"),
+    [
+        (212.0, None, "212M"),
+        (212.0, 460.0, "212/460M"),
+        (600.0, 3792.0, "0.6/3.7G"),
+        (12_000.0, 128_000.0, "12/125G"),
+        (None, 3792.0, "·/3.7G"),
+        (None, None, "·"),
+    ],
+)
+def test_memory_is_of_how_much(used: float | None, total: float | None, shown: str) -> None:
+    assert numbers.memory(used, total) == shown
+
+
+@pytest.mark.parametrize(
     ("form", "value", "shown"),
     [
         (numbers.count, 7214, "7,214"),

@@ -1,0 +1,355 @@
+"""A contiguous slice of theta, or all of it, and what steps need of each of its parameters.
+
+What is known of steps as a whole (versions, weights, rates, norms) is parameters.py's, which says what is to
+be done here: so that a slice may lie in a process of its own (server/shards).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import steps
+from edgeflock.server.descent.memory import Memory
+from edgeflock.server.descent.optimizer import Optimizer, descend
+from edgeflock.server.descent.reach import largest, within
+from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.staleness import Staleness
+from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.weighting import rule
+
+Vector = NDArray[np.float32]
+
+
+class Entries(Protocol):
+    """theta, to be read at some places, or as a whole by [:]."""
+
+    @property
+    def size(self) -> int: ...
+
+    def __getitem__(self, where: Where, /) -> Vector: ...
+
+
+class Standing(NamedTuple):
+    """A shard, for whoever watches."""
+
+    parameters: int
+    """P + B of its slice."""
+    nbytes: int
+    """Memory of all that it keeps of them."""
+    node: str
+    """Ray's name for the machine that it is on; empty: this process is it."""
+    process: int
+
+
+class Vectors(Protocol):
+    """What `Parameters` keeps of each parameter: float32 [P + B], the last B of them running statistics.
+
+    What changes something returns nothing; it is done in order, at the latest when something is asked.
+    """
+
+    @property
+    def theta(self) -> Vector: ...
+
+    @property
+    def entries(self) -> Entries:
+        """theta without going through all of it."""
+
+    @property
+    def average(self) -> Vector | None: ...
+
+    @property
+    def memory(self) -> Memory:
+        """But for how many updates wait."""
+
+    @property
+    def standing(self) -> Sequence[Standing]:
+        """The shards that it is in; none, if it is here."""
+
+    def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
+        """theta_k -= rate / max(1, sigma_k) delta_k, sigma_k only where the rule asks for it; and touch."""
+
+    def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+        """The gradient is weight / max(1, sigma_k) delta_k, sigma_k likewise; and touch."""
+
+    def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+        """The same, added to what waits for a step."""
+
+    def mean(self, waiting: int) -> None:
+        """The gradient is that of what waits, which is nothing then."""
+
+    def squares(self, total: float) -> float:
+        """total + |g|^2 of that gradient, in order, for a norm."""
+
+    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
+        """By the optimizer, with that gradient, all of it times `shortened`."""
+
+    def step_with(self, gradient: Vector, rate: np.float32) -> None:
+        """By the optimizer, with this gradient [P]."""
+
+    def move(self, by: Vector) -> None:
+        """theta -= by [P]."""
+
+    def optimize_no_more(self) -> None:
+        """What waited was of a regime before, and has made its step."""
+
+    def follow(self, statistics: Vector, lag: int) -> None:
+        """b <- b + (s - b) / lag, for the running statistics b."""
+
+    def take_in(self, weight: np.float32) -> None:
+        """average <- average + weight (theta - average)."""
+
+    def largest(self) -> float:
+        """The largest |theta_k| of what is trained."""
+
+    def gathered_places(self) -> NDArray[np.int64]:
+        """Where what waits for a step is not zero."""
+
+    def bears(self, where: Where, delta: Vector, base: int, rate: np.float32, most: float) -> bool:
+        """Whether `descend` would leave all within `most`, or what was not no further from it."""
+
+    def squares_of(self, where: Where, delta: Vector, base: int, weight: np.float32, total: float) -> float:
+        """What `squares` would be after `weigh`."""
+
+    def bears_step(
+        self,
+        where: Where,
+        delta: Vector,
+        base: int,
+        weight: np.float32,
+        rate: np.float32,
+        most: float,
+        shortened: np.float32 | None,
+        waiting: int,
+    ) -> bool:
+        """The same of `weigh` and `step`; where updates wait for others, of a step with all that does, which
+        would be `waiting` with this one.
+        """
+
+    def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
+        """The same of a step by the optimizer."""
+
+    def bears_move(self, where: Where, by: Vector, most: float) -> bool:
+        """The same of theta_k -= by_k."""
+
+    def flush(self) -> None:
+        """See to it that what was told is under way."""
+
+
+class State(NamedTuple):
+    """Where `Vectors` begin."""
+
+    theta: Vector
+    """[P + B], changed in place."""
+    average: Vector | None
+    """Of the same shape; None: theta, if the regime keeps one."""
+    memory: Memory
+    buffers: int
+    """B."""
+    regime: Regime
+    start: int
+    """Nothing was touched before this version."""
+
+    @property
+    def trained(self) -> int:
+        """P."""
+        return self.theta.size - self.buffers
+
+
+class Part:
+    """`Vectors` in this process."""
+
+    standing = ()
+
+    def __init__(self, state: State, recent: Iterable[Step] = ()) -> None:
+        """`recent` are the steps that made the versions after `state.start`.
+
+        Raises ConfigError if there is no such optimizer.
+        """
+        theta, average, memory, buffers, regime, start = state
+        self.theta = theta
+        self.average = (theta.copy() if average is None else average) if regime.average else None
+        self._trained, self._statistics = np.split(theta, [theta.size - buffers])
+        self._together = regime.how.together
+        self._optimizer: Optimizer | None = None
+        """None: theta - rate g, in one pass."""
+        self._gathered: Vector | None = None
+        """The sum of the updates that wait for others to make a step with: [P]."""
+        size = self._trained.size
+        if gathers(state):
+            self._gathered = np.zeros(size, np.float32) if memory.gathered is None else memory.gathered
+        if optimizes(state):
+            self._optimizer = Optimizer(regime.how, size)
+            if memory.of == self._optimizer.kind.remembers:
+                self._optimizer = Optimizer(regime.how, size, memory.numbers)
+        self._gradient: tuple[Where, Vector] = slice(None), self._trained[:0]
+        """What the next step is with."""
+        self._everywhere: NDArray[np.int64] | None = None
+        """All indices, once they were asked for."""
+        self.staleness: Staleness | None = None
+        if rule(regime.rule).per_parameter and not regime.rounds:
+            self.staleness = Staleness(size, regime.window, start)
+            for step in recent:
+                self.touch(step.where, step.delta)
+
+    def touch(self, where: Where, delta: Vector) -> None:
+        """A version was made by this change."""
+        if self.staleness is not None:
+            self.staleness.touch(where, delta)
+
+    @property
+    def entries(self) -> Entries:
+        return self.theta
+
+    def read(self, where: Where) -> Vector:
+        """theta there."""
+        return self.theta[where]
+
+    @property
+    def memory(self) -> Memory:
+        optimizer = self._optimizer
+        if optimizer is None:
+            return Memory()
+        numbers = optimizer.memory if optimizer.kind.columns else None
+        return Memory(optimizer.kind.remembers, numbers, self._gathered)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all that is kept of each parameter."""
+        optimizer = 0 if self._optimizer is None else self._optimizer.memory.nbytes
+        staleness = 0 if self.staleness is None else self.staleness.nbytes
+        vectors = (self.theta, self.average, self._gathered)
+        return optimizer + staleness + sum(vector.nbytes for vector in vectors if vector is not None)
+
+    # What changes it
+
+    def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
+        if self.staleness is None:
+            descend(self._trained, where, delta, rate)
+        else:
+            self.staleness.descend(self._trained, where, delta, base, rate)
+
+    def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+        self._gradient = where, self._weighed(where, delta, base, weight)
+
+    def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+        assert self._gathered is not None, "updates make a step together"
+        descend(self._gathered, where, self._weighed(where, delta, base, weight), np.float32(-1))
+
+    def mean(self, waiting: int) -> None:
+        assert self._gathered is not None, "updates make a step together"
+        self._gradient = slice(None), self._gathered / np.float32(waiting)
+        self._gathered[:] = 0
+
+    def squares(self, total: float) -> float:
+        return float(steps.squares(self._gradient[1], total))
+
+    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
+        assert self._optimizer is not None, "something steps"
+        where, gradient = self._gradient
+        if shortened is not None:
+            gradient = gradient * shortened
+        self._optimizer.step(self._trained, self._indices(where), gradient, rate)
+        self._gradient = slice(None), self._trained[:0]
+
+    def step_with(self, gradient: Vector, rate: np.float32) -> None:
+        assert self._optimizer is not None, "something steps"
+        self._optimizer.step(self._trained, self._indices(slice(None)), gradient, rate)
+
+    def move(self, by: Vector) -> None:
+        self._trained -= by
+
+    def optimize_no_more(self) -> None:
+        self._optimizer = self._gathered = None
+
+    def follow(self, statistics: Vector, lag: int) -> None:
+        self._statistics += (statistics - self._statistics) / np.float32(lag)
+
+    def take_in(self, weight: np.float32) -> None:
+        assert self.average is not None, "the regime keeps one"
+        self.average += weight * (self.theta - self.average)
+
+    # What can be asked
+
+    def largest(self) -> float:
+        return largest(self._trained)
+
+    def gathered_places(self) -> NDArray[np.int64]:
+        assert self._gathered is not None, "updates make a step together"
+        return np.flatnonzero(self._gathered)
+
+    def bears(self, where: Where, delta: Vector, base: int, rate: np.float32, most: float) -> bool:
+        shares: Vector | np.float32 = rate
+        if self.staleness is not None:
+            shares = rate / np.maximum(self.staleness.sigma(where, base), 1).astype(np.float32)
+        before = self._trained[where]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return within(before, before - shares * delta, most)
+
+    def squares_of(self, where: Where, delta: Vector, base: int, weight: np.float32, total: float) -> float:
+        return float(steps.squares(self._tried(where, delta, base, weight), total))
+
+    def bears_step(
+        self,
+        where: Where,
+        delta: Vector,
+        base: int,
+        weight: np.float32,
+        rate: np.float32,
+        most: float,
+        shortened: np.float32 | None,
+        waiting: int,
+    ) -> bool:
+        gradient = self._tried(where, delta, base, weight)
+        if shortened is not None:
+            gradient = gradient * shortened
+        if self._gathered is not None:
+            total: Vector = self._gathered[where] + gradient
+            gradient = total / np.float32(max(self._together, waiting))
+        return self.bears_gradient(where, gradient, rate, most)
+
+    def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
+        assert self._optimizer is not None, "something steps"
+        with np.errstate(over="ignore", invalid="ignore"):
+            after = self._optimizer.tried(self._trained, self._indices(where), gradient, rate)
+            return within(self._trained[where], after, most)
+
+    def bears_move(self, where: Where, by: Vector, most: float) -> bool:
+        before = self._trained[where]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return within(before, before - by, most)
+
+    def flush(self) -> None:
+        """Everything is done at once."""
+
+    def _weighed(self, where: Where, delta: Vector, base: int, weight: np.float32) -> Vector:
+        """The gradient, by its staleness. It counts as applied."""
+        if self.staleness is None:
+            return weight * delta
+        return self.staleness.weigh(where, delta, base, weight, self._together)
+
+    def _tried(self, where: Where, delta: Vector, base: int, weight: np.float32) -> Vector:
+        """The same, and it does not."""
+        if self.staleness is None:
+            return weight * delta
+        sigma = self.staleness.sigma(where, base).astype(np.float32)
+        gradient: Vector = weight / np.maximum(sigma / np.float32(self._together), np.float32(1)) * delta
+        return gradient
+
+    def _indices(self, where: Where) -> NDArray[np.int64]:
+        if not isinstance(where, slice):
+            return where
+        if self._everywhere is None:
+            self._everywhere = np.arange(self._trained.size)
+        return self._everywhere
+
+
+def gathers(state: State) -> bool:
+    """Whether updates wait for others to make a step with."""
+    return state.regime.how.together > 1 or state.memory.waiting > 0
+
+
+def optimizes(state: State) -> bool:
+    """Whether an optimizer steps."""
+    return not state.regime.how.is_plain or gathers(state)

@@ -1,0 +1,11 @@
+"""A process that holds devices' sockets for a leader, and the model that they ask for (docs/gateways.md).
+
+`Gateway` is one process's. Its sessions are a server's own (sessions/session.py): where that has a desk, a
+writer and an engine, here are desk.py, which asks the leader who may come in, upstream.py, which hands on
+their updates, and mirror.py, which follows its model. Nothing here is truth: a gateway that is lost costs
+its devices a whole model each.
+"""
+
+from edgeflock.server.gateway.app import Gateway, Place
+
+__all__ = ["Gateway", "Place"]

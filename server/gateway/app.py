@@ -1,0 +1,278 @@
+"""A gateway's HTTP: the device protocol, and nothing for operators."""
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from edgeflock.server.doors import Door, Doors, Terms
+from edgeflock.server.gateway.desk import RemoteDesk
+from edgeflock.server.gateway.front import GatewayFront
+from edgeflock.server.gateway.leaders import Leaders
+from edgeflock.server.gateway.upstream import Upstream
+from edgeflock.server.identity import Certificate, pin_of_file, server_tls
+from edgeflock.server.listening import listening_on
+from edgeflock.server.operations import ranges
+from edgeflock.server.operations.access import problem
+from edgeflock.server.roster import Traffic
+from edgeflock.server.sessions import Session
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused, Unavailable
+from edgeflock.shared.identity import is_loopback
+from edgeflock.shared.protocol import gateway
+from edgeflock.shared.settings.config import LimitSettings
+
+_LONGEST_BODY = 1 << 16
+"""Bytes of what a device says to join."""
+
+_BEARER = "bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a gateway listens, and as whom."""
+
+    host: str = "127.0.0.1"
+    port: int = 8470
+    certificate: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+
+    def line(self) -> tuple[ssl.SSLContext | None, bytes]:
+        """(TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
+        if self.certificate is not None and self.key is not None:
+            return server_tls(Certificate(self.certificate, self.key))
+        if self.key is not None:
+            raise ConfigError("--key is given, and --certificate is not: they go together")
+        if not self.insecure and not is_loopback(self.host):
+            raise ConfigError(
+                f"--host {self.host}: devices would speak to it in the clear; give --certificate and --key, "
+                "those of the leader, or allow it with --insecure"
+            )
+        return None, b"" if self.certificate is None else pin_of_file(self.certificate)
+
+
+class Gateway:
+    """One process's. Use `serving`."""
+
+    def __init__(self, leaders: str, token: str, name: str, place: Place, *, insecure: bool = False) -> None:
+        """Raises ConfigError if it cannot be."""
+        self.place, self.name = place, name
+        self._tls, self._pin = place.line()
+        self.leaders = Leaders(leaders, token, insecure=insecure)
+        self.upstream = Upstream(self.leaders, name, self._fits)
+        self.traffic = Traffic()
+        self._front: GatewayFront | None = None
+        self._doors = Doors(Terms.of(LimitSettings()))
+        """By the leader's limits, once they are known."""
+        self._following: asyncio.Task[None] | None = None
+
+    def _fits(self, sync: gateway.Sync) -> None:
+        """Raises ConfigError if devices would take it for somebody else."""
+        shown = self.place.certificate
+        if shown is not None and sync.pin and sync.pin != self._pin:
+            raise ConfigError(
+                f"--certificate {shown}: devices compare the public key that their tokens name, and this is "
+                "another; give certificate.pem and certificate-key.pem of the leader's run.directory, or its "
+                "run.certificate and run.key"
+            )
+
+    @property
+    def front(self) -> GatewayFront:
+        """What sessions find. Raises Unavailable while there is no leader."""
+        mirror = self.upstream.mirror
+        if mirror is None:
+            raise Unavailable("this gateway has no leader; try again, or elsewhere")
+        if self._front is None or self._front.engine is not mirror:
+            self._front = GatewayFront.of(mirror, self.traffic)
+            self._doors.terms = Terms.of(mirror.config.limits)
+        return self._front
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[int]:
+        """Serve devices while the context lasts, whenever there is a leader. Yields the port.
+
+        Raises EdgeflockError if it cannot listen.
+        """
+        place = self.place
+        async with AsyncExitStack() as stack:
+            try:
+                port = await stack.enter_async_context(
+                    listening_on(
+                        self._app(), self._doors, lambda: self.traffic, place.host, place.port, self._tls
+                    )
+                )
+            except OSError as error:
+                where = f"{place.host}:{place.port}"
+                raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error
+            following = self._following = asyncio.create_task(self.upstream.run())
+            try:
+                yield port
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Wait for `event`. Raises ConfigError as soon as no leader will have this gateway."""
+        assert self._following is not None, "it serves"
+        waiting = asyncio.create_task(event.wait())
+        try:
+            await asyncio.wait((waiting, self._following), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._following.done():
+            self._following.result()
+
+    @property
+    def status(self) -> str:
+        """How it does, for its supervisor."""
+        front = self._front
+        if self.upstream.mirror is None or front is None:
+            return "waits for its leader"
+        return f"{len(front.devices)} devices of run {front.run} at version {front.published.version}"
+
+    def _app(self) -> web.Application:
+        app = web.Application(middlewares=[self._at_the_door], client_max_size=_LONGEST_BODY)
+        app.router.add_get("/livez", _livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/v1/session", self._session)
+        app.router.add_get("/v1/start", self._start)
+        app.router.add_get("/v1/status", self._status)
+        app.router.add_get("/v1/graphs/{kind:step|evaluation}", self._graph)
+        app.router.add_post("/v1/join", self._join)
+        app.on_shutdown.append(self._end_sessions)
+        return app
+
+    async def _end_sessions(self, app: web.Application) -> None:
+        if self._front is not None:
+            lines = [device.connection.line for device in self._front.devices.values()]
+            await asyncio.gather(*(line.leave() for line in lines if line is not None))
+
+    def _door(self, request: web.Request) -> Door | None:
+        return self._doors.of(request.transport)
+
+    @web.middleware
+    async def _at_the_door(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        door = self._door(request)
+        if door is None:
+            return problem(Unavailable.status, Unavailable.code, "the connection is lost")
+        door.begin(known=False)
+        try:
+            if "Origin" in request.headers:  # which browsers send, and no device
+                return problem(403, "forbidden", "a gateway is for devices, and not for pages")
+            return await handler(request)
+        except Refused as error:
+            refusal = problem(error.status, error.code, str(error))
+            refusal.force_close()
+            return refusal
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            return problem(Unavailable.status, Unavailable.code, f"the leader does not answer: {error}")
+        finally:
+            door.end()
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        reason = "" if self.upstream.mirror is not None else "this gateway has no leader"
+        return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
+
+    async def _session(self, request: web.Request) -> web.StreamResponse:
+        front, door = self.front, self._door(request)
+        if door is None:
+            raise ConnectionResetError("the connection is lost")
+        with RemoteDesk(self.upstream, front, await self._known(request)) as desk:
+            return await Session(front, self.upstream, request, door, desk).serve()
+
+    async def _known(self, request: web.Request) -> gateway.Known:
+        """Who asks. Raises Unauthorized. The leader remembers until it is told that it is over."""
+        upstream, ticket = self.upstream, self.upstream.ticket()
+        known = await upstream.knock(ticket, _bearer(request), request.path, request.remote or "")
+        if (door := self._door(request)) is not None:
+            door.begin(known=True)
+        return known
+
+    async def _look(self, request: web.Request) -> GatewayFront:
+        """What whoever asks may see. Raises Unauthorized."""
+        front = self.front
+        known = await self._known(request)
+        self.upstream.leave(known.ticket, None, None, "")
+        return front
+
+    async def _status(self, request: web.Request) -> web.Response:
+        """The run, as devices may know it."""
+        front = await self._look(request)
+        published = front.published
+        state = "diverged" if published.diverged else "finished" if published.complete else "training"
+        return web.json_response(
+            {
+                "run": front.run,
+                "state": state,
+                "diverged": published.diverged,
+                "model": front.config.model.module,
+                "parameters": front.layout.parameters.size,
+                "version": published.version,
+                "updates_target": front.config.run.updates,
+            }
+        )
+
+    async def _start(self, request: web.Request) -> web.StreamResponse:
+        """The file that devices load the first model from. It counts as the traffic of ?device=NAME."""
+        front, sync = await self._look(request), self.upstream.sync
+        if sync is None or not sync.first:
+            return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
+        headers: dict[str, str] = {}
+        digest = hashlib.sha256(sync.first).hexdigest()
+        start, stop, status = ranges.asked(request, digest, len(sync.first), headers)
+        device = front.devices.get(request.query.get("device", ""))
+        if device is not None:
+            device.connection.past.egress += stop - start
+        return _octets(sync.first[start:stop], status, headers)
+
+    async def _graph(self, request: web.Request) -> web.StreamResponse:
+        """A graph, of which the leader is asked once."""
+        await self._look(request)
+        status, headers, octets = await self.leaders.graph(self.upstream.http, request.match_info["kind"])
+        if status != 200:
+            return web.Response(status=status, headers=dict(headers), body=octets)
+        if ranges.has(request, headers["ETag"].strip('"')):
+            return web.Response(status=304, headers={"ETag": headers["ETag"]})
+        response = _octets(octets, 200, {"ETag": headers["ETag"]})
+        response.enable_compression()
+        return response
+
+    async def _join(self, request: web.Request) -> web.StreamResponse:
+        """The leader's to decide."""
+        async with asyncio.timeout(self.front.config.limits.request_seconds):
+            body = await request.read()
+        url, headers = (
+            self.leaders.url / "v1/join",
+            {"Authorization": request.headers.get("Authorization", "")},
+        )
+        async with self.upstream.http.post(url, data=body, headers=headers) as answer:
+            return web.Response(
+                status=answer.status, body=await answer.read(), content_type=answer.content_type
+            )
+
+
+async def _livez(request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+def _bearer(request: web.Request) -> str:
+    header = request.headers.get("Authorization", "")
+    return header[len(_BEARER) :].strip(" ") if header[: len(_BEARER)].lower() == _BEARER else ""
+
+
+def _octets(octets: bytes, status: int, headers: dict[str, str]) -> web.Response:
+    return web.Response(
+        body=BytesIO(octets),
+        status=status,
+        headers={"Content-Length": str(len(octets)), **headers},
+        content_type="application/octet-stream",
+    )

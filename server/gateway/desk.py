@@ -1,0 +1,68 @@
+"""The desk of a gateway's session: it asks the leader's."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from edgeflock.server.roster import Device, Line
+from edgeflock.server.roster.registry import Identity
+from edgeflock.server.sessions import Place
+from edgeflock.shared.errors import Quarantined, Refused
+from edgeflock.shared.identity import CHALLENGE, ROTATE
+from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol.messages import Hello, Telemetry
+
+if TYPE_CHECKING:
+    from edgeflock.server.gateway.front import GatewayFront
+    from edgeflock.server.gateway.upstream import Upstream
+
+R = TypeVar("R", bound=Refused)
+
+
+class RemoteDesk:
+    """Of one session. Use as a context manager: at its end the leader is told that the session has ended."""
+
+    def __init__(self, upstream: "Upstream", front: "GatewayFront", known: gateway.Known) -> None:
+        self._upstream, self._front, self._known = upstream, front, known
+        self._device: Device | None = None
+        self._line: Line | None = None
+        self._why = ""
+
+    def __enter__(self) -> "RemoteDesk":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        device = self._device
+        if device is not None and self._front.devices.get(device.name) is device:
+            del self._front.devices[device.name]
+        self._upstream.leave(self._known.ticket, device, self._line, self._why)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        asked = {CHALLENGE: self._known.challenge} if self._known.challenge else {}
+        return asked | {ROTATE: "1"} if self._known.rotate else asked
+
+    async def take(self, line: Line, hello: Hello, frame: bytes) -> Place:
+        entered = await self._upstream.enter(self._known.ticket, frame, line)
+        self._line = line
+        device = self._device = Device(Identity(hello.device, entered.device))
+        device.connection.join(line)
+        self._front.devices[device.name] = device
+        return Place(device, entered.sequence, entered.secret)
+
+    def greeted(self, device: Device, version: int) -> None:
+        """The leader knows."""
+
+    def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
+        self._upstream.send(gateway.Told(device.id, frame))
+
+    def leave(self, device: Device, why: str) -> None:
+        device.connection.leave(why)
+        self._why = why
+
+    def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
+        number = 0 if device is None else device.id
+        self._upstream.send(gateway.Blamed(number, refusal.code, str(refusal), update))
+
+    async def judge(self, device: Device, refusal: R) -> R | Quarantined:
+        """The leader counts what a device is refused, over all its sessions, and ends this one."""
+        return refusal

@@ -1,0 +1,71 @@
+"""Where a gateway's leader is, and with which credential it is asked."""
+
+from collections.abc import Mapping
+
+import aiohttp
+from yarl import URL
+
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import pin_in, tls_for
+from edgeflock.shared.protocol.backoff import may_pass, permanent
+
+_LONGEST_GRAPH = 1 << 28
+"""Bytes."""
+
+
+class Leaders:
+    """Servers that stand by for each other: the first is asked."""
+
+    def __init__(self, urls: str, token: str, *, insecure: bool = False) -> None:
+        """`urls` have commas between. Raises ConfigError if one is none, or the token may not go there."""
+        self._urls = _urls(urls)
+        pin = pin_in(token)
+        for url in self._urls:
+            self.tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure)
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._graphs: dict[str, tuple[str, bytes]] = {}
+
+    @property
+    def url(self) -> URL:
+        """Of the one that is asked."""
+        return self._urls[0]
+
+    def next(self) -> None:
+        """Ask the next one; what the last one has said holds no longer."""
+        self._urls = [*self._urls[1:], self._urls[0]]
+        self._graphs.clear()
+
+    async def hopeless(self, http: aiohttp.ClientSession, asked: URL, error: Exception) -> ConfigError | None:
+        """What to tell a person if it is no use to ask for `asked` again after `error`."""
+        status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else None
+        if status is None or may_pass(status):
+            return permanent(str(self.url), error)
+        try:
+            async with http.get(asked, headers=self.headers) as answer:
+                detail = (await answer.json())["detail"]
+        except (OSError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
+            detail = f"it answers {status}"
+        return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")
+
+    async def graph(self, http: aiohttp.ClientSession, kind: str) -> tuple[int, Mapping[str, str], bytes]:
+        """(status, headers, body) of a graph, asked for once."""
+        if kind in self._graphs:
+            etag, octets = self._graphs[kind]
+            return 200, {"ETag": etag}, octets
+        async with http.get(self.url / "v1/graphs" / kind, headers=self.headers) as answer:
+            octets = await answer.content.read(_LONGEST_GRAPH)
+            told = ("ETag", "Content-Type")
+            headers = {name: answer.headers[name] for name in told if name in answer.headers}
+            if answer.status == 200:
+                self._graphs[kind] = headers.get("ETag", ""), octets
+            return answer.status, headers, octets
+
+
+def _urls(text: str) -> list[URL]:
+    """Raises ConfigError."""
+    urls = [URL(url.strip()) for url in text.split(",") if url.strip()]
+    if not urls or not all(url.scheme in ("http", "https") and url.host for url in urls):
+        raise ConfigError(f"--upstream {text!r} must be the http(s) URL of the run's server")
+    if len({url.scheme for url in urls}) > 1:
+        raise ConfigError(f"--upstream {text!r}: all must be https:// or all http://")
+    return urls

@@ -1,0 +1,108 @@
+"""A gateway's copy of the model: it follows its leader, and knows what each of its devices holds."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import Where
+from edgeflock.server.engine import Published
+from edgeflock.server.engine.welcome import worth_loading
+from edgeflock.server.publication import publication_of
+from edgeflock.shared.codecs import packed, sparse, values
+from edgeflock.shared.errors import Malformed
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import generate
+from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol.messages import Model, Welcome
+from edgeflock.shared.settings.config import Config
+
+
+class Mirror:
+    """As a session asks an engine. One caller at a time."""
+
+    tasks = None
+
+    def __init__(self, sync: gateway.Sync, directory: Path | None = None) -> None:
+        """What devices hold lies in `directory` where memory is short of room, or where temporary files go.
+
+        Raises Malformed if the leader is of another version, or says what cannot be.
+        """
+        if sync.gateway != gateway.GATEWAY:
+            raise Malformed(
+                f"the leader's line is of version {sync.gateway}, this gateway's {gateway.GATEWAY}"
+            )
+        terms = wire.decode(sync.welcome, (Welcome,))
+        assert isinstance(terms, Welcome), "nothing else is taken"
+        self.terms = terms
+        self.config = Config.model_validate(json.loads(sync.config))
+        self.layout = Layout.of(terms.layout)  # type: ignore[arg-type]  # leaders are believed
+        self.start = terms.start
+        self.theta = gateway.numbers(sync.theta, "<f4")
+        if self.theta.size != self.layout.size:
+            raise Malformed(f"theta has {self.theta.size} numbers, the layout {self.layout.size}")
+        first = None if terms.start is None else generate(terms.start, self.layout)
+        self._publication = publication_of(self.config, self.layout, terms.version, first, directory)
+        self._offered: Weights | None = terms.weights
+        self._whole = 0
+        if terms.weights is not None:
+            self._publication.offered(self._record_of(sync.first, terms.weights))
+        self.published = Published(terms.version, sync.learning_rate, sync.over, sync.diverged)
+
+    def follow(self, change: gateway.Change) -> None:
+        """The leader's model has come to another version. Raises Malformed if it cannot have."""
+        now = self.published.version
+        if change.version < now:
+            raise Malformed(f"the leader goes from version {now} back to {change.version}")
+        if change.touched is None:
+            self._take(self.theta, gateway.numbers(change.values, "<f4"))
+            touched: list[Where] = [slice(None)] * (change.version - now)
+        else:
+            where = gateway.numbers(change.where, "<i4").astype(np.int64)
+            if len(change.touched) != change.version - now or sum(change.touched) != where.size:
+                raise Malformed(f"what leads from version {now} to {change.version} is not whole")
+            touched = []
+            if change.touched:
+                touched.extend(np.split(where, np.cumsum(change.touched)[:-1]))
+                self._put(where, gateway.numbers(change.values, "<f4"))
+        if change.again:
+            self._publication.begin_again()
+            del touched[:1]
+        for each in touched:
+            self._publication.add(each)
+        self.published = Published(change.version, change.learning_rate, change.over, change.diverged)
+
+    def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:
+        """As an engine's."""
+        return self._publication.model(self.theta, base, held, device, part)
+
+    def weights(self) -> Weights | None:
+        """As an engine's."""
+        if self._offered is None:
+            return None
+        return worth_loading(self._offered, self._whole, self._publication, self.theta)
+
+    def close(self) -> None:
+        self._publication.close()
+
+    def _put(self, where: NDArray[np.int64], given: NDArray[np.float32]) -> None:
+        size = self.layout.parameters.size
+        if where.size and not 0 <= where.min() <= where.max() < size:
+            raise Malformed("what changed is no parameter")
+        self._take(self.theta[size:], given[where.size :])
+        self.theta[where] = given[: where.size]
+
+    def _take(self, part: NDArray[np.float32], given: NDArray[np.float32]) -> None:
+        if part.size != given.size:
+            raise Malformed(f"{given.size} numbers came for {part.size}")
+        part[:] = given
+
+    def _record_of(self, file: bytes, weights: Weights) -> Model:
+        """The first model, as devices that load it hold it."""
+        size = values.size_of(weights.mode, self.layout.counts(None))
+        octets = packed.unpack(file, weights.mode, size)
+        self._whole = len(octets)
+        exact = weights.mode == values.CODINGS["f32"].mode
+        return Model(0, None, sparse.DENSE, weights.mode, self.layout.size, b"", octets, not exact)

@@ -1,0 +1,343 @@
+"""A gateway's line to its leader: the model comes down, updates go up, many in a message.
+
+What the leader has not answered when the line breaks is not answered at all: the sessions end, and devices
+send again what they have no receipt for, here or through another gateway. The leader counts it once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted, decoded
+from edgeflock.server.gateway.leaders import Leaders
+from edgeflock.server.gateway.mirror import Mirror
+from edgeflock.server.roster import Device, Line
+from edgeflock.server.sessions import HEARTBEAT, Held
+from edgeflock.shared.errors import (
+    REFUSALS,
+    Malformed,
+    Refused,
+    SessionRefused,
+    Superseded,
+    Unavailable,
+)
+from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol.backoff import back_off
+from edgeflock.shared.protocol.messages import Receipt
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_QUICK = 1 << 20
+"""Parameters of a model that is looked through in about a millisecond, on the event loop's own thread."""
+
+_LONGEST_WAIT = 5.0
+"""Seconds between two attempts to reach the leader: many devices wait for one gateway."""
+
+_LOST = "this gateway has lost its leader"
+
+Answer = gateway.Known | gateway.Entered
+
+
+class Upstream:
+    """Also the queue of its sessions (sessions.Queue)."""
+
+    def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync], None]) -> None:
+        """`fits` raises ConfigError if this gateway cannot stand before the leader of a Sync."""
+        self.leaders, self._name, self._fits = leaders, name, fits
+        self.mirror: Mirror | None = None
+        """While there is a leader."""
+        self.sync: gateway.Sync | None = None
+        """What it began with, without theta."""
+        self.ready = asyncio.Event()
+        """Set while there is a leader."""
+        self._at_rest = asyncio.Lock()
+        self._http: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._outbox: list[bytes] = []
+        self._wake = asyncio.Event()
+        self._tickets = count(1)
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        """By their tickets."""
+        self._pushes: dict[int, asyncio.Future[Accepted | Held] | asyncio.Future[Accepted]] = {}
+        """By their devices, each of which has one under way."""
+        self._lines: dict[int, Line] = {}
+        """Of the devices that are let in."""
+        self._entering: dict[int, Line] = {}
+        """By their tickets."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
+            gateway.Taken: self._taken,
+            gateway.Known: self._known,
+            gateway.Entered: self._entered,
+            gateway.Denied: self._denied,
+            gateway.Held: self._held,
+            gateway.End: lambda end: self._later(self._end(end)),
+            gateway.Ask: lambda ask: self._later(self._answer(ask)),
+        }
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        assert self._http is not None, "it runs"
+        return self._http
+
+    # Its life
+
+    async def run(self) -> None:
+        """Follow a leader, and the next one, until cancelled. Raises ConfigError if it never can."""
+        delays = back_off(Random(), longest=_LONGEST_WAIT)
+        connector = aiohttp.TCPConnector(ssl=self.leaders.tls)
+        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
+            self._http = http
+            while True:
+                why: object = "it hung up"
+                try:
+                    await self._follow(http)
+                    delays = back_off(Random(), longest=_LONGEST_WAIT)
+                except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
+                    why = error
+                    if (hopeless := await self.leaders.hopeless(http, self._url, error)) is not None:
+                        raise hopeless from error
+                finally:
+                    await self._lose()
+                delay = next(delays)
+                log.warning(
+                    "the leader %s: %s; trying again in %.1f s", self.leaders.url.origin(), why, delay
+                )
+                self.leaders.next()
+                await asyncio.sleep(delay)
+
+    async def _follow(self, http: aiohttp.ClientSession) -> None:
+        """One leader, until it hangs up."""
+        async with http.ws_connect(
+            self._url, headers=self.leaders.headers, heartbeat=HEARTBEAT, max_msg_size=0, compress=0
+        ) as socket:
+            self._socket = socket
+            sending = asyncio.create_task(self._keep_sending(socket))
+            try:
+                async for message in socket:
+                    if message.type is not aiohttp.WSMsgType.BINARY:
+                        raise Malformed("the leader sends what is no item")
+                    for item in gateway.items(message.data, gateway.OF_LEADERS):
+                        await self._take(item)
+            finally:
+                sending.cancel()
+
+    @property
+    def _url(self) -> URL:
+        return self.leaders.url / "v1/gateway" % {"name": self._name}
+
+    async def _lose(self) -> None:
+        """The leader is gone: so are the sessions, and what they have under way."""
+        self.ready.clear()
+        self._socket = None
+        self._outbox.clear()
+        waiting = [*self._asked.values(), *self._pushes.values()]
+        self._asked, self._pushes = {}, {}
+        for future in waiting:
+            if not future.done():
+                future.set_exception(Unavailable(_LOST))
+        lines, self._lines, self._entering = list(self._lines.values()), {}, {}
+        await asyncio.gather(*(line.leave() for line in lines), return_exceptions=True)
+        mirror, self.mirror = self.mirror, None
+        if mirror is not None:
+            mirror.close()
+
+    # What its sessions ask
+
+    def ticket(self) -> int:
+        return next(self._tickets)
+
+    async def knock(self, ticket: int, bearer: str, path: str, address: str) -> gateway.Known:
+        """Who shows this secret. Raises Unauthorized."""
+        answer = await self._ask(ticket, gateway.Knock(ticket, bearer, path, address))
+        assert isinstance(answer, gateway.Known), "it answers a Knock"
+        return answer
+
+    async def enter(self, ticket: int, hello: bytes, line: Line) -> gateway.Entered:
+        """Let in who has knocked. Raises the refusal it meets."""
+        self._entering[ticket] = line
+        try:
+            answer = await self._ask(ticket, gateway.Enter(ticket, hello))
+        finally:
+            self._entering.pop(ticket, None)
+        assert isinstance(answer, gateway.Entered), "it answers an Enter"
+        return answer
+
+    def leave(self, ticket: int, device: Device | None, line: Line | None, why: str) -> None:
+        """Nothing of this ticket is under way any more."""
+        ingress, egress = (0, 0) if device is None else device.connection.traffic
+        if device is not None and self._lines.get(device.id) is line:
+            del self._lines[device.id]
+        self.send(gateway.Gone(ticket, why, ingress, egress))
+
+    async def push(self, push: Push) -> Accepted | Held:
+        """What comes of one update, durable at the leader. Raises the Refused that it meets."""
+        future: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
+        self._pushes[push.device] = future
+        self.send(self._told_of(push, *self._traffic(push.device)))
+        outcome = await future
+        if isinstance(outcome, Held):
+            answer = asyncio.ensure_future(self._once_taken(push, outcome.answer))
+            # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
+            answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+            return Held(answer)
+        return await self._with_model(push, outcome)
+
+    def _told_of(self, push: Push, ingress: int, egress: int) -> gateway.Given | gateway.Decoded:
+        """An update, decoded if it can be: its leader need not."""
+        mirror, update = self.mirror, push.update
+        if mirror is not None and decoded.pays(update):
+            limits = mirror.config.limits
+            step = decoded.step_of(update, mirror.layout, limits.samples, limits.expansion_bytes)
+            if step is not None:
+                return decoded.told(push.device, ingress, egress, update, step, push.frame)
+        return gateway.Given(push.device, ingress, egress, push.frame)
+
+    async def _once_taken(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
+        return await self._with_model(push, await answer)
+
+    async def _with_model(self, push: Push, accepted: Accepted) -> Accepted:
+        update, mirror = push.update, self.mirror
+        if not update.pull:
+            return accepted
+        if mirror is None:
+            raise Unavailable(_LOST)
+        model = await self.call(lambda: mirror.model(update.base, update.held, push.device))
+        return accepted._replace(receipt=replace(accepted.receipt, model=model))
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run `function` while the model is at rest."""
+        async with self._at_rest:
+            if self.mirror is None:
+                raise Unavailable(_LOST)
+            if self.mirror.layout.size <= _QUICK:
+                return function()
+            return await asyncio.to_thread(function)
+
+    async def turned(self) -> None:
+        """Runs of tasks take no gateways."""
+        await asyncio.get_running_loop().create_future()
+
+    def look(self) -> None:
+        """The leader looks."""
+
+    def send(self, item: gateway.Item) -> None:
+        """With the next message; not at all if there is no leader."""
+        if self._socket is not None:
+            self._outbox.append(gateway.packed(item))
+            self._wake.set()
+
+    async def _ask(self, ticket: int, item: gateway.Item) -> Answer:
+        if self._socket is None:
+            raise Unavailable(_LOST)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[ticket] = future
+        self.send(item)
+        try:
+            return await future
+        finally:
+            self._asked.pop(ticket, None)
+
+    async def _keep_sending(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._outbox:
+                    batch, _ = gateway.batch(self._outbox)
+                    await socket.send_bytes(gateway.message(batch))
+        except ConnectionError:
+            pass  # whoever receives notices, too
+
+    def _traffic(self, device: int) -> tuple[int, int]:
+        line = self._lines.get(device)
+        return (0, 0) if line is None else (line.meter.ingress, line.meter.egress)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What the leader says
+
+    async def _take(self, item: gateway.Item) -> None:
+        if isinstance(item, gateway.Sync):
+            self._fits(item)
+            mirror = await asyncio.to_thread(Mirror, item)
+            if self.sync is None or self.sync.welcome != item.welcome:
+                leader, version = self.leaders.url.origin(), mirror.published.version
+                log.info("follows %s, run %s, from version %d on", leader, mirror.terms.run, version)
+            self.mirror, self.sync = mirror, item._replace(theta=b"")
+            self.ready.set()
+        elif self.mirror is None:
+            raise Malformed(f"the leader begins with a {type(item).__name__}")
+        elif isinstance(item, gateway.Change):
+            mirror, change = self.mirror, item
+            await self.call(lambda: mirror.follow(change))
+        else:
+            self._takes[type(item)](item)
+
+    def _known(self, known: gateway.Known) -> None:
+        _settle(self._asked.get(known.ticket), known)
+
+    def _entered(self, entered: gateway.Entered) -> None:
+        line = self._entering.get(entered.ticket)
+        if line is not None:
+            self._lines[entered.device] = line
+        _settle(self._asked.get(entered.ticket), entered)
+
+    def _denied(self, denied: gateway.Denied) -> None:
+        refusal = REFUSALS.get(denied.code, Refused)(denied.detail)
+        refusal.seconds = denied.seconds
+        future: asyncio.Future[Any] | None
+        if denied.ticket:
+            future = self._asked.get(denied.ticket)
+        else:
+            future = self._pushes.pop(denied.device, None)
+        if future is not None and not future.done():
+            future.set_exception(refusal)
+
+    def _taken(self, taken: gateway.Taken) -> None:
+        accepted = Accepted(Receipt(taken.sequence, taken.version, None), taken.staleness)
+        _settle(self._pushes.pop(taken.device, None), accepted)
+
+    def _held(self, held: gateway.Held) -> None:
+        before = self._pushes.get(held.device)
+        if before is not None and not before.done():
+            later: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+            self._pushes[held.device] = later
+            _settle(before, Held(later))
+
+    async def _end(self, end: gateway.End) -> None:
+        line = self._lines.get(end.device)
+        if line is None:
+            return
+        kind = REFUSALS.get(end.code)
+        if kind is None or not issubclass(kind, SessionRefused):
+            await line.leave()
+        elif kind is Superseded:
+            await line.supersede()
+        else:
+            because = kind(end.detail)
+            because.seconds = end.seconds
+            await line.drop(because)
+
+    async def _answer(self, ask: gateway.Ask) -> None:
+        line = self._lines.get(ask.device)
+        alive = line is not None and await line.is_alive()
+        self.send(gateway.Lives(ask.device, alive))
+
+
+def _settle(future: "asyncio.Future[Any] | None", outcome: object) -> None:
+    if future is not None and not future.done():
+        future.set_result(outcome)

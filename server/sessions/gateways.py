@@ -1,0 +1,119 @@
+"""The gateways of a leader, and what they are told of the model."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from edgeflock.server.engine import Published
+from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.publication import Touched
+from edgeflock.server.sessions.behind import GatewayLine
+from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.writer import Writer
+from edgeflock.shared.protocol import gateway, wire
+
+
+class Gateways:
+    """Those of a leader. They are told of each version once it is durable, and before anybody has a receipt
+    for it.
+    """
+
+    def __init__(self, host: Host, writer: Writer, pin: bytes, offered: Path | None) -> None:
+        self.host, self.writer = host, writer
+        self._pin, self._offered = pin, offered
+        self._told: Published | None = None
+        self.lines: list[GatewayLine] = []
+
+    def refuses(self) -> str:
+        """Why this run takes no gateways; empty if it does."""
+        config = self.host.config
+        shares = config.injection.alpha > 0 and config.injection.beta > 0
+        keys = {
+            "coordination.tasks": config.coordination.tasks,
+            "injection.alpha": config.injection.alpha if shares else 0,
+            "run.client_certificates": config.run.client_certificates,
+        }
+        set_ = [f"{key} = {value!r}" for key, value in keys.items() if value]
+        return f"{set_[0]}: devices of such a run come directly to their server" if set_ else ""
+
+    def publish(self) -> None:
+        """The engine is at rest and durable: tell what is new."""
+        engine = self.host.engine
+        if not self.lines:
+            if self._told is not None:
+                engine.follow(on=False)
+                self._told = None
+            return
+        touched, now = engine.changes(), engine.published
+        if touched is None and now == self._told:
+            return
+        self._told = now
+        if touched is None:
+            touched = Touched([], np.zeros(0, np.int64), np.zeros(0, np.float32))
+        change = gateway.Change(
+            now.version,
+            touched.counts,
+            touched.where.astype("<i4").tobytes(),
+            touched.values.astype("<f4").tobytes(),
+            touched.again,
+            now.learning_rate,
+            now.over,
+            now.diverged,
+        )
+        octets = gateway.packed(change)
+        for line in list(self.lines):
+            line.put(octets)
+
+    async def serve(self, line: GatewayLine) -> web.StreamResponse:
+        """One of them, until it hangs up."""
+        try:
+            return await line.serve(lambda: self._join(line))
+        finally:
+            if line in self.lines:
+                self.lines.remove(line)
+
+    async def _join(self, line: GatewayLine) -> None:
+        """From now on it is told of each version."""
+        host, engine = self.host, self.host.engine
+
+        def begin() -> None:
+            if self._told is None:
+                engine.follow()
+            self._told = now = engine.published
+            terms = welcome(
+                *(host.run, host.config, host.layout, now.version, 0, engine.start, engine.weights(), b""),
+                host.input,
+                host.described,
+                host.app,
+            )
+            sync = gateway.Sync(
+                gateway.GATEWAY,
+                wire.encode(terms),
+                json.dumps(_told(host)),
+                engine.theta()[1].astype("<f4").tobytes(),
+                b"" if self._offered is None else self._offered.read_bytes(),
+                self._pin,
+                host.config.run.open is False,
+                now.learning_rate,
+                now.over,
+                now.diverged,
+            )
+            line.queue(gateway.packed(sync))
+            self.lines.append(line)
+
+        await self.writer.call(begin)
+        line.wake()
+
+    async def close(self) -> None:
+        """The server stops: their devices will try again."""
+        await asyncio.gather(*(line.close() for line in list(self.lines)))
+
+
+def _told(host: Host) -> dict[str, Any]:
+    """The settings that hold for a gateway, without what is of the leader's machine alone."""
+    ours = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
+    return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": ours})

@@ -1,0 +1,40 @@
+"""Where a run's parameters lie."""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from edgeflock.server.descent import Part, Place
+from edgeflock.server.shards.sharded import Sharded
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.extras import install
+from edgeflock.shared.settings.config import ScaleSettings
+
+
+@contextmanager
+def placed(scale: ScaleSettings) -> Iterator[Place]:
+    """As the settings ask, for as long as the context lasts. Raises ConfigError."""
+    if not scale.shards:
+        yield Part
+        return
+    _prepare(scale)
+    try:
+        from edgeflock.server.shards.rays import ray_placement
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"scale.shards = {scale.shards} needs Ray: {install('ray')}") from error
+    with ray_placement(scale.ray) as placement:
+        yield partial(Sharded, placement, scale.shards)
+
+
+def _prepare(scale: ScaleSettings) -> None:
+    """What Ray reads when it is first imported."""
+    if "ray" in sys.modules:
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns that it will be so
+    # One of its own listens on every address of the machine, and runs what anybody sends who has the token.
+    if not scale.ray and os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -1,0 +1,176 @@
+"""Shards as actors of Ray: https://docs.ray.io/en/latest/ray-core/actors.html
+
+Ray puts each on a node that has room, runs what one process sends to an actor in the order in which it was
+sent, and says when an actor is gone. It is asked for nothing else: an actor that starts again begins with its
+constructor, and truth is in the journal.
+"""
+
+import logging
+import os
+import pickle
+import socket
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from edgeflock.server.descent import Lost, Standing, State
+from edgeflock.server.shards.placement import Order, Shard
+from edgeflock.shared.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_UNDER_WAY = 4
+"""Sendings that a shard may be behind; then they are waited for."""
+
+_LOOK = 5.0
+"""Seconds that a cluster may take to let somebody in."""
+
+_BEGIN = 300.0
+"""Seconds that new actors may take."""
+
+
+class _Actor:
+    """What runs in a process of Ray's."""
+
+    def __init__(self) -> None:
+        self._shard: Shard | None = None
+
+    def begin(self, state: State) -> Standing:
+        self._shard = None  # so that there is room for the next one
+        self._shard = Shard(state)
+        part, here = self._shard.part, ray.get_runtime_context()
+        return Standing(part.theta.size, part.nbytes, here.get_node_id(), os.getpid())
+
+    def take(self, orders: bytes) -> Any:
+        assert self._shard is not None, "it has begun"
+        return self._shard.take(pickle.loads(orders))
+
+
+class RayPlacement:
+    """`Placement`. One caller at a time."""
+
+    def __init__(self) -> None:
+        self.standing: Sequence[Standing] = ()
+        self._actors: list[Any] = []
+        self._under_way: list[deque[Any]] = []
+        self._lost = ""
+        """Why, if one is."""
+
+    def begin(self, states: Sequence[State]) -> None:
+        self._lost, self._under_way = "", [deque() for _ in states]
+        if len(self._actors) != len(states):
+            self.close()
+            self._actors = [_new() for _ in states]
+        try:
+            begun = [actor.begin.remote(state) for actor, state in zip(self._actors, states, strict=True)]
+            for shard, (state, standing) in enumerate(zip(states, begun, strict=True)):
+                try:
+                    ray.get(standing, timeout=_BEGIN)
+                except RayTaskError:
+                    raise
+                except RayError:  # others go on in the processes that they have
+                    ray.kill(self._actors[shard])
+                    self._actors[shard] = _new()
+                    begun[shard] = self._actors[shard].begin.remote(state)
+            self.standing = ray.get(begun, timeout=_BEGIN)
+        except RayError as error:
+            raise self._gone(error) from error
+
+    def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
+        if self._lost:
+            return
+        try:
+            for shard, those in orders.items():
+                self._under_way[shard].append(self._take(shard, those))
+            for under_way in self._under_way:
+                while len(under_way) > _UNDER_WAY:
+                    ray.get(under_way.popleft())
+        except RayError as error:
+            self._gone(error)
+
+    def ask(self, orders: Mapping[int, Sequence[Order]]) -> dict[int, Any]:
+        self.check()
+        try:
+            refs = [self._take(shard, those) for shard, those in orders.items()]
+            answers = dict(zip(orders, ray.get(refs), strict=True))
+        except RayError as error:
+            raise self._gone(error) from error
+        for shard in orders:  # an actor that has answered has done all before
+            self._under_way[shard].clear()
+        return answers
+
+    def check(self) -> None:
+        """Raises Lost, if it is known by now."""
+        if self._lost:
+            raise Lost(self._lost)
+        done = [under_way[0] for under_way in self._under_way if under_way]
+        ready, _ = ray.wait(done, num_returns=len(done), timeout=0) if done else ([], [])
+        try:
+            ray.get(ready)
+        except RayError as error:
+            raise self._gone(error) from error
+
+    def close(self) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors, self.standing = [], ()
+
+    def _take(self, shard: int, orders: Sequence[Order]) -> Any:
+        return self._actors[shard].take.remote(pickle.dumps(orders, protocol=5))
+
+    def _gone(self, error: RayError) -> Lost:
+        """Raises what a shard itself failed with: that would come again."""
+        if isinstance(error, RayTaskError):
+            raise error
+        text = str(error).strip().partition("\n")[0]
+        self._lost = f"a shard is lost: {text}"
+        return Lost(self._lost)
+
+
+def _new() -> Any:
+    return ray.remote(_Actor).options(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD").remote()
+
+
+@contextmanager
+def ray_placement(address: str) -> Iterator[RayPlacement]:
+    """In the Ray cluster at an address, of which this machine is a node; "": in one of its own, on this
+    machine, for as long as the context lasts. Raises ConfigError.
+    """
+    if address and address != "auto":
+        _look(address)
+    logging.getLogger("ray").setLevel(logging.ERROR)  # what matters of it is raised
+    alone: dict[str, Any] = {} if address else {"include_dashboard": False}
+    try:
+        ray.init(
+            address=address or "local",
+            namespace="edgeflock",
+            log_to_driver=False,
+            configure_logging=False,
+            **alone,
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise ConfigError(_nothing_at(address, error)) from error
+    placement = RayPlacement()
+    try:
+        yield placement
+    finally:
+        placement.close()
+        ray.shutdown()
+
+
+def _look(address: str) -> None:
+    """Raises ConfigError if nothing listens there, which Ray finds out in minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _LOOK).close()
+    except OSError as error:
+        raise ConfigError(_nothing_at(address, error)) from error
+
+
+def _nothing_at(address: str, error: Exception) -> str:
+    where = f"scale.ray = {address!r}: no Ray is found there" if address else "Ray does not start"
+    return f"{where}: {error}"

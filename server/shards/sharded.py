@@ -1,0 +1,219 @@
+"""`Vectors` in slices: each order goes to the shards whose entries it is of, in the order of the versions.
+
+Nothing is computed here. What depends on all of theta comes from the shards' answers in an order that gives
+the bits of one process: whether all are within bounds, the largest magnitude, and the sum of squares, which
+is carried from one slice to the next.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import Entries, Standing, State, Step, Where
+from edgeflock.server.descent.memory import Memory
+from edgeflock.server.shards.placement import Order, Placement
+from edgeflock.server.shards.slices import Slices
+from edgeflock.shared.errors import ConfigError
+
+Vector = NDArray[np.float32]
+
+_FULL = 1 << 20
+"""Entries that wait to be sent, an order as much as a thousand: then they are."""
+_ORDER = 1000
+
+
+class Sharded:
+    """`Vectors` (descent/part.py)."""
+
+    def __init__(self, placement: Placement, count: int, state: State, recent: Iterable[Step] = ()) -> None:
+        """`recent` are the steps that made the versions after `state.start`. Raises Lost, and ConfigError if
+        there are fewer parameters than shards.
+        """
+        if count > state.trained:
+            raise ConfigError(
+                f"scale.shards = {count}: the model has {state.trained} trained parameters; lower it"
+            )
+        self._slices = Slices(state.trained, state.buffers, count)
+        self._count = count
+        self._placement = placement
+        self._averages = state.regime.average > 0
+        self._size = state.theta.size
+        self._outbox: list[list[Order]] = [[] for _ in range(count)]
+        self._waiting = 0
+        """What that comes to."""
+        placement.begin(self._slices.states(state))
+        for step in recent:
+            self._tell_entries("touch", step.where, step.delta)
+
+    @property
+    def standing(self) -> Sequence[Standing]:
+        return self._placement.standing
+
+    # Reading
+
+    @property
+    def theta(self) -> Vector:
+        return np.concatenate(self._ask("theta"))
+
+    @property
+    def entries(self) -> Entries:
+        return self
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def __getitem__(self, where: Where, /) -> Vector:
+        """theta there: strictly increasing indices, or [:]."""
+        if isinstance(where, slice):
+            return self.theta
+        places = self._slices.places(where)
+        orders = {shard: ("read", (place,)) for shard, place in enumerate(places) if place.size}
+        answers = self._ask_some(orders)
+        return np.concatenate([answers[shard] for shard in orders]) if orders else np.zeros(0, np.float32)
+
+    @property
+    def average(self) -> Vector | None:
+        return np.concatenate(self._ask("average")) if self._averages else None
+
+    @property
+    def memory(self) -> Memory:
+        parts: list[Memory] = self._ask("memory")
+        numbers = [part.numbers for part in parts if part.numbers is not None]
+        gathered = [part.gathered for part in parts if part.gathered is not None]
+        return Memory(
+            parts[0].of,
+            np.concatenate(numbers) if numbers else None,
+            np.concatenate(gathered) if gathered else None,
+        )
+
+    # Changing
+
+    def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
+        self._tell_entries("descend", where, delta, base, rate)
+
+    def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+        self._tell_entries("weigh", where, delta, base, weight)
+
+    def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
+        self._tell_entries("gather", where, delta, base, weight)
+
+    def mean(self, waiting: int) -> None:
+        self._tell("mean", waiting)
+
+    def squares(self, total: float) -> float:
+        for shard in range(self._count):
+            total = self._ask_some({shard: ("squares", (total,))})[shard]
+        return total
+
+    def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
+        self._tell("step", rate, shortened)
+
+    def step_with(self, gradient: Vector, rate: np.float32) -> None:
+        self._tell_slices("step_with", gradient, rate)
+
+    def move(self, by: Vector) -> None:
+        self._tell_slices("move", by)
+
+    def optimize_no_more(self) -> None:
+        self._tell("optimize_no_more")
+
+    def follow(self, statistics: Vector, lag: int) -> None:
+        self._outbox[-1].append(("follow", (statistics, lag)))
+
+    def take_in(self, weight: np.float32) -> None:
+        self._tell("take_in", weight)
+
+    # Asking
+
+    def largest(self) -> float:
+        # As one process finds it: of bits, in which no number is above NaN.
+        found = np.array(self._ask("largest"))
+        return float(found.max())
+
+    def gathered_places(self) -> NDArray[np.int64]:
+        parts = self._ask("gathered_places")
+        return np.concatenate([part + start for part, start in zip(parts, self._slices.bounds, strict=False)])
+
+    def bears(self, where: Where, delta: Vector, base: int, rate: np.float32, most: float) -> bool:
+        return self._all("bears", where, delta, base, rate, most)
+
+    def squares_of(self, where: Where, delta: Vector, base: int, weight: np.float32, total: float) -> float:
+        for shard, entries in enumerate(self._slices.entries(where, delta)):
+            answers = self._ask_some({shard: ("squares_of", (*entries, base, weight, total))})
+            total = answers[shard]
+        return total
+
+    def bears_step(
+        self,
+        where: Where,
+        delta: Vector,
+        base: int,
+        weight: np.float32,
+        rate: np.float32,
+        most: float,
+        shortened: np.float32 | None,
+        waiting: int,
+    ) -> bool:
+        return self._all("bears_step", where, delta, base, weight, rate, most, shortened, waiting)
+
+    def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
+        return self._all("bears_gradient", where, gradient, rate, most)
+
+    def bears_move(self, where: Where, by: Vector, most: float) -> bool:
+        return self._all("bears_move", where, by, most)
+
+    # Sending
+
+    def flush(self) -> None:
+        """Send what waits, in order. Raises Lost if something is known to be."""
+        self._send()
+        self._placement.check()
+
+    def _send(self) -> None:
+        waiting = {shard: orders for shard, orders in enumerate(self._outbox) if orders}
+        self._outbox, self._waiting = [[] for _ in range(self._count)], 0
+        if waiting:
+            self._placement.send(waiting)
+
+    def _tell(self, name: str, *told: Any) -> None:
+        for orders in self._outbox:
+            orders.append((name, told))
+        self._waits(_ORDER)
+
+    def _tell_entries(self, name: str, where: Where, values: Vector, *told: Any) -> None:
+        """To all shards, since each counts versions, whether it has entries of this one or not."""
+        for orders, entries in zip(self._outbox, self._slices.entries(where, values), strict=True):
+            orders.append((name, (*entries, *told)))
+        self._waits(_ORDER + values.size)
+
+    def _tell_slices(self, name: str, values: Vector, *told: Any) -> None:
+        """Of P numbers."""
+        for orders, part in zip(self._outbox, self._slices.trained(values), strict=True):
+            orders.append((name, (part, *told)))
+        self._waits(_ORDER + values.size)
+
+    def _waits(self, much: int) -> None:
+        self._waiting += much
+        if self._waiting > _FULL:
+            self._send()
+
+    def _all(self, name: str, where: Where, values: Vector, *told: Any) -> bool:
+        """Whether all shards say so that have entries there."""
+        parts = enumerate(self._slices.entries(where, values))
+        orders = {shard: (name, (*entries, *told)) for shard, entries in parts if entries[1].size}
+        return all(self._ask_some(orders).values())
+
+    def _ask(self, name: str) -> list[Any]:
+        """What all shards say, in their order."""
+        answers = self._ask_some({shard: (name, ()) for shard in range(self._count)})
+        return [answers[shard] for shard in range(self._count)]
+
+    def _ask_some(self, orders: dict[int, Order]) -> dict[int, Any]:
+        """What these shards say, after all that they were told before. Raises Lost."""
+        asked = {shard: [*self._outbox[shard], order] for shard, order in orders.items()}
+        for shard in orders:
+            self._outbox[shard] = []
+        return self._placement.ask(asked)

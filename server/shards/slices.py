@@ -1,0 +1,71 @@
+"""Which parameters are whose: theta in contiguous slices of nearly the same size, one a shard."""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import State, Where
+from edgeflock.server.descent.memory import Memory
+
+Vector = NDArray[np.float32]
+Entries = tuple[Where, Vector]
+"""(where, what is there), by the indices of a slice."""
+
+
+class Slices:
+    """The slices of P trained parameters. The running statistics behind them are with the last one."""
+
+    def __init__(self, trained: int, buffers: int, count: int) -> None:
+        """`count` is P at most, so that no slice is empty."""
+        self.bounds = np.array([trained * i // count for i in range(count + 1)])
+        """Where trained slices begin and end: [count + 1]."""
+        self._ends = self.bounds.copy()
+        self._ends[-1] += buffers
+        """The same of all of theta."""
+
+    def whole(self, theta: Vector) -> list[Vector]:
+        """The slices of a vector of P + B numbers: views."""
+        return [theta[start:stop] for start, stop in pairwise(self._ends)]
+
+    def trained(self, vector: Vector) -> list[Vector]:
+        """The slices of P numbers, or of as many rows: views."""
+        return [vector[start:stop] for start, stop in pairwise(self.bounds)]
+
+    def entries(self, where: Where, values: Vector) -> list[Entries]:
+        """What of an update is whose: by strictly increasing indices, or slice(None) for all of P."""
+        if isinstance(where, slice):
+            return [(slice(None), part) for part in self.trained(values)]
+        cuts = [0, *np.searchsorted(where, self.bounds[1:-1]), where.size]
+        return [
+            (where[first:last] - start, values[first:last])
+            for (first, last), start in zip(pairwise(cuts), self.bounds, strict=False)
+        ]
+
+    def places(self, where: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The same of strictly increasing indices of all of theta."""
+        cuts = [0, *np.searchsorted(where, self.bounds[1:-1]), where.size]
+        return [
+            where[first:last] - start
+            for (first, last), start in zip(pairwise(cuts), self.bounds, strict=False)
+        ]
+
+    def states(self, state: State) -> list[State]:
+        """Where the parts begin that together begin as `state` does."""
+        theta, average, memory, buffers, regime, start = state
+        count = len(self.bounds) - 1
+        nothing: list[Vector | None] = [None] * count
+        averages = nothing if average is None else self.whole(average)
+        numbers = nothing if memory.numbers is None else self.trained(memory.numbers)
+        gathered = nothing if memory.gathered is None else self.trained(memory.gathered)
+        return [
+            State(
+                theta,
+                averages[i],
+                Memory(memory.of, numbers[i], gathered[i], memory.waiting),
+                buffers if i == count - 1 else 0,
+                regime,
+                start,
+            )
+            for i, theta in enumerate(self.whole(theta))
+        ]

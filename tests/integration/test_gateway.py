@@ -1,0 +1,446 @@
+"""Devices behind gateways, over real sockets: what a device is promised holds through any of them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from random import Random
+
+import aiohttp
+import numpy as np
+import pytest
+from rich.console import Console
+
+from benchmarks.updates import record_update
+from edgeflock.client.identity import Identity
+from edgeflock.client.joining import join
+from edgeflock.client.training.replica import Replica
+from edgeflock.client.transport import Link
+from edgeflock.devices.watching.status import print_status
+from edgeflock.server.engine import decoded
+from edgeflock.server.gateway import Gateway, Place
+from edgeflock.server.identity import Register
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import NORMAL, Filling, Start
+from edgeflock.shared.protocol import gateway as protocol
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
+from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
+from tests.integration.held import LOSSY, believed
+from tests.integration.operator import ADMIN, operating
+from tests.integration.test_first_model import HEADS, LARGE, begun
+from tests.integration.test_lossy import NORMED, Device, gradient, hurry
+from tests.postgres import free_port
+
+START = Start(3, tuple(Filling(NORMAL, 0.0, 0.5) for _ in LAYOUT.tensors))
+RATE = "coordination.learning_rate=0.05"
+
+
+class Waited(Exception):
+    """The device would wait now."""
+
+
+async def never(seconds: float) -> None:
+    raise Waited
+
+
+@asynccontextmanager
+async def joined(
+    servers: str,
+    name: str,
+    layout: Layout = LAYOUT,
+    identity: Identity | None = None,
+    replica: Replica | None = None,
+    secret: bytes = b"",
+) -> AsyncIterator[Device]:
+    """A device that has joined at one of the `servers`."""
+    hello = Hello(PROTOCOL, name, layout.digest, {}, secret=secret)
+    async with Link(servers, identity, hello, Random(0), hurry) as link:
+        welcome = await link.join()
+        device = Device(link, replica or Replica(layout, welcome.start), layout, welcome.sequence)
+        if replica is None:
+            await device.pull()
+        yield device
+
+
+def replays(hosted: Hosted) -> bool:
+    """Whether the journal comes to the model, bit for bit."""
+    again = replay(hosted.journal, hosted.engine.layout)
+    return again.theta.tobytes() == hosted.engine.parameters.theta.tobytes()
+
+
+async def keep_pulling(device: Device) -> None:
+    while True:
+        await device.pull()
+        await asyncio.sleep(0.02)
+
+
+async def same(hosted: Hosted, device: Device) -> bool:
+    """Whether a device that pulls holds the leader's model, bit for bit."""
+    await device.pull()
+    return device.replica.theta.tobytes() == hosted.engine.parameters.theta.tobytes()
+
+
+@pytest.mark.parametrize("layout", [LAYOUT, NORMED])
+async def test_devices_train_through_a_gateway(tmp_path: Path, layout: Layout) -> None:
+    async with hosting(tmp_path, RATE, layout=layout) as leader, gateway(leader) as (_, url):
+        async with AsyncExitStack() as stack:
+            devices = [await stack.enter_async_context(joined(url, f"d{n}", layout)) for n in range(3)]
+            direct = await stack.enter_async_context(joined(leader.url, "direct", layout))
+            for _ in range(5):
+                await asyncio.gather(*(device.step() for device in (*devices, direct)))
+            assert leader.engine.published.version == 20
+            assert all([await same(leader, device) for device in devices])
+            assert replays(leader)
+            roster = leader.registry.devices
+            assert [roster[f"d{n}"].statistics.updates for n in range(3)] == [5, 5, 5]
+            assert all(roster[f"d{n}"].connection.here for n in range(3))
+            assert leader.hub.tally.updates == 20
+        while any(device.connection.here for device in leader.registry.devices.values()):
+            await asyncio.sleep(0.01)
+        assert leader.registry.devices["d0"].connection.why_left == "retired: it closed its session"
+
+
+def of(one: Gateway, device: Device, number: int) -> bytes:
+    """What a gateway knows that a device holds."""
+    assert one.upstream.mirror is not None
+    there = believed(one.upstream.mirror, number, device.replica.version, device.replica.held)
+    assert there is not None
+    return there.tobytes()
+
+
+async def gone(hosted: Hosted, name: str) -> str:
+    """Why a device has left, once it has."""
+    device = hosted.registry.devices[name]
+    while device.connection.here:
+        await asyncio.sleep(0.01)
+    return device.connection.why_left or ""
+
+
+async def test_a_gateway_knows_what_each_of_its_devices_holds(tmp_path: Path) -> None:
+    async with hosting(tmp_path, RATE, LOSSY, start=START) as leader, gateway(leader) as (one, url):
+        async with joined(url, "pi") as pi, joined(url, "jetson") as jetson:
+            for _ in range(6):
+                await pi.step()
+                await asyncio.gather(pi.step(), jetson.step())
+            for device, name in ((pi, "pi"), (jetson, "jetson")):
+                await device.pull()
+                number = leader.registry.devices[name].id
+                assert of(one, device, number) == device.replica.theta.tobytes()
+                assert device.wholes == 0, "all of them begin with the first model"
+                lacks = device.replica.theta - leader.engine.parameters.theta
+                assert np.abs(lacks).max() < 1
+        assert replays(leader)
+
+
+@pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
+async def test_a_device_goes_on_through_another_gateway(tmp_path: Path, mode: str) -> None:
+    """What it has no receipt for it sends again, and it counts once."""
+    async with hosting(tmp_path, RATE, mode, start=START) as leader, gateway(leader, "b") as (_, second):
+        async with AsyncExitStack() as first:
+            _, url = await first.enter_async_context(gateway(leader, "a"))
+            async with joined(f"{url},{second}", "pi") as pi:
+                for _ in range(3):
+                    await pi.step()
+                update = gradient(LAYOUT, 4, pi.replica)
+                receipt = await pi.link.push(update)
+                await first.aclose()
+                assert (await pi.link.push(update)).version == receipt.version == 4
+                pi.sequence = 4
+                await pi.pull()
+                await pi.step()
+                assert leader.engine.published.version == 5
+                assert leader.hub.tally.updates == 5
+                assert [line.name for line in leader.gateways.lines] == ["b"]
+        assert replays(leader)
+
+
+async def test_the_newest_session_has_the_name_whichever_gateway_it_comes_through(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, RATE) as leader,
+        gateway(leader, "a") as (_, a),
+        gateway(leader, "b") as (_, b),
+        joined(a, "pi") as old,
+    ):
+        await old.step()
+        living = asyncio.create_task(keep_pulling(old))
+        with pytest.raises(NameInUse):
+            async with joined(b, "pi"):
+                pass
+        living.cancel()
+        async with joined(b, "pi", secret=old.link._hello.secret) as new:
+            assert new.sequence == 1
+            await new.step()
+            assert leader.registry.devices["pi"].connection.here
+            events = [event.text for event in leader.hub.events.since(0)[0] if event.device == "pi"]
+            assert "replaced: a newer session has its name" in events
+            with pytest.raises(Superseded):
+                await old.link.pull(None)
+        async with joined(leader.url, "pi", secret=new.link._hello.secret) as direct:
+            await direct.step()
+        assert leader.engine.published.version == 3
+
+
+async def test_who_a_device_is_its_leader_says(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, RATE, closed=True, with_tls=True) as leader,
+        gateway(leader, tls=tmp_path) as (_, url),
+    ):
+        pi, jetson = leader.enrol("pi"), leader.enrol("jetson")
+        async with joined(url, "pi", identity=replace(pi, server=url)) as device:
+            await device.step()
+        with pytest.raises(Unauthorized, match="this credential is that of 'pi'"):
+            async with joined(url, "jetson", identity=pi):
+                pass
+        with pytest.raises(Unauthorized, match="key does not fit"):
+            async with joined(url, "pi", identity=replace(pi, key=jetson.key)):
+                pass
+        with pytest.raises(Unauthorized):
+            async with joined(url, "pi", identity=replace(pi, credential="efd1.guessed")):
+                pass
+        token = leader.register.create("device").text
+        late = await join(url, token, "late")
+        async with joined(url, "late", identity=late) as device:
+            await device.step()
+            with closing(Register(tmp_path)) as command:
+                command.revoke("late")
+            assert await gone(leader, "late") == "refused: unauthorized"
+        with pytest.raises(Unauthorized):
+            await join(url, token, "later")
+        assert leader.engine.published.version == 2
+
+
+async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, RATE, admin_token=ADMIN) as leader,
+        gateway(leader) as (_, url),
+        operating(leader.port) as operator,
+        joined(url, "pi") as pi,
+    ):
+        await operator.post("/v1/devices/pi/pause", {"because": "hot"})
+        stepping = asyncio.create_task(pi.step())
+        while leader.engine.published.version < 1:
+            await asyncio.sleep(0.01)
+        assert not stepping.done()
+        await operator.post("/v1/devices/pi/resume")
+        await stepping
+        told = json.loads((await operator.get("/v1/status"))[1])
+        assert [(one["name"], one["devices"], one["updates"]) for one in told["gateways"]] == [
+            ("gateway", 1, 1)
+        ]
+        assert told["devices"][0]["gateway"] == "gateway"
+        screen = StringIO()
+        print_status(Console(file=screen, width=200), told)
+        assert "Gateway gateway at 127.0.0.1: 1 devices, 1 updates, 0 B waiting" in screen.getvalue()
+        metrics = (await operator.get("/metrics"))[1]
+        assert 'edgeflock_gateway_devices{gateway="gateway"} 1.0' in metrics
+        await operator.post("/v1/devices/pi/drop", {"because": "no"})
+        with pytest.raises(Dropped, match="an operator has dropped 'pi': no"):
+            await pi.link.pull(None)
+        assert await gone(leader, "pi") == "refused: dropped"
+
+
+async def test_refusals_come_through_and_count(tmp_path: Path) -> None:
+    settings = ("limits.refusals=2", RATE)
+    async with (
+        hosting(tmp_path, *settings, closed=True) as leader,
+        gateway(leader) as (_, url),
+        joined(url, "pi", identity=leader.enrol("pi")) as pi,
+    ):
+        bad = replace(gradient(LAYOUT, 1, pi.replica), values=b"\xff" * 44)
+        for _ in range(2):
+            with pytest.raises(NonFinite):
+                await pi.link.push(bad)
+        while leader.registry.devices["pi"].statistics.refused < 2:
+            await asyncio.sleep(0.01)
+        pi.link._retries._sleep = never
+        with pytest.raises(NonFinite):
+            await pi.link.push(bad)
+        assert await gone(leader, "pi") == "refused: quarantined"
+        assert leader.register.quarantined("pi") is not None
+        assert leader.hub.tally.refusals["non-finite"] == 3
+        with pytest.raises(Waited):
+            await pi.link.pull(None)
+        assert leader.engine.published.version == 0
+
+
+async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> None:
+    port = free_port()
+    async with AsyncExitStack() as stack:
+        life = AsyncExitStack()
+        leader = await life.enter_async_context(hosting(tmp_path, RATE, port=port))
+        one, url = await stack.enter_async_context(gateway(leader))
+        pi = await stack.enter_async_context(joined(url, "pi"))
+        await pi.step()
+        await life.aclose()
+        stepping = asyncio.create_task(pi.step())
+        await asyncio.sleep(0.2)
+        assert not stepping.done()
+        leader = await stack.enter_async_context(hosting(tmp_path, RATE, port=port))
+        leader.register.keep(one.leaders.headers["Authorization"][7:], "gateway", reusable=True)
+        await stepping
+        assert leader.engine.published.version == 2
+        assert await same(leader, pi)
+
+
+async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> None:
+    settings = ("coordination.mode=rounds", "coordination.deadline=3600")
+    async with (
+        hosting(tmp_path, *settings) as leader,
+        gateway(leader, "a") as (_, a),
+        gateway(leader, "b") as (_, b),
+        joined(a, "1") as one,
+        joined(b, "2") as two,
+        joined(leader.url, "3") as three,
+    ):
+        first = [asyncio.create_task(device.step()) for device in (one, two)]
+        while len(leader.engine.held) < 2:
+            await asyncio.sleep(0.01)
+        assert leader.engine.published.version == 0
+        await asyncio.gather(*first, three.step())
+        assert {device.replica.version for device in (one, two, three)} == {3}
+        assert await same(leader, one)
+        pair = [asyncio.create_task(device.step()) for device in (one, three)]
+        while len(leader.engine.held) < 2:
+            await asyncio.sleep(0.01)
+        await two.link.leave("retired: enough")
+        await two.link._hang_up()
+        await asyncio.gather(*pair)
+        assert leader.engine.published.version == 5
+        assert leader.registry.devices["2"].connection.why_left == "retired: enough"
+
+
+@pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
+async def test_a_model_that_is_rolled_back_reaches_everybody(tmp_path: Path, mode: str) -> None:
+    async with (
+        hosting(tmp_path, RATE, mode, admin_token=ADMIN) as leader,
+        gateway(leader) as (_, url),
+        operating(leader.port) as operator,
+        joined(url, "pi") as pi,
+    ):
+        for _ in range(3):
+            await pi.step()
+        status, _ = await operator.post("/v1/rollback", {"version": 1})
+        assert status == 200
+        before = pi.wholes
+        await pi.pull()
+        assert pi.wholes == before + 1
+        assert pi.replica.version == leader.engine.published.version == 4
+        assert np.allclose(pi.replica.theta, leader.engine.parameters.theta, atol=0.05)
+        await operator.post("/v1/learning_rate", {"value": 0.5})
+        await pi.step()
+        assert replays(leader)
+
+
+@pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
+async def test_the_first_model_is_loaded_from_a_gateway(tmp_path: Path, mode: str) -> None:
+    async with hosting(tmp_path / "run", mode, layout=LARGE, offered=True) as leader:
+        async with gateway(leader) as (one, url):
+            hello = Hello(PROTOCOL, "pi", LARGE.digest, {})
+            async with Link(url, None, hello, Random(0), hurry) as device:
+                replica = await begun(device, tmp_path / "kept")
+                if mode == LOSSY:
+                    number = leader.registry.devices["pi"].id
+                    held = Device(device, replica, LARGE)
+                    assert of(one, held, number) == replica.theta.tobytes()
+                else:
+                    assert replica.theta.tobytes() == initial_theta(LARGE.size).tobytes()
+            offered = leader.engine.offered
+            assert offered is not None
+            await gone(leader, "pi")
+            egress = leader.registry.devices["pi"].connection.traffic[1]
+            assert offered.size < egress < offered.size + HEADS
+
+
+async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
+    async with hosting(tmp_path / "a", closed=True, with_tls=True) as leader:
+        with pytest.raises(ConfigError, match="this needs a token of the role gateway"):
+            async with gateway(leader, token=leader.register.create("viewer").text):
+                pass
+        async with hosting(tmp_path / "b", with_tls=True):
+            with pytest.raises(ConfigError, match="devices compare the public key that their tokens name"):
+                async with gateway(leader, tls=tmp_path / "b"):
+                    pass
+        token = leader.register.create("gateway").text
+        headers = {"Authorization": f"Bearer {token}"}
+        async with aiohttp.ClientSession() as http:
+            for path, status in (("/v1/feed", 403), ("/v1/devices/pi", 403), ("/v1/model", 403)):
+                async with http.get(leader.url + path, headers=headers, ssl=False) as answer:
+                    assert answer.status == status
+    tasks = ("coordination.mode=rounds", "coordination.tasks=2")
+    async with hosting(tmp_path / "c", *tasks) as leader:
+        with pytest.raises(ConfigError, match="coordination.tasks = 2: devices of such a run come directly"):
+            async with gateway(leader):
+                pass
+    with pytest.raises(ConfigError, match="give --certificate and --key"):
+        Gateway("https://127.0.0.1:1", "", "one", Place(host="0.0.0.0"))
+    with pytest.raises(ConfigError, match="--insecure"):
+        Gateway("http://192.0.2.1:1", "", "one", Place())
+
+
+async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> None:
+    one = Gateway(f"http://127.0.0.1:{free_port()}", "", "one", Place(port=0))
+    async with one.serving() as port, hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
+        async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            assert (answer.status, await answer.text()) == (503, "this gateway has no leader\n")
+        async with joined(f"http://127.0.0.1:{port},{leader.url}", "pi") as pi:
+            await pi.step()
+        async with gateway(leader) as (_, url), http.get(f"{url}/readyz") as answer:
+            assert answer.status == 200
+            async with http.get(f"{url}/v1/status") as told:
+                assert (await told.json())["version"] == 1
+            async with http.get(f"{url}/v1/start") as told:
+                assert told.status == 404
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                await http.ws_connect(f"{url}/v1/session", headers={"Origin": "http://elsewhere.example"})
+
+
+async def test_a_gateway_that_talks_nonsense_harms_nobody(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, RATE) as leader,
+        joined(leader.url, "pi") as pi,
+        aiohttp.ClientSession() as http,
+    ):
+        unknown = protocol.message([b"\x92\xcc\xff\x00"])
+        for nonsense in (b"", b"\x91\x01", b"\x91\x92\x03\x05", unknown, b"\xc1"):
+            async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
+                assert (await socket.receive()).type is aiohttp.WSMsgType.BINARY
+                await socket.send_bytes(nonsense)
+                assert (await socket.receive()).data == 4400
+        given = protocol.packed(protocol.Given(1, 0, 0, b"\x91\x05"))
+        async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
+            await socket.receive()
+            await socket.send_bytes(protocol.message([given]))  # of a device that is not its own
+            await pi.step()
+            await socket.receive()
+        assert leader.engine.published.version == 1
+
+
+async def test_a_gateway_that_decodes_otherwise_than_its_leader_is_sent_away(tmp_path: Path) -> None:
+    """What a replay will make of an update must be what the model has."""
+    update = record_update(LAYOUT, np.random.default_rng(0))
+    async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
+        for delta in (b"\0\0\x80\x3f", b"\0\0\xc0\x7f", b"\0\0"):
+            async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
+                await socket.receive()
+                hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
+                for item in (protocol.Knock(1, "", "/v1/session", ""), protocol.Enter(1, hello)):
+                    await socket.send_bytes(protocol.message([protocol.packed(item)]))
+                while not any(
+                    isinstance(item, protocol.Entered)
+                    for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
+                ):
+                    pass
+                step = decoded.step_of(update, LAYOUT, 100, 1 << 20)
+                assert step is not None
+                told = decoded.told(1, 0, 0, update, step, wire.encode(update))
+                forged = told._replace(delta=(delta * update.count)[: 4 * update.count])
+                await socket.send_bytes(protocol.message([protocol.packed(forged)]))
+                assert [message async for message in socket] == []
+                assert socket.close_code == 4400
+        assert leader.engine.published.version == 0

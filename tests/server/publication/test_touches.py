@@ -1,0 +1,37 @@
+"""What gateways are told of the model is all that has changed."""
+
+import numpy as np
+
+from edgeflock.server.publication import Touches
+
+
+def test_each_version_is_told_and_the_values_are_those_of_now() -> None:
+    theta = np.arange(12, dtype=np.float32)
+    touches = Touches(10)
+    assert touches.take(theta) is None
+    touches.add(np.array([1, 4]))
+    touches.add(np.array([], np.int64))
+    touches.add(np.array([4]))
+    theta[4] = 40
+    told = touches.take(theta)
+    assert told is not None
+    assert told.counts == [2, 0, 1]
+    assert told.where.tolist() == [1, 4, 4]
+    assert told.values.tolist() == [1, 40, 40, 10, 11], "the running statistics move with every update"
+    assert touches.take(theta) is None, "it was told"
+
+
+def test_what_changes_all_of_it_is_told_whole() -> None:
+    theta = np.arange(3, dtype=np.float32)
+    touches = Touches(3)
+    touches.add(np.array([1]))
+    touches.add(slice(None))
+    touches.add(np.array([2]))
+    told = touches.take(theta)
+    assert told is not None
+    assert (told.counts, told.again) == (None, False)
+    assert told.values.tolist() == [0, 1, 2]
+    touches.begin_again()
+    told = touches.take(theta)
+    assert told is not None
+    assert told.again
