@@ -209,7 +209,7 @@ async def test_a_pardoned_device_begins_anew(tmp_path: Path) -> None:
         against = np.zeros((LAYOUT.parameters.size, 1), np.float32)
         against[bad.where, 0] = -bad.delta / np.linalg.norm(bad.delta)
         hosted.engine.trust(Trusted(0, against))
-        acquaint(guard)
+        acquaint(guard, 1000.0)
         async with link(hosted.port, "pi") as device:
             await device.join()
             await device.push(update(1, 0))
