@@ -48,7 +48,7 @@ def lines(
     yield "ends first", f"{need.first}; one server ends at {ends_at:,} such devices"
     if ends_at < fleet.devices:
         runs = f"{-(-fleet.devices // ends_at)} separate runs" if ends_at else "none takes them"
-        yield "more servers", f"{runs}: a run has one server, and nothing shares it out yet (docs/scale.md)"
+        yield "more servers", f"{runs}; or gateways for the sockets, not reckoned here (docs/scale.md)"
     yield (
         "outage",
         f"of {storm.outage:g} s: half are back {storm.half_seconds:,.1f} s after it, all after "

@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
+from math import inf
 
 LATEST = 256
 """Updates that are remembered."""
@@ -37,10 +38,12 @@ class Norms:
 
     @property
     def usual(self) -> float:
-        """Their median; 0: too few are known."""
+        """Their median; 0: too few are known; infinity: none is, nor waited for."""
         count = len(self._sorted)
-        if not count or count < self._held:
+        if count < self._held:
             return 0.0
+        if not count:
+            return inf
         return self._sorted[0 if count < _FEW else count // 2]
 
     @property

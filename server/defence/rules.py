@@ -36,7 +36,8 @@ class Seen:
     norm: float
     """|delta| by the samples that it is weighed with: times the learning rate, the most that it changes."""
     usual: float
-    """The median norm of those that counted lately; 0: too few are known (norms.HELD)."""
+    """The median norm of those that counted lately; 0: too few are known (norms.HELD);
+    infinity: none is, nor waited for."""
     spread: float
     """More than half of these are no more than so many times larger or smaller than usual."""
     agreement: float | None = None

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from edgeflock.shared.settings.config import parse
+from tests.documents.test_parsed import parsed
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
@@ -41,12 +42,35 @@ def test_who_is_selected_is_there() -> None:
     labels = set_["spec"]["template"]["metadata"]["labels"]
     names = {f"{set_['metadata']['name']}-{number}" for number in range(set_["spec"]["replicas"])}
     assert set_["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (gateways,) = of_kind("Deployment")
+    others = gateways["spec"]["template"]["metadata"]["labels"]
     selected = [one["spec"]["selector"] for one in of_kind("Service")]
-    pods = {one.get("statefulset.kubernetes.io/pod-name") for one in selected}
+    assert others in selected
+    pods = {one.get("statefulset.kubernetes.io/pod-name") for one in selected if one != others}
     assert pods == {None, *names}, "an address for each server, and the set's own"
     assert set_["spec"]["serviceName"] in {one["metadata"]["name"] for one in of_kind("Service")}
-    (budget,) = of_kind("PodDisruptionBudget")
-    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    budgets = [one["spec"]["selector"]["matchLabels"] for one in of_kind("PodDisruptionBudget")]
+    assert sorted(budgets, key=str) == sorted([labels, others], key=str)
+    (scaler,) = of_kind("HorizontalPodAutoscaler")
+    assert scaler["spec"]["scaleTargetRef"]["name"] == gateways["metadata"]["name"]
+    assert "replicas" not in gateways["spec"], "the autoscaler's to say"
+
+
+def test_gateways_look_for_all_servers_and_are_nobody_s_root() -> None:
+    (set_,), (gateways,) = of_kind("StatefulSet"), of_kind("Deployment")
+    spec = gateways["spec"]["template"]["spec"]
+    (gateway,) = spec["containers"]
+    server = set_["spec"]["template"]["spec"]["containers"][0]
+    assert gateway["image"] == server["image"]
+    assert spec["securityContext"] == set_["spec"]["template"]["spec"]["securityContext"]
+    assert gateway["securityContext"] == server["securityContext"]
+    name, service = set_["metadata"]["name"], set_["spec"]["serviceName"]
+    servers = [f"https://{name}-{number}.{service}:8470" for number in range(set_["spec"]["replicas"])]
+    assert f"--upstream={','.join(servers)}" in gateway["args"]
+    mounted = {one["mountPath"] for one in gateway["volumeMounts"]}
+    files = [one.split("=")[1] for one in gateway["args"] if "=/" in one]
+    assert {str(Path(file).parent) for file in files} <= mounted
+    parsed(["gateway", *gateway["args"]])
 
 
 def test_the_server_is_nobody_s_root_and_knows_its_settings() -> None:

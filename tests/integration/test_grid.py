@@ -54,7 +54,7 @@ from tests.integration.operator import ADMIN
 from tests.integration.scene import update
 from tests.integration.test_reconnect import link
 
-ROLES: tuple[Role, ...] = ("device", "viewer", "admin")
+ROLES: tuple[Role, ...] = ("device", "viewer", "admin", "gateway")
 
 ROUTES = {
     "GET /v1/session": "device",
@@ -64,7 +64,8 @@ ROUTES = {
     "GET /v1/model": "device viewer admin",
     "GET /v1/model.safetensors": "device viewer admin",
     "GET /v1/start": "device viewer admin",
-    "GET /v1/graphs/step": "device viewer admin",
+    "GET /v1/graphs/step": "device viewer admin gateway",
+    "GET /v1/gateway": "gateway",
     "GET /v1/feed": "viewer admin",
     "GET /v1/devices/pi": "viewer admin",
     "GET /metrics": "viewer admin",
@@ -140,6 +141,7 @@ async def people(hosted: Hosted) -> AsyncIterator[People]:
             "device": pi.credential,
             "viewer": roles["viewer"],
             "admin": roles["admin"],
+            "gateway": roles["gateway"],
         },
         {
             "none": "",

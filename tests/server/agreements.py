@@ -1,4 +1,4 @@
-"""What a guard knows of updates, so that it judges."""
+"""What a guard knows of agreements, so that it judges."""
 
 from edgeflock.server.defence import Decision, Guard
 
@@ -7,7 +7,7 @@ USUAL = (0.3, -0.1) * 32
 
 
 def acquaint(guard: Guard | None, norm: float = 0.0) -> None:
-    """With updates of somebody else that agreed as USUAL says, and were so large, unless that is 0."""
+    """With updates of somebody else that agreed as USUAL says, of this norm, if it is not 0."""
     assert guard is not None
     for agreement in USUAL:
         guard.took(99, Decision(1.0, norm, agreement, None))

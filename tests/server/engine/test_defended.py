@@ -85,8 +85,9 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
             assert replay(journal, LAYOUT).theta.tobytes() == theta
             assert replay(journal, LAYOUT, newest=True).theta.tobytes() == theta
             assert np.isfinite(engine.parameters.theta).all()
-    assert not any(shares[:3]), "nothing is usual yet"
-    kinds = {"dropped" if not share else "cut" if share < 1 else "whole" for share in shares[HELD:]}
+    held = 0 if "coordination.mode=rounds" in SETTINGS[name] else HELD
+    assert shares[:held] == [0.0] * held
+    kinds = {"dropped" if not share else "cut" if share < 1 else "whole" for share in shares[held:]}
     assert kinds == ({"cut", "whole"} if mode == "clip" else {"cut", "whole", "dropped"})
 
 
@@ -111,7 +112,7 @@ def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> No
     """Not even running statistics; and sent again it gets the same receipt, and is not counted again."""
     with opened(tmp_path, "score", layout=NORMED) as (journal, engine):
         engine.trust(Trusted(0, UNIT))
-        acquaint(engine.guard, 2.0)
+        acquaint(engine.guard, norm=1.0)
         before = engine.parameters.theta.copy()
         update = with_statistics(sparse_update(1, 0, {3: -1.0, 5: -2.0}), [9.0] * 6)
         answer = took(engine, 1, update)
@@ -128,7 +129,7 @@ def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> No
 
 def test_what_is_cut_short_does_not_move_statistics(tmp_path: Path) -> None:
     with opened(tmp_path, "clip", layout=NORMED) as (_, engine):
-        acquaint(engine.guard, 1.0)
+        acquaint(engine.guard, norm=1.0)
         took(engine, 1, with_statistics(sparse_update(1, 0, {3: 1.0}), [1.0] * 6))
         statistics = engine.parameters.theta[-6:].copy()
         answer = took(engine, 1, with_statistics(sparse_update(2, 1, {3: 50.0}), [9.0] * 6))
@@ -139,7 +140,7 @@ def test_what_is_cut_short_does_not_move_statistics(tmp_path: Path) -> None:
 def test_a_round_of_dropped_updates_alone_ends_and_changes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, "score", *SETTINGS["rounds"], layout=NORMED) as (journal, engine):
         engine.trust(Trusted(0, UNIT))
-        acquaint(engine.guard, 10.0)
+        acquaint(engine.guard)
         before = engine.parameters.theta.tobytes()
         answers = []
         for device in (1, 2, 3):
@@ -154,8 +155,9 @@ def test_nothing_finite_makes_theta_infinite(tmp_path: Path) -> None:
     """Without the defence it is refused; with it, it counts as much as a usual one."""
     largest = np.full(LAYOUT.size, np.finfo(np.float32).max)
     with opened(tmp_path, "clip", "coordination.rule=none") as (_, engine):
-        acquaint(engine.guard, 0.5)
+        acquaint(engine.guard, norm=0.1 * np.sqrt(LAYOUT.size))
+        took(engine, 1, dense_update(1, 0, np.full(LAYOUT.size, 0.1, np.float32)))
         before = engine.parameters.theta.copy()
-        assert took(engine, 2, dense_update(1, 0, largest)).share > 0
+        assert took(engine, 2, dense_update(1, 1, largest)).share > 0
         moved = np.linalg.norm(engine.parameters.theta - before)
-        assert moved == pytest.approx(0.05 * 0.5, rel=1e-4)
+        assert moved == pytest.approx(0.05 * 0.1 * np.sqrt(LAYOUT.size), rel=1e-4)
