@@ -1,5 +1,6 @@
 """The line to the server, and whether it knows this device."""
 
+import asyncio
 import email.utils
 import ssl
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ class Answer:
     """Whether waiting will not help."""
 
 
+_GOODBYE = 0.25
+"""Seconds that TLS may take to end behind a session that is closed: aiohttp does not wait for it."""
+
+
 async def asked(server: str, identity: Identity | None, *, insecure: bool) -> Answer:
     """GET /v1/status, with this device's credential; to TLS that shows another key nothing is told."""
     try:
@@ -57,6 +62,8 @@ async def asked(server: str, identity: Identity | None, *, insecure: bool) -> An
         return Answer(
             str(url), error=shown(str(mend or error)) or type(error).__name__, hopeless=mend is not None
         )
+    finally:
+        await asyncio.sleep(_GOODBYE)
 
 
 def reached(answer: Answer) -> Finding:
