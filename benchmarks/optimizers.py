@@ -170,7 +170,7 @@ def table(task: Task, found: list[Measured]) -> list[str]:
     chosen = {name: best(several, task.accuracies) for name, several in methods.items()}
     plain = figures(chosen[PLAIN], task.accuracies) if PLAIN in chosen else {}
     lines = [
-        f"### {task.name}",
+        f"## {task.name}",
         "",
         "| method | best setting | seeds | best accuracy | to | updates | up | down | both ways | less than "
         "sgd: updates | both ways |",
