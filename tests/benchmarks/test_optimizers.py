@@ -68,4 +68,4 @@ def test_it_runs_keeps_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture
     written = (tmp_path / "optimizers.md").read_text()
     assert "| adam | beta 0, rate 0.01 | 1 |" in written
     assert "| FedAsync | alpha 0.2, rate 0.07 | 1 |" in written
-    assert capsys.readouterr().out.count("### mnist") == 2
+    assert capsys.readouterr().out.count("## mnist") == 2
