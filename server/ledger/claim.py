@@ -70,7 +70,7 @@ def claimed(
             # Shards are for whoever leads: until then they would take the memory twice.
             follows = wait is not None and path is None and not config.scale.shards
             follower = Follower(place, layout) if follows else None
-            waiting = None if wait is None or follower is None else _following(follower, wait)
+            waiting = None if wait is None else _following(follower, wait)
             with _saying_what_to_run(place):
                 journal = open_journal(place, config.journal.lease, waiting, holder)
             closing = opened.enter_context(ExitStack())
@@ -109,8 +109,8 @@ def claimed(
         closing.pop_all()
 
 
-def _following(follower: Follower, wait: Waiting) -> Callable[[str], None]:
-    return lambda why: wait(why, follower.look())
+def _following(follower: Follower | None, wait: Waiting) -> Callable[[str], None]:
+    return lambda why: wait(why, None if follower is None else follower.look())
 
 
 @contextmanager

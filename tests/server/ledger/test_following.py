@@ -1,5 +1,6 @@
 """A run that is replayed while another server leads it, and taken over."""
 
+import time
 from contextlib import closing
 from itertools import cycle
 from pathlib import Path
@@ -11,12 +12,13 @@ from edgeflock.server.descent import How
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import Bounds
-from edgeflock.server.ledger import following
+from edgeflock.server.ledger import claimed, following
 from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.recovery import Followed, follow, recover
-from edgeflock.shared.errors import JournalDamaged
+from edgeflock.shared.errors import ConfigError, JournalDamaged
+from edgeflock.shared.settings.config import parse
 from tests.postgres import Cluster
 from tests.server.pushes import LAYOUT, NORMED, REGIME, THETA, Watched, commit, push, sparse_update
 
@@ -98,7 +100,7 @@ def test_who_stands_by_follows_and_takes_over(postgres: Cluster, monkeypatch: py
     known, theta = follower.known, engine.theta()[1]
     assert known is not None
     journal.abandon()  # as if it were killed
-    with closing(open_journal(url, LEASE)) as taken:
+    with closing(open_journal(url, LEASE, lambda why: time.sleep(0.1))) as taken:  # until its session is gone
         assert recover(taken, LAYOUT, REGIME, known) is known.parameters
         assert known.parameters.theta.tobytes() == theta.tobytes()
 
@@ -117,3 +119,29 @@ def test_what_is_damaged_is_left_for_whoever_takes_over(
     journal.commit()
     assert follower.look() is None
     journal.abandon()
+
+
+@pytest.mark.parametrize(
+    ("settings", "version"), [([], 0), (["scale.shards=2"], None)], ids=["whole", "sharded"]
+)
+def test_who_finds_another_leader_waits(
+    postgres: Cluster, tmp_path: Path, settings: list[str], version: int | None
+) -> None:
+    """Also where the model is to lie in shards, which is not followed."""
+    url = postgres.fresh()
+    config = parse(overrides=[f"journal.url={url}", *settings])
+    told: list[tuple[str, int | None]] = []
+
+    def wait(why: str, followed: int | None) -> None:
+        told.append((why, followed))
+        raise InterruptedError  # an OSError, as of a database that is gone
+
+    with closing(open_journal(url, LEASE, holder="other:8470")) as leader:
+        leader.begin_run("run", "package:Model", LAYOUT, THETA, 1.0)
+        recover(leader, LAYOUT, REGIME)
+        with (
+            pytest.raises(ConfigError, match="cannot hold a run"),
+            claimed(tmp_path, "run.directory", LAYOUT, THETA, config, wait=wait),
+        ):
+            raise AssertionError("it is the other's")
+    assert told == [("other:8470 hosts the run", version)]
