@@ -52,6 +52,9 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         assert status["version"] == 0
         assert viewer["token"] not in await say("token", "list", run)
         await say("token", "revoke", viewer["id"], run)
+        async with asyncio.timeout(30):  # the server, another process, looks now and then
+            while any(token.id == viewer["id"] for token in hosted.register.tokens.values()):
+                await asyncio.sleep(0.01)
         assert "does not know this token" in await say(
             "status", hosted.url, "--token-file", str(secret), code=3
         )
