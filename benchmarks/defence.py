@@ -9,7 +9,7 @@ each defence, and honest fleets too: of samples dealt at random, and of one labe
 coordination is asynchronous with AdaComp's weights, sparse signs up, lossy down. mean, median, trimmed and
 krum are rounds, without a defence, of a tenth of each gradient.
 
-The defence was chosen on `digits`; its figures are those of the others. All are evaluated on the samples that
+The defence was chosen on `digits`, with rows of `mnist` and `fsdd` at hand; `words` had no part in it. All are evaluated on the samples that
 `score` leaves to evaluate on. A row is a JSON file in --output, and what is there is not run again: stop it
 when you like, and go on later. Prints a table of what there is, and says what is not.
 """
@@ -19,7 +19,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.words import words_npz
 from edgeflock.client.backends import Backend
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import Given, Prepared, prepare, run_fleet
@@ -48,57 +49,69 @@ class Data:
     """A data set and how it is trained on."""
 
     uri: str
+    """Of "words" it is made when asked for, in --output."""
     module: str
     devices: int
     updates: int
     rate: float
     """In rounds ten times as much: a mean is of all devices' updates."""
+    labels: int = 10
 
 
 _FOLDER = os.environ.get("EDGEFLOCK_DATA", ".")
 
 SETS = {
-    "digits": Data("digits:", "DigitsCNN", 20, 1_200, 0.1),
-    "mnist": Data(f"npz:{_FOLDER}/mnist.npz", "PaperMLP", 50, 4_000, 0.05),
-    "fsdd": Data(f"npz:{_FOLDER}/fsdd_logmel.npz", "SpeechCNN", 20, 3_000, 0.05),
-    "mnist-cnn": Data(f"npz:{_FOLDER}/mnist.npz", "PaperCNN", 50, 6_000, 0.05),
+    "digits": Data("digits:", "edgeflock.client.zoo:DigitsCNN", 20, 1_200, 0.1),
+    "mnist": Data(f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperMLP", 50, 4_000, 0.05),
+    "fsdd": Data(f"npz:{_FOLDER}/fsdd_logmel.npz", "edgeflock.client.zoo:SpeechCNN", 20, 6_000, 0.05),
+    "words": Data("", "benchmarks.words:WordMLP", 34, 6_000, 0.05, labels=17),
+    "mnist-cnn": Data(f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperCNN", 50, 6_000, 0.05),
 }
 
 
 class Bad:
     """A backend whose gradients are of no use, or worse."""
 
-    def __init__(self, backend: Backend, spoil: "Spoil", number: int, seed: int) -> None:
+    def __init__(self, backend: Backend, spoil: "Spoil", labels: int, number: int, seed: int) -> None:
         self.name, self.layout = backend.name, backend.layout
-        self._backend, self._spoil = backend, spoil
+        self._backend, self._spoil, self._labels = backend, spoil, labels
         self._random = np.random.default_rng([seed, 5, number])
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> Gradient:
-        return self._spoil(self._backend, theta, x, y, self._random)
+        return self._spoil(self._backend, theta, x, y, self._labels, self._random)
 
 
 Spoil = Callable[
-    [Backend, NDArray[np.float32], NDArray[np.float32], NDArray[Any], np.random.Generator], Gradient
+    [Backend, NDArray[np.float32], NDArray[np.float32], NDArray[Any], int, np.random.Generator], Gradient
 ]
+"""Of how many labels there are, too."""
 
 
-def _flipped(backend: Backend, theta: Any, x: Any, y: Any, random: np.random.Generator) -> Gradient:
+def _flipped(
+    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
+) -> Gradient:
     found = backend.gradient(theta, x, y)
     return found._replace(gradient=-found.gradient)
 
 
-def _scaled(backend: Backend, theta: Any, x: Any, y: Any, random: np.random.Generator) -> Gradient:
+def _scaled(
+    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
+) -> Gradient:
     found = backend.gradient(theta, x, y)
     return found._replace(gradient=np.float32(100) * found.gradient)
 
 
-def _shifted(backend: Backend, theta: Any, x: Any, y: Any, random: np.random.Generator) -> Gradient:
-    return backend.gradient(theta, x, (y + 1) % 10)
+def _shifted(
+    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
+) -> Gradient:
+    return backend.gradient(theta, x, (y + 1) % labels)
 
 
-def _random(backend: Backend, theta: Any, x: Any, y: Any, random: np.random.Generator) -> Gradient:
+def _random(
+    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
+) -> Gradient:
     found = backend.gradient(theta, x, y)
     noise = random.standard_normal(found.gradient.size, np.float32)
     return found._replace(gradient=noise * (np.linalg.norm(found.gradient) / np.linalg.norm(noise)))
@@ -150,7 +163,7 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
         shares["bad" if int(update.device.split("-")[1]) in bad else "honest"].append(update.share)
 
     def backend_of(number: int, backend: Backend) -> Backend:
-        return Bad(backend, ATTACKS[row.attack], number, row.seed) if number in bad else backend
+        return Bad(backend, ATTACKS[row.attack], data.labels, number, row.seed) if number in bad else backend
 
     began = time.process_time()
     result = run_fleet(prepared, row.seed, Path(), Listening(made, seen.append), backend_of=backend_of)
@@ -185,7 +198,7 @@ def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
     data = SETS[row.data]
     sections: dict[str, dict[str, object]] = {
         "run": {"updates": data.updates, "keep_updates": False},
-        "model": {"module": f"edgeflock.client.zoo:{data.module}", "data": data.uri},
+        "model": {"module": data.module, "data": data.uri},
         "coordination": {"learning_rate": data.rate, "window": 4096},
         "defence": {"mode": "none" if row.defence in ROUNDS else row.defence},
         "fleet": {
@@ -256,6 +269,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("edgeflock-defence"), help="keeps the rows")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
+    if "words" in asked.sets:
+        archive = asked.output / "words.npz"
+        if not archive.exists():
+            words_npz(Path(_FOLDER) / "pos_ud_ewt.npz", archive)
+        SETS["words"] = replace(SETS["words"], uri=f"npz:{archive}")
     defences = ROUNDS if asked.rounds else DEFENCES
     every = rows(asked.sets, asked.seeds, defences)
     wanted = [row for row in every if any(text in row.name for text in asked.only)]

@@ -13,7 +13,7 @@ from edgeflock.shared.plugins import Table
 LEAST = 3.0
 """An update may be so many times as large as usual in any fleet,"""
 
-MOST = 10.0
+MOST = 5.0
 """and so many times at most,"""
 
 DEVIATIONS = 3.0

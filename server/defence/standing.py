@@ -6,7 +6,7 @@ evidence ln p(a | with) / p(a | against) = 2 m a / d^2, and a device stands by t
 any more than by chance, m = 0, nobody's update says anything, and all stand as they did.
 
 The sum is held between two bounds, as in a CUSUM (E. S. Page, 1954): who was good for long is found out as
-quickly as anybody, and who was bad for long may come to count again.
+quickly as anybody, and who was bad may come to count again, the later the longer it was.
 """
 
 from math import sqrt
@@ -14,9 +14,10 @@ from math import sqrt
 GOOD = 5.0
 """The most that a device's past speaks for it: so much evidence is as good as 150 to 1."""
 
-BAD = -15.0
-"""The most that it speaks against it. Farther away than GOOD: to let a bad one through costs more than to
-wait for a good one, whose updates others send, too."""
+BAD = -60.0
+"""The most that it speaks against it. Much farther away than GOOD: once a model has learned most of what the
+server holds, gradients say little of who pulls which way, and who was found out before must not come back by
+that. A good device does not get so far."""
 
 _LATEST = 128
 """Agreements that a mean is of, the latest most."""
