@@ -64,7 +64,7 @@ SETS = {
     "digits": Data("digits:", "edgeflock.client.zoo:DigitsCNN", 20, 1_200, 0.1),
     "mnist": Data(f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperMLP", 50, 4_000, 0.05),
     "fsdd": Data(f"npz:{_FOLDER}/fsdd_logmel.npz", "edgeflock.client.zoo:SpeechCNN", 20, 6_000, 0.05),
-    "words": Data("", "benchmarks.words:WordMLP", 34, 6_000, 0.05, labels=17),
+    "words": Data("", "benchmarks.words:WordMLP", 34, 6_000, 0.2, labels=17),
     "mnist-cnn": Data(f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperCNN", 50, 6_000, 0.05),
 }
 
