@@ -77,7 +77,8 @@ def leader(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     }
     if own_journal:
         shares["rows"] = fleet.rate / costs.ROWS_PER_SECOND[parts.journal]
-    cores = busy(fleet, seconds, costs.COMMIT_SECONDS + costs.WAKE_SECONDS)
+    wake = costs.THROUGH_WAKE_SECONDS if parts.gateways else costs.WAKE_SECONDS
+    cores = busy(fleet, seconds, costs.COMMIT_SECONDS + wake)
     return Need("leader", 1, cores, memory, disk, egress, shares)
 
 
@@ -105,7 +106,7 @@ def gateway(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
         "sockets": carries / machine.files,
     }
     part = rate / fleet.rate
-    wake = part * costs.GATEWAY_WAKE_SECONDS + (1 - part) * costs.FOLLOW_WAKE_SECONDS
+    wake = part * costs.THROUGH_WAKE_SECONDS + (1 - part) * costs.FOLLOW_WAKE_SECONDS
     cores = busy(fleet, follow + own * part, wake)
     return Need("gateway", parts.gateways, cores, memory, spilled_bytes(copies), egress, shares)
 

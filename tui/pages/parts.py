@@ -41,7 +41,7 @@ def shard_line(state: State) -> Line:
     nodes, sizes = len({shard.node for shard in shards}), [shard.nbytes for shard in shards]
     where = f" on {nodes:,} node{'s' * (nodes > 1)}"
     largest = f", the largest {numbers.size(max(sizes))}" if len(sizes) > 1 else ""
-    told = f"{len(sizes):,}{where}, {numbers.size(sum(sizes))} of the model{largest}"
+    told = f"{len(sizes):,}{where}, {numbers.size(sum(sizes))}{largest}"
     return [("Shards ", "strong"), (told, "text"), (again, "warn" if restored else "dim")]
 
 

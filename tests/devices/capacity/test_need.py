@@ -54,6 +54,54 @@ def test_as_many_pushes_as_one_writer_takes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("devices", "gateways", "rate", "answered", "leads", "holds"),
+    [
+        (100, 0, 10.0, 570, 2.3, None),
+        (100, 1, 10.0, 570, 1.6, 1.5),
+        (100, 2, 10.0, 570, 1.7, 0.9),
+        (1_000, 0, 100.1, 1_028, 16.5, None),
+        (1_000, 1, 100.1, 625, 10.4, 11.4),
+        (1_000, 2, 100.1, 523, 11.4, 7.5),
+        (10_000, 0, 275.6, 1, 25.0, None),
+        (10_000, 1, 259.5, 1, 15.6, 15.9),
+        (10_000, 2, 262.8, 1, 17.0, 11.1),
+        (10_000, 2, 1_000, 500, 29, 31),
+    ],
+)
+def test_connected_devices_take_what_they_took(
+    devices: int, gateways: int, rate: float, answered: int, leads: float, holds: float | None
+) -> None:
+    """Gateways, percent of a core; those of 10,000 were not fitted. The last row is of a quiet machine."""
+    fleet = Fleet(devices, devices / rate, 19_146, 11, tls=False, answered=answered)
+    needs = needs_of(fleet, HERE, Parts(gateways=gateways))
+    assert 100 * needs[0].cores == pytest.approx(leads, rel=WITHIN)
+    if holds is not None:
+        assert 100 * needs[1].cores == pytest.approx(holds, rel=WITHIN)
+
+
+@pytest.mark.parametrize(
+    ("devices", "gateways", "leads", "holds"),
+    [
+        (100, 0, 270, None),
+        (100, 2, 255, 256),
+        (1_000, 0, 375, None),
+        (1_000, 1, 278, 349),
+        (1_000, 2, 277, 299),
+        (10_000, 0, 1_270, None),
+    ],
+)
+def test_connected_devices_take_so_many_megabytes(
+    devices: int, gateways: int, leads: float, holds: float | None
+) -> None:
+    """The same runs, when all devices held something of their own."""
+    fleet = Fleet(devices, 10, 19_146, tls=False)
+    needs = needs_of(fleet, HERE, Parts(gateways=gateways))
+    assert needs[0].memory_bytes / 1e6 == pytest.approx(leads, rel=0.1)
+    if holds is not None:
+        assert needs[1].memory_bytes / 1e6 == pytest.approx(holds, rel=0.1)
+
+
+@pytest.mark.parametrize(
     ("parameters", "up", "down"), [(38_282, 195, 210), (CNN, 5.07e6 / 12_000, 6.51e6 / 12_000)]
 )
 def test_bytes_of_an_update_and_its_answer(parameters: int, up: float, down: float) -> None:
