@@ -96,14 +96,14 @@ def draw(points: Sequence[Reached], path: Path, caption: str) -> None:
         _plot(wait, x, [1e3 * one.wait_p50_seconds for one in these], colour)
     for axes, title, about in (
         (receipts, "Receipts", "a second"),
-        (processor, "Processor", "% of a core; solid: leader, dashed: busiest gateway"),
+        (processor, "Processor", "% of a core; dashed: a gateway"),
         (wait, "Wait for a receipt", "median, ms"),
     ):
         axes.set_title(title, loc="left", fontsize=11, fontweight="bold", pad=18)
         axes.text(0, 1.03, about, transform=axes.transAxes, color=GREY, fontsize=8.5)
         axes.set_xlabel("updates a second that are offered")
         axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set_yscale("linear" if axes is processor else "log")
         axes.set_xticks(sorted(set(offered)), [f"{one:,.0f}" for one in sorted(set(offered))])
         axes.xaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
@@ -112,6 +112,7 @@ def draw(points: Sequence[Reached], path: Path, caption: str) -> None:
         axes.tick_params(length=3, color="#999999")
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color("#999999")
+    processor.set_ylim(bottom=0)
     receipts.legend(handles=handles, frameon=False, loc="upper left", fontsize=8.5)
     figure.text(0.01, 0.015, caption, color=GREY, fontsize=7.5)
     figure.tight_layout(rect=(0, 0.05, 1, 1), w_pad=2)

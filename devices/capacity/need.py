@@ -152,7 +152,7 @@ def up_bytes(fleet: Fleet) -> float:
 def down_bytes(fleet: Fleet, parts: Parts) -> float:
     """Of its answer: lossy, or exact where the model is in shards."""
     if parts.shards:
-        exact = costs.EXACT_BYTES * fleet.sent * fleet.devices**costs.EXACT_GROWTH
+        exact = costs.EXACT_BYTES * fleet.sent * math.pow(fleet.devices, costs.EXACT_GROWTH)
         return costs.AROUND_DOWN_BYTES + min(exact, whole_bytes(fleet, parts))
     return costs.AROUND_DOWN_BYTES + costs.ENTRY_DOWN_BYTES * fleet.received
 

@@ -60,7 +60,8 @@ def lines(plan: Plan, storm: Storm, ends_at: int, alone_at: int, prices: Prices)
         yield "between", f"gateways and leader, both ways {size(plan.between_a_month)} a month"
     yield (
         "a month",
-        f"{plan.cores:.2f} cores busy in {plan.processes} process{'es' * (plan.processes > 1)}, {size(plan.memory_bytes)} of memory"
+        f"{plan.cores:.2f} cores busy in {plan.processes:,} process{'es' * (plan.processes > 1)}, "
+        f"{size(plan.memory_bytes)} of memory"
         + (f"; {prices.of(plan):,.2f}" if prices != Prices() else ""),
     )
     first = plan.first

@@ -75,7 +75,7 @@ def storm_of(
 def served(asked: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
     """When each has had its turn, of those that ask at sorted times [devices], one after another."""
     turns = seconds * np.arange(1, asked.size + 1)
-    return turns + np.maximum.accumulate(asked - (turns - seconds))
+    return np.asarray(turns + np.maximum.accumulate(asked - (turns - seconds)), np.float64)
 
 
 def waiting(asked: NDArray[np.float64], back: NDArray[np.float64]) -> int:
