@@ -127,7 +127,7 @@ class Crowd:
     def end(self) -> None:
         for one in self._processes:
             one.kill()
-            one.wait()
+            one.communicate()
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,7 @@ def lines(plan: Plan, storm: Storm, ends_at: int, alone_at: int, prices: Prices)
     yield (
         "a month",
         f"{plan.cores:.2f} cores busy in {plan.processes:,} process{'es' * (plan.processes > 1)}, "
-        f"{size(plan.memory_bytes)} of memory"
-        + (f"; {prices.of(plan):,.2f}" if prices != Prices() else ""),
+        f"{size(plan.memory_bytes)} of memory" + (f"; {prices.of(plan):,.2f}" if prices != Prices() else ""),
     )
     first = plan.first
     yield (
