@@ -232,7 +232,8 @@ def push_seconds(fleet: Fleet, parts: Parts, entries: int | None = None) -> floa
     """Of an update that comes directly, without its commit and without an answer; of `entries` in another
     coding than the grid's, if they are given."""
     step = step_seconds(fleet, entries) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
-    return costs.PUSH_SECONDS + step + (costs.DECODE_SECONDS * fleet.sent if entries is None else 0.0)
+    line = costs.TLS_SECONDS * fleet.tls
+    return costs.PUSH_SECONDS + line + step + (costs.DECODE_SECONDS * fleet.sent if entries is None else 0.0)
 
 
 def through_seconds(fleet: Fleet, parts: Parts) -> float:
@@ -244,7 +245,8 @@ def through_seconds(fleet: Fleet, parts: Parts) -> float:
 
 def gateway_seconds(fleet: Fleet, parts: Parts) -> float:
     """Of an update at the gateway that it comes through, with its answer."""
-    return costs.GATEWAY_SECONDS + costs.DECODE_SECONDS * fleet.sent + answer_seconds(fleet, parts)
+    line = costs.TLS_SECONDS * fleet.tls
+    return costs.GATEWAY_SECONDS + line + costs.DECODE_SECONDS * fleet.sent + answer_seconds(fleet, parts)
 
 
 def answer_seconds(fleet: Fleet, parts: Parts) -> float:

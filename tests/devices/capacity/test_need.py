@@ -24,7 +24,7 @@ WITHIN = 0.25
 
 def push(devices: int, parameters: int, fraction: float) -> float:
     """Microseconds of a push without an answer, of devices that push as fast as they can, with window 256."""
-    fleet = Fleet(100, 1.0, parameters)
+    fleet = Fleet(100, 1.0, parameters, tls=False)
     seconds = push_seconds(fleet, ALONE, round(fraction * parameters))
     return (seconds + costs.COMMIT_SECONDS / devices) * 1e6
 
@@ -54,25 +54,27 @@ def test_as_many_pushes_as_one_writer_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("devices", "gateways", "rate", "answered", "leads", "holds"),
+    ("devices", "tls", "gateways", "rate", "answered", "leads", "holds"),
     [
-        (100, 0, 10.0, 570, 2.3, None),
-        (100, 1, 10.0, 570, 1.6, 1.5),
-        (100, 2, 10.0, 570, 1.7, 0.9),
-        (1_000, 0, 100.1, 1_028, 16.5, None),
-        (1_000, 1, 100.1, 625, 10.4, 11.4),
-        (1_000, 2, 100.1, 523, 11.4, 7.5),
-        (10_000, 0, 275.6, 1, 25.0, None),
-        (10_000, 1, 259.5, 1, 15.6, 15.9),
-        (10_000, 2, 262.8, 1, 17.0, 11.1),
-        (10_000, 2, 1_000, 500, 29, 31),
+        (100, False, 0, 10.0, 570, 2.3, None),
+        (100, False, 1, 10.0, 570, 1.6, 1.5),
+        (100, False, 2, 10.0, 570, 1.7, 0.9),
+        (1_000, False, 0, 100.1, 1_028, 16.5, None),
+        (1_000, False, 1, 100.1, 625, 10.4, 11.4),
+        (1_000, False, 2, 100.1, 523, 11.4, 7.5),
+        (10_000, False, 0, 275.6, 1, 25.0, None),
+        (10_000, False, 1, 259.5, 1, 15.6, 15.9),
+        (10_000, False, 2, 262.8, 1, 17.0, 11.1),
+        (1_000, True, 0, 100.3, 949, 17.7, None),
+        (1_000, True, 1, 100.3, 549, 10.0, 12.0),
+        (10_000, True, 2, 995.7, 500, 29.4, 34.7),
     ],
 )
 def test_connected_devices_take_what_they_took(
-    devices: int, gateways: int, rate: float, answered: int, leads: float, holds: float | None
+    devices: int, tls: bool, gateways: int, rate: float, answered: int, leads: float, holds: float | None
 ) -> None:
-    """Gateways, percent of a core; those of 10,000 were not fitted. The last row is of a quiet machine."""
-    fleet = Fleet(devices, devices / rate, 19_146, 11, tls=False, answered=answered)
+    """Gateways, percent of a core; most of 10,000 were not fitted. The last row is of a quiet machine."""
+    fleet = Fleet(devices, devices / rate, 19_146, 11, tls, answered)
     needs = needs_of(fleet, HERE, Parts(gateways=gateways))
     assert 100 * needs[0].cores == pytest.approx(leads, rel=WITHIN)
     if holds is not None:
