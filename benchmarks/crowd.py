@@ -40,6 +40,12 @@ class Counts:
     receipts: int = 0
     refused: int = 0
     lost: int = 0
+    up: int = 0
+    """Bytes to the server, and"""
+    down: int = 0
+    """from it, without TLS."""
+    entries: int = 0
+    """Of models in answers."""
     waits: list[float] = field(default_factory=list)
     """Seconds until a receipt, since they were told last."""
 
@@ -72,6 +78,7 @@ class Device(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
+        self.counts.down += len(data)
         if self.version == 0 and self.buffer.startswith(b"HTTP/1.1"):
             head, end, rest = self.buffer.partition(b"\r\n\r\n")
             if not end:
@@ -89,7 +96,9 @@ class Device(asyncio.Protocol):
         assert self.transport is not None, "connected"
         size = len(payload)
         length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-        self.transport.write(b"".join((bytes([0x80 | opcode]), length, b"\0\0\0\0", payload)))
+        frame = b"".join((bytes([0x80 | opcode]), length, b"\0\0\0\0", payload))
+        self.counts.up += len(frame)
+        self.transport.write(frame)
 
     def push(self, update: Update) -> None:
         self.sequence += 1
@@ -126,6 +135,7 @@ class Device(asyncio.Protocol):
             self.version, model = record.version, record.model
             if model is not None:
                 self.version, self.chain = model.version, chain.follow(self.chain, model)
+                self.counts.entries += model.count
             self.counts.receipts += 1
             self.counts.waits.append(time.perf_counter() - self.sent)
             self.sent = 0.0
@@ -177,6 +187,7 @@ async def main(asked: argparse.Namespace) -> None:
         await asyncio.sleep(1)
         waits, counts.waits = sorted(counts.waits), []
         told = {"pushed": counts.pushed, "receipts": counts.receipts, "refused": counts.refused}
+        told |= {"up": counts.up, "down": counts.down, "entries": counts.entries}
         tail = {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100]} if waits else {}
         print(json.dumps({**told, "lost": counts.lost, **tail}), flush=True)
     for task in training:

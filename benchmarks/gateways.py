@@ -3,98 +3,36 @@
     python -m benchmarks.gateways cost [--seconds 8] [--rounds 3] [--gateways 1]
     python -m benchmarks.gateways memory [--devices 2000]
     python -m benchmarks.gateways reach [--devices 10000] [--gateways 2] [--period 10] [--seconds 120]
+    python -m benchmarks.gateways curve [--counts 0,1,2,4] [--rates 100,300,1000,2000,4000] [-o docs/results]
 
 cost: processor time of the leader a push, with devices that come directly and through a gateway, by turns in
 one run. memory: of a gateway and of a server for each device that is connected and silent, plain and with
-TLS. reach: so many connected devices (benchmarks/crowd.py) for so long. Prints JSON.
+TLS. reach: so many connected devices (benchmarks/crowd.py) for so long, directly with --gateways 0. curve:
+reach with more and more devices, until they are too many, for each number of gateways, 0 those that come
+directly; writes gateways.json, .svg and .png. Others print JSON.
 """
 
 import argparse
 import asyncio
 import json
-import logging
-import subprocess
+import os
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-import psutil
 
-from benchmarks.audit import initial_theta
-from benchmarks.load import PAPER_CNN, edgeflock, measure, process
-from benchmarks.plain import EXACT
-from benchmarks.updates import LAYOUT, random_update, record_update
+from benchmarks import reach_curve
+from benchmarks.load import PAPER_CNN, edgeflock, measure
+from benchmarks.reach import LOSSY, Crowd, gateway, leading, reach
+from benchmarks.updates import random_update, record_update
 from edgeflock.devices.papers.machine import machine
-from edgeflock.server.app import create_app, listening
-from edgeflock.server.gateway import Gateway, Place
-from edgeflock.server.hosting import HostedRun
-from edgeflock.server.identity import own_certificate, server_tls
-from edgeflock.server.ledger import claimed
 from edgeflock.shared.protocol.messages import Update
-from edgeflock.shared.settings.config import parse
-
-Started = tuple[int, psutil.Process]
-
-LOSSY = ("downlink.mode=lossy",)
-
-
-def _serve_gateway(ready: Connection, leader: int, directory: str, tls: bool) -> None:
-    async def main() -> None:
-        place = Place(port=0)
-        if tls:
-            own = own_certificate(Path(directory), "127.0.0.1")
-            place = Place(port=0, certificate=own.certificate, key=own.key)
-        one = Gateway(f"http://127.0.0.1:{leader}", "", "benchmark", place)
-        async with one.serving() as port:
-            await one.until(one.upstream.ready)
-            ready.send(port)
-            await one.until(asyncio.Event())
-
-    asyncio.run(main())
-
-
-def _serve_leader(ready: Connection, directory: str, tls: bool, settings: Sequence[str]) -> None:
-    """Of benchmarks.updates.LAYOUT, for a crowd."""
-    logging.disable(logging.WARNING)  # thousands that are silent are what is measured
-
-    async def main() -> None:
-        config = parse(
-            overrides=[
-                "run.open=true", "model.data=", *EXACT, "limits.devices=60000", "limits.strangers=60000",
-                "limits.hello_seconds=300", "limits.request_seconds=300",
-                "coordination.learning_rate=1e-3", "coordination.window=65536", *settings,
-            ]
-        )  # fmt: skip
-        with claimed(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
-            line = server_tls(own_certificate(Path(directory), "127.0.0.1"))[0] if tls else None
-            hosted = HostedRun("benchmark", None, claim.engine, None, [], [])
-            async with listening(create_app(config, hosted), "127.0.0.1", 0, line) as port:
-                ready.send(port)
-                await asyncio.Event().wait()
-
-    asyncio.run(main())
-
-
-@contextmanager
-def gateway(leader: int, *, tls: bool = False) -> Iterator[Started]:
-    with tempfile.TemporaryDirectory() as directory:
-        with process(_serve_gateway, leader, directory, tls) as started:
-            yield started
-
-
-@contextmanager
-def leading(*settings: str, tls: bool = False) -> Iterator[Started]:
-    with tempfile.TemporaryDirectory() as directory:
-        with process(_serve_leader, directory, tls, settings) as started:
-            yield started
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,50 +84,6 @@ def cost(seconds: float, rounds: int, gateways: int, devices: int) -> dict[str, 
     return figures
 
 
-class Crowd:
-    """Processes of benchmarks/crowd.py."""
-
-    def __init__(
-        self,
-        ports: Sequence[int],
-        devices: int,
-        period: float,
-        seconds: float,
-        *flags: str,
-        start: int = 0,
-        share: int = 5000,
-    ) -> None:
-        """`devices` of them from the number `start` on, `share` a process at most."""
-        self._processes = []
-        for first in range(start, start + devices, share):
-            count = min(share, start + devices - first)
-            command = [sys.executable, "-m", "benchmarks.crowd", str(first), str(count), str(period)]
-            command += [str(seconds), ",".join(map(str, ports)), *flags]
-            self._processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-
-    def connected(self) -> int:
-        """How many are, once all are."""
-        return sum(int(self._next(one)["connected"]) for one in self._processes)
-
-    def counts(self) -> list[dict[str, float]] | None:
-        """What each counts, a second later; None when they end."""
-        lines = [one.stdout.readline() for one in self._processes if one.stdout is not None]
-        return [json.loads(line) for line in lines] if all(lines) else None
-
-    def _next(self, one: "subprocess.Popen[str]") -> dict[str, Any]:
-        assert one.stdout is not None
-        line = one.stdout.readline()
-        if not line:
-            raise RuntimeError("devices did not connect; they say why on stderr")
-        told: dict[str, Any] = json.loads(line)
-        return told
-
-    def end(self) -> None:
-        for one in self._processes:
-            one.kill()
-            one.wait()
-
-
 def memory(devices: int) -> dict[str, Any]:
     """KiB of resident memory for each device that is connected and silent, after the first fifth of them."""
     figures = {}
@@ -216,53 +110,29 @@ def memory(devices: int) -> dict[str, Any]:
     return figures
 
 
-def reach(
-    devices: int, gateways: int, period: float, seconds: float, *, tls: bool, pull: bool
-) -> dict[str, Any]:
-    """Devices connected through gateways, pushing now and then."""
-    flags = [*(["--tls"] if tls else []), *(["--pull"] if pull else [])]
-    with ExitStack() as stack:
-        leader = stack.enter_context(leading(*(LOSSY if pull else ())))
-        lines = [stack.enter_context(gateway(leader[0], tls=tls)) for _ in range(gateways)]
-        began = time.monotonic()
-        crowd = Crowd([port for port, _ in lines], devices, period, seconds, *flags)
-        stack.callback(crowd.end)
-        connected = crowd.connected()
-        print(f"{connected:,} devices are connected", file=sys.stderr, flush=True)
-        joined = time.monotonic() - began
-        processes = {"leader": leader[1], **{f"gateway {n}": one for n, (_, one) in enumerate(lines, 1)}}
-        cpu = {name: sum(one.cpu_times()[:2]) for name, one in processes.items()}
-        rss: dict[str, list[int]] = {name: [] for name in processes}
-        began, last, seen = time.monotonic(), [], []
-        while (counts := crowd.counts()) is not None:
-            last = counts
-            seen.append(sum(one["receipts"] for one in counts))
-            print(seen[-1], file=sys.stderr, flush=True)
-            if len(seen) % 10 == 1:
-                for name, one in processes.items():
-                    rss[name].append(one.memory_info().rss // 10**6)
-        elapsed = time.monotonic() - began
-        return {
-            "devices": connected,
-            "joined_seconds": round(joined, 1),
-            "seconds": round(elapsed, 1),
-            "receipts_per_second": round(seen[-1] / elapsed, 1),
-            "receipts_per_second_last_half": round((seen[-1] - seen[len(seen) // 2]) / (elapsed / 2), 1),
-            "lost_connections": sum(one["lost"] for one in last),
-            "refused": sum(one["refused"] for one in last),
-            "wait_p50_seconds": round(median(one.get("p50", 0) for one in last), 3),
-            "wait_p99_seconds": round(max(one.get("p99", 0) for one in last), 3),
-            "cpu_percent": {
-                name: round(100 * (sum(one.cpu_times()[:2]) - cpu[name]) / elapsed, 1)
-                for name, one in processes.items()
-            },
-            "rss_mb_every_10_s": rss,
-        }
+def curve(asked: argparse.Namespace, out: Path) -> str:
+    """Measures, writes and draws it. The table."""
+    counts, rates = asked.counts.split(","), asked.rates.split(",")
+    points = list(
+        reach_curve.measured(
+            [int(count) for count in counts], [float(rate) for rate in rates], asked.period, asked.seconds,
+            tls=asked.tls, pull=asked.pull,
+        )
+    )  # fmt: skip
+    beside = asked.beside or f"load average {os.getloadavg()[2]:.1f}, this included"
+    kept = reach_curve.record(points, f"python -m benchmarks.gateways {' '.join(sys.argv[1:])}", beside)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "gateways.json").write_text(json.dumps(kept, indent=1) + "\n")
+    caption = (
+        f"{asked.seconds:g} s a point, {kept['date']}, {machine()}; devices and servers share it; {beside}"
+    )
+    reach_curve.draw(points, out / "gateways", caption)
+    return reach_curve.table(points)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("cost", "memory", "reach"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=("cost", "memory", "reach", "curve"))
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gateways", type=int, default=1)
@@ -270,14 +140,21 @@ def main() -> None:
     parser.add_argument("--period", type=float, default=10)
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--pull", action="store_true")
+    parser.add_argument("--counts", default="0,1,2,4", help="of gateways, for the curve")
+    parser.add_argument("--rates", default="100,300,1000,2000,4000", help="updates a second, for the curve")
+    parser.add_argument("--beside", default="", help="what else the machine does, for the curve's caption")
+    parser.add_argument("-o", "--out", type=Path, default=Path("docs/results"), help="of the curve")
     asked = parser.parse_args()
+    if asked.what == "curve":
+        print(curve(asked, asked.out))
+        return
     if asked.what == "cost":
         figures = cost(asked.seconds, asked.rounds, asked.gateways, asked.devices)
     elif asked.what == "memory":
         figures = memory(asked.devices)
     else:
-        figures = reach(
-            asked.devices, asked.gateways, asked.period, asked.seconds, tls=asked.tls, pull=asked.pull
+        figures = asdict(
+            reach(asked.devices, asked.gateways, asked.period, asked.seconds, tls=asked.tls, pull=asked.pull)
         )
     print(json.dumps({"what": asked.what, **figures, "machine": machine()}, indent=1))
 

@@ -160,7 +160,7 @@ def create_app(
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
         health = Health(host, evaluator, writer, agreement, listeners.found, graphs.keeps_waiting)
-        feed = Feed(host, evaluator, health)
+        feed = Feed(host, evaluator, health, gateways.lines)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "who listens": listeners.run,

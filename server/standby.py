@@ -51,6 +51,11 @@ class Standby:
         if self._told.wait(_ASK):
             raise StoodDown("stopped while it stood by")
 
+    @property
+    def words(self) -> str:
+        """Why it waits, and how far it is."""
+        return self.why if self.version is None else f"{self.why}; it follows up to version {self.version:,}"
+
     def metrics(self) -> str:
         """What Prometheus is told, in its text format."""
         lines = [
@@ -87,7 +92,7 @@ async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Stand
             return web.Response(text="ok\n")
         if request.path == "/metrics":
             return web.Response(text=standby.metrics())
-        return problem(Unavailable.status, Unavailable.code, f"this server stands by: {standby.why}")
+        return problem(Unavailable.status, Unavailable.code, f"this server stands by: {standby.words}")
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)

@@ -1,22 +1,29 @@
-"""What a server needs for a fleet, and where one server ends: arithmetic with costs that were measured.
+"""What a fleet takes of each part of a run, and where they end: arithmetic with costs that were measured.
 
-costs.py has the costs, need.py what a fleet comes to, storm.py how it returns after an outage, shown.py words
-for it. Pure; imports numbers and edgeflock.shared only. docs/scale.md says how far it can be trusted.
+costs.py has the costs, fleet.py what is asked for, need.py what a fleet comes to at each part, plan.py how
+many of each, storm.py how it returns after an outage, shown.py words for it. Pure; imports numbers and
+edgeflock.shared only. docs/scale.md says how far it can be trusted.
 """
 
-from edgeflock.devices.capacity.need import Fleet, Machine, Need, largest, need_of
-from edgeflock.devices.capacity.shown import Prices, lines
-from edgeflock.devices.capacity.storm import Storm, return_seconds, storm_of
+from edgeflock.devices.capacity.fleet import Fleet, Machine, Parts
+from edgeflock.devices.capacity.need import Need, needs_of, return_seconds
+from edgeflock.devices.capacity.plan import Plan, largest, plan_of
+from edgeflock.devices.capacity.shown import Prices, as_json, lines
+from edgeflock.devices.capacity.storm import Storm, storm_of
 
 __all__ = [
     "Fleet",
     "Machine",
     "Need",
+    "Parts",
+    "Plan",
     "Prices",
     "Storm",
+    "as_json",
     "largest",
     "lines",
-    "need_of",
+    "needs_of",
+    "plan_of",
     "return_seconds",
     "storm_of",
 ]

@@ -1,70 +1,27 @@
-"""What a fleet takes of one server, resource by resource."""
+"""What a fleet takes of each part of a run, resource by resource."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
 
 from edgeflock.devices.capacity import costs
-
-DAY, MONTH = 86_400, 30 * 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """Devices that push an update every `period` seconds, whose answer brings them the model."""
-
-    devices: int
-    period: float
-    parameters: int = 211_690
-    entries: int = 0
-    """Of an update, and of its answer; 0: the root of the parameters, as it comes."""
-    tls: bool = True
-
-    @property
-    def rate(self) -> float:
-        """Updates a second."""
-        return self.devices / self.period
-
-    @property
-    def sent(self) -> int:
-        return self.entries or round(math.sqrt(self.parameters))
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What the server may take."""
-
-    memory: float = 24e9
-    disk: float = 100e9
-    files: int = 65_536
-    """Open files of a process (ulimit -n)."""
-    egress: float = 125e6
-    """Bytes a second to the network."""
-    keep_days: float = 30
-    """Days for which the journal has room on the disk."""
+from edgeflock.devices.capacity.fleet import DAY, WIDEST, Fleet, Machine, Parts
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a fleet comes to. Bytes are of the network, with TLS, TCP and IP."""
+    """What one process of a part comes to."""
 
-    updates_per_second: float
-    push_seconds: float
-    """Processor time of an update and its answer, at a server that does not come to rest between them."""
+    part: str
+    """leader, gateway, shard, standby or database."""
+    count: int
     cores: float
-    """Busy in the mean, at most one: theta has one writer. Not proportional: a busy server wakes up less."""
+    """Busy in the mean, at most one. Not proportional to the updates: a busy process wakes up less."""
     memory_bytes: float
-    journal_bytes_a_day: float
-    snapshot_bytes: float
-    copies_bytes: float
-    """Of what devices hold of their own, in a file."""
     disk_bytes: float
-    up_bytes: float
-    """Of an update, as the server counts it; and"""
-    down_bytes: float
-    """of its answer."""
-    ingress_bytes_a_month: float
-    egress_bytes_a_month: float
-    sockets: int
+    egress: float
+    """Bytes a second that it sends, with TLS, TCP and IP."""
     shares: dict[str, float]
     """Of what there can be of each resource, the part that is taken; above 1 it does not fit."""
 
@@ -74,96 +31,238 @@ class Need:
         return max(self.shares, key=lambda name: self.shares[name])
 
 
-def need_of(fleet: Fleet, machine: Machine) -> Need:
-    up = costs.AROUND_UP_BYTES + costs.ENTRY_UP_BYTES * fleet.sent
-    down = costs.AROUND_DOWN_BYTES + costs.ENTRY_DOWN_BYTES * fleet.sent
-    seconds = push_seconds(fleet, group_of(fleet)) + answer_seconds(fleet)
-    row = (up - costs.HEADER_UP_BYTES + costs.ROW_BYTES) * costs.PAGES
-    copies = costs.COPY_BYTES * fleet.parameters * fleet.devices
-    spilled = min(max(0, copies - costs.COPIES_BYTES), costs.COPIES_DISK_BYTES)
-    snapshots = 4.0 * costs.SNAPSHOT_VECTORS * fleet.parameters
+def needs_of(fleet: Fleet, machine: Machine, parts: Parts) -> list[Need]:
+    """Of each part that there is, the leader first."""
+    needs = [leader(fleet, machine, parts)]
+    if parts.gateways:
+        needs.append(gateway(fleet, machine, parts))
+    if parts.shards:
+        needs.append(shard(fleet, machine, parts))
+    if parts.standbys:
+        needs.append(standby(fleet, machine, parts))
+    if parts.journal != "sqlite":
+        needs.append(database(fleet, machine, parts))
+    return needs
+
+
+def leader(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+    """The server that orders updates, and writes the journal."""
+    carries = 0 if parts.gateways else fleet.devices
     socket = costs.PLAIN_BYTES + costs.TLS_SOCKET_BYTES * fleet.tls
+    copies = copies_bytes(fleet, parts, carries)
     memory = (
         costs.SERVER_BYTES
-        + costs.PARAMETER_BYTES * fleet.parameters
+        + model_bytes(fleet, parts)
         + min(copies, costs.COPIES_BYTES)
-        + socket * fleet.devices
+        + (socket * carries or costs.BEHIND_BYTES * fleet.devices)
     )
-    disk = fleet.rate * DAY * row * machine.keep_days + snapshots + spilled
-    # Each way a packet for the message, and one that acknowledges the other's.
-    around = costs.TLS_BYTES * fleet.tls + 2 * costs.PACKET_BYTES
-    return Need(
-        updates_per_second=fleet.rate,
-        push_seconds=seconds,
-        cores=busy(fleet.rate, seconds),
-        memory_bytes=memory,
-        journal_bytes_a_day=fleet.rate * DAY * row,
-        snapshot_bytes=snapshots,
-        copies_bytes=spilled,
-        disk_bytes=disk,
-        up_bytes=up,
-        down_bytes=down,
-        ingress_bytes_a_month=fleet.rate * MONTH * (up + around),
-        egress_bytes_a_month=fleet.rate * MONTH * (down + around),
-        sockets=fleet.devices,
-        shares={
-            # Commits do not count: the longer updates wait, the more of them share one.
-            "cores": fleet.rate * (push_seconds(fleet, math.inf) + answer_seconds(fleet)),
-            "memory": memory / machine.memory,
-            "disk": disk / machine.disk,
-            "egress": fleet.rate * (down + around) / machine.egress,
-            "sockets": fleet.devices / machine.files,
-        },
-    )
+    spilled = spilled_bytes(copies)
+    own_journal = parts.journal == "sqlite"
+    disk = spilled + (journal_bytes_a_day(fleet) * machine.keep_days + snapshots(fleet)) * own_journal
+    if parts.gateways:
+        # Of each update the receipt to its gateway, and what it changes to all of them.
+        each = costs.LINE_DOWN_BYTES + costs.LINE_ENTRY_BYTES * fleet.sent
+        egress = fleet.rate * (costs.LINE_RECEIPT_BYTES + parts.gateways * each)
+        seconds = through_seconds(fleet, parts)
+    else:
+        egress = fleet.rate * (down_bytes(fleet, parts) + around(fleet))
+        seconds = push_seconds(fleet, parts) + answer_seconds(fleet, parts)
+    shares = {
+        "processor": fleet.rate * seconds,
+        "memory": memory / machine.memory,
+        "disk": disk / machine.disk,
+        "network": egress / machine.egress,
+        "sockets": (parts.gateways or fleet.devices) / machine.files,
+        "window": fleet.devices / WIDEST,
+    }
+    if own_journal:
+        shares["rows"] = fleet.rate / costs.ROWS_PER_SECOND[parts.journal]
+    wake = costs.THROUGH_WAKE_SECONDS if parts.gateways else costs.WAKE_SECONDS
+    cores = busy(fleet, seconds, costs.COMMIT_SECONDS + wake)
+    return Need("leader", 1, cores, memory, disk, egress, shares)
 
 
-def busy(rate: float, seconds: float) -> float:
-    """The part of its time that a server works which takes `seconds` an update and, if it was idle, a wake-up
-    before it, as a queue with set-up times does: x = rate (seconds + (1 - x) wake).
+def gateway(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+    """One of those that hold devices' sockets, when the spare ones are away."""
+    carries = math.ceil(fleet.devices / parts.carrying)
+    rate = carries / fleet.period
+    socket = costs.GATEWAY_PLAIN_BYTES + costs.GATEWAY_TLS_SOCKET_BYTES * fleet.tls
+    copies = copies_bytes(fleet, parts, carries)
+    memory = (
+        costs.GATEWAY_BYTES
+        + costs.MIRROR_BYTES * fleet.parameters
+        + min(copies, costs.COPIES_BYTES)
+        + socket * carries
+    )
+    own = gateway_seconds(fleet, parts)
+    follow = costs.FOLLOW_SECONDS + costs.FOLLOW_ENTRY_SECONDS * fleet.sent
+    up = costs.LINE_UP_BYTES + up_bytes(fleet) + costs.LINE_ENTRY_BYTES * fleet.sent
+    egress = rate * (down_bytes(fleet, parts) + around(fleet) + up)
+    shares = {
+        "processor": rate * own + fleet.rate * follow,
+        "memory": memory / machine.memory,
+        "disk": spilled_bytes(copies) / machine.disk,
+        "network": egress / machine.egress,
+        "sockets": carries / machine.files,
+    }
+    part = rate / fleet.rate
+    wake = part * costs.THROUGH_WAKE_SECONDS + (1 - part) * costs.FOLLOW_WAKE_SECONDS
+    cores = busy(fleet, follow + own * part, wake)
+    return Need("gateway", parts.gateways, cores, memory, spilled_bytes(copies), egress, shares)
+
+
+def shard(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+    """One of those that have a slice of the model."""
+    kept = costs.PARAMETER_BYTES - costs.SHARDED_SERVER_PARAMETER_BYTES + fleet.staleness_bytes
+    memory = costs.SHARD_BYTES + kept * fleet.parameters / parts.shards
+    _, together = shared_out(fleet.parameters)
+    share = fleet.rate * step_seconds(fleet) * together / parts.shards
+    shares = {"processor": share, "memory": memory / machine.memory}
+    return Need("shard", parts.shards, min(1.0, share), memory, 0.0, 0.0, shares)
+
+
+def standby(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+    """A server that follows the run, or, of a sharded one, only waits."""
+    follows = not parts.shards
+    memory = costs.SERVER_BYTES + model_bytes(fleet, Parts()) * follows
+    share = fleet.rate * (costs.DECODE_SECONDS * fleet.sent + step_seconds(fleet)) * follows
+    shares = {"processor": share, "memory": memory / machine.memory}
+    return Need("standby", parts.standbys, min(1.0, share), memory, 0.0, 0.0, shares)
+
+
+def database(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
+    """PostgreSQL, and its synchronous standby; what they take beside rows and disk was not measured."""
+    disk = journal_bytes_a_day(fleet) * machine.keep_days + snapshots(fleet)
+    shares = {
+        "rows": fleet.rate / costs.ROWS_PER_SECOND[parts.journal],
+        "disk": disk / machine.disk,
+    }
+    both = 2 if parts.journal == "synchronous" else 1
+    return Need("database", both, 0.0, 0.0, disk, 0.0, shares)
+
+
+# Bytes
+
+
+def up_bytes(fleet: Fleet) -> float:
+    """Of an update, as the server counts it."""
+    return costs.AROUND_UP_BYTES + costs.ENTRY_UP_BYTES * fleet.sent
+
+
+def down_bytes(fleet: Fleet, parts: Parts) -> float:
+    """Of its answer: lossy, or exact where the model is in shards."""
+    if parts.shards:
+        exact = costs.EXACT_BYTES * fleet.sent * math.pow(fleet.devices, costs.EXACT_GROWTH)
+        return costs.AROUND_DOWN_BYTES + min(exact, whole_bytes(fleet, parts))
+    return costs.AROUND_DOWN_BYTES + costs.ENTRY_DOWN_BYTES * fleet.received
+
+
+def whole_bytes(fleet: Fleet, parts: Parts) -> float:
+    """Of a whole model for a device that holds nothing."""
+    return costs.WHOLE_BYTES * fleet.parameters * (4 if parts.shards else 1)
+
+
+def around(fleet: Fleet) -> float:
+    """Each way a packet for the message, and one that acknowledges the other's."""
+    return costs.TLS_BYTES * fleet.tls + 2 * costs.PACKET_BYTES
+
+
+def journal_bytes_a_day(fleet: Fleet) -> float:
+    row = (up_bytes(fleet) - costs.HEADER_UP_BYTES + costs.ROW_BYTES) * costs.PAGES
+    return fleet.rate * DAY * row
+
+
+def snapshots(fleet: Fleet) -> float:
+    return 4.0 * costs.SNAPSHOT_VECTORS * fleet.parameters
+
+
+def copies_bytes(fleet: Fleet, parts: Parts, devices: int) -> float:
+    """Of what so many devices hold of their own; nothing of exact answers."""
+    return 0.0 if parts.shards else float(costs.COPY_BYTES) * fleet.parameters * devices
+
+
+def spilled_bytes(copies: float) -> float:
+    """Those in a file."""
+    return min(max(0.0, copies - costs.COPIES_BYTES), costs.COPIES_DISK_BYTES)
+
+
+def model_bytes(fleet: Fleet, parts: Parts) -> float:
+    """The model at the server."""
+    if parts.shards:
+        return costs.RAY_BYTES + costs.SHARDED_SERVER_PARAMETER_BYTES * fleet.parameters
+    return (costs.PARAMETER_BYTES + fleet.staleness_bytes) * fleet.parameters
+
+
+# Seconds of a processor
+
+
+def busy(fleet: Fleet, seconds: float, group_seconds: float) -> float:
+    """The part of its time that a process works which takes `seconds` an update, and `group_seconds` for all
+    that come together. The share that ends it is without the latter: the longer updates wait, the more come
+    together.
     """
-    wake = rate * costs.WAKE_SECONDS
-    return min(1.0, (rate * seconds + wake) / (1 + wake))
+    return min(1.0, fleet.rate * (seconds + group_seconds / group_of(fleet)))
 
 
 def group_of(fleet: Fleet) -> float:
-    """Updates that share a commit, as they come by chance."""
-    return min(float(fleet.devices), max(1.0, fleet.rate * costs.GROUP_SECONDS))
+    """Updates that come together, by chance."""
+    return min(float(fleet.devices), 1 + fleet.rate * costs.GROUP_SECONDS)
 
 
-def push_seconds(fleet: Fleet, group: float, entries: int | None = None) -> float:
-    """Processor time of an update without an answer, of those that share a commit; of `entries` in another
-    coding than the grid's, if they are given."""
+def step_seconds(fleet: Fleet, entries: int | None = None) -> float:
+    """Of the cache lines that an update of `entries` touches, in one process."""
     known = fleet.sent if entries is None else entries
     lines = fleet.parameters / costs.LINE_PARAMETERS
     touched = -lines * math.expm1(-known / lines)
-    near = fleet.parameters <= costs.NEAR_PARAMETERS
+    near = fleet.parameters * fleet.staleness_bytes <= costs.NEAR_BYTES
+    return touched * (costs.LINE_SECONDS if near else costs.FAR_LINE_SECONDS)
+
+
+def shared_out(parameters: int) -> tuple[float, float]:
+    """(the server's, all shards') part of the time of one process, by what was measured nearest."""
+    sizes, server, shards = zip(*costs.SHARED_OUT, strict=True)
+    at = np.log(parameters)
     return (
-        costs.PUSH_SECONDS
-        + costs.COMMIT_SECONDS / group
-        + touched * (costs.LINE_SECONDS if near else costs.FAR_LINE_SECONDS)
-        + (costs.DECODE_SECONDS * known if entries is None else 0.0)
+        float(np.exp(np.interp(at, np.log(sizes), np.log(server)))),
+        float(np.exp(np.interp(at, np.log(sizes), np.log(shards)))),
     )
 
 
-def answer_seconds(fleet: Fleet) -> float:
-    """Processor time of the model's changes for one device."""
-    return costs.PASS_SECONDS * fleet.parameters + costs.ENCODE_SECONDS * fleet.sent
+def push_seconds(fleet: Fleet, parts: Parts, entries: int | None = None) -> float:
+    """Of an update that comes directly, without its commit and without an answer; of `entries` in another
+    coding than the grid's, if they are given."""
+    step = step_seconds(fleet, entries) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
+    line = costs.TLS_SECONDS * fleet.tls
+    return costs.PUSH_SECONDS + line + step + (costs.DECODE_SECONDS * fleet.sent if entries is None else 0.0)
 
 
-def largest(fleet: Fleet, machine: Machine) -> int:
-    """How many such devices one server can have; 0 if not even one."""
-    fits, too_many = 0, 1
-    while _fits(fleet, machine, too_many):
-        fits, too_many = too_many, 2 * too_many
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        if _fits(fleet, machine, middle):
-            fits = middle
-        else:
-            too_many = middle
-    return fits
+def through_seconds(fleet: Fleet, parts: Parts) -> float:
+    """Of an update that comes through a gateway, at the server, without its commit."""
+    step = step_seconds(fleet) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
+    sampled = costs.SAMPLED * costs.DECODE_SECONDS * fleet.sent
+    return costs.THROUGH_SECONDS + step + sampled + costs.TELL_SECONDS * parts.gateways
 
 
-def _fits(fleet: Fleet, machine: Machine, devices: int) -> bool:
-    need = need_of(replace(fleet, devices=devices), machine)
-    return need.shares[need.first] <= 1
+def gateway_seconds(fleet: Fleet, parts: Parts) -> float:
+    """Of an update at the gateway that it comes through, with its answer."""
+    line = costs.TLS_SECONDS * fleet.tls
+    return costs.GATEWAY_SECONDS + line + costs.DECODE_SECONDS * fleet.sent + answer_seconds(fleet, parts)
+
+
+def answer_seconds(fleet: Fleet, parts: Parts) -> float:
+    """Of the model's changes for one device."""
+    if parts.shards:
+        return costs.EXACT_SECONDS * down_bytes(fleet, parts)
+    return costs.PASS_SECONDS * fleet.parameters + costs.ENCODE_SECONDS * fleet.received
+
+
+def return_seconds(fleet: Fleet, parts: Parts) -> tuple[float, float]:
+    """Of a device that comes back, at (the server, its gateway): connection, proof, Welcome and an update."""
+    if not parts.gateways:
+        join = costs.JOIN_TLS_SECONDS if fleet.tls else costs.JOIN_SECONDS
+        return join + costs.PROOF_SECONDS + push_seconds(fleet, parts) + answer_seconds(fleet, parts), 0.0
+    join = costs.JOIN_GATEWAY_TLS_SECONDS if fleet.tls else costs.JOIN_GATEWAY_SECONDS
+    return (
+        costs.JOIN_THROUGH_SECONDS + costs.PROOF_SECONDS + through_seconds(fleet, parts),
+        join + gateway_seconds(fleet, parts),
+    )

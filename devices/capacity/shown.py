@@ -1,9 +1,21 @@
-"""A fleet's need in words."""
+"""A plan in words."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from edgeflock.devices.capacity.need import Fleet, Machine, Need
+from edgeflock.devices.capacity.fleet import WIDEST
+from edgeflock.devices.capacity.need import (
+    Need,
+    copies_bytes,
+    down_bytes,
+    journal_bytes_a_day,
+    snapshots,
+    spilled_bytes,
+    up_bytes,
+    whole_bytes,
+)
+from edgeflock.devices.capacity.plan import Plan
 from edgeflock.devices.capacity.storm import Storm
 from edgeflock.devices.numbers import size
 
@@ -16,47 +28,124 @@ class Prices:
     egress_gb: float = 0.0
     disk_gb: float = 0.0
 
-    def of(self, need: Need) -> float:
+    def of(self, plan: Plan) -> float:
         return (
-            need.cores * self.core
-            + need.egress_bytes_a_month / 1e9 * self.egress_gb
-            + need.disk_bytes / 1e9 * self.disk_gb
+            plan.cores * self.core
+            + plan.egress_a_month / 1e9 * self.egress_gb
+            + plan.disk_bytes / 1e9 * self.disk_gb
         )
 
 
-def lines(
-    fleet: Fleet, machine: Machine, need: Need, storm: Storm, ends_at: int, prices: Prices
-) -> Iterator[tuple[str, str]]:
-    """(what, how much) of each."""
+def lines(plan: Plan, storm: Storm, ends_at: int, alone_at: int, prices: Prices) -> Iterator[tuple[str, str]]:
+    """(what, how much) of each. Such fleets end at `ends_at` devices, with a server alone at `alone_at`."""
+    fleet, machine, parts = plan.fleet, plan.machine, plan.parts
     yield (
         "updates",
-        f"{need.updates_per_second:,.1f} a second, {need.push_seconds * 1e6:,.0f} us each at a busy server",
+        f"{fleet.rate:,.1f} a second of {fleet.sent:,} entries; coordination.window {fleet.window:,}"
+        + (f", the most there can be, for a fleet of {fleet.devices:,}" if fleet.devices > WIDEST else ""),
     )
-    yield "core", f"{need.cores:.0%} busy; {need.shares['cores']:.0%} of the updates that one writer can take"
-    yield "memory", _of(size(need.memory_bytes), need, "memory", size(machine.memory))
+    for need in plan.needs:
+        yield _name(need), _of(need)
+    carrying = plan.needs[1].count - parts.spare if parts.gateways else 1
+    carried = math.ceil(fleet.devices / carrying)
+    copies = carrying * spilled_bytes(copies_bytes(fleet, parts, carried))
     yield (
         "disk",
-        _of(size(need.disk_bytes), need, "disk", size(machine.disk))
-        + (
-            f": journal {size(need.journal_bytes_a_day)} a day for {machine.keep_days:g} days, "
-            f"snapshots {size(need.snapshot_bytes)}, what devices hold {size(need.copies_bytes)}"
-        ),
+        f"{size(plan.disk_bytes)}: journal {size(journal_bytes_a_day(fleet))} a day for "
+        f"{machine.keep_days:g} days, snapshots {size(snapshots(fleet))}, what devices hold {size(copies)}",
     )
-    yield "up", f"{need.up_bytes:,.0f} B an update; ingress {size(need.ingress_bytes_a_month)} a month"
-    yield "down", f"{need.down_bytes:,.0f} B an answer; egress {size(need.egress_bytes_a_month)} a month"
-    yield "sockets", _of(f"{need.sockets:,}", need, "sockets", f"{machine.files:,} open files")
-    yield "ends first", f"{need.first}; one server ends at {ends_at:,} such devices"
-    if ends_at < fleet.devices:
-        runs = f"{-(-fleet.devices // ends_at)} separate runs" if ends_at else "none takes them"
-        yield "more servers", f"{runs}; or gateways for the sockets, not reckoned here (docs/scale.md)"
+    yield "up", f"{up_bytes(fleet):,.0f} B an update; ingress {size(plan.ingress_a_month)} a month"
+    yield "down", f"{down_bytes(fleet, parts):,.0f} B an answer; egress {size(plan.egress_a_month)} a month"
+    if parts.gateways:
+        yield "between", f"gateways and leader, both ways {size(plan.between_a_month)} a month"
+    yield (
+        "a month",
+        f"{plan.cores:.2f} cores busy in {plan.processes:,} process{'es' * (plan.processes > 1)}, "
+        f"{size(plan.memory_bytes)} of memory" + (f"; {prices.of(plan):,.2f}" if prices != Prices() else ""),
+    )
+    first = plan.first
+    yield (
+        "ends first",
+        f"{first.part}: {first.first}; with such parts at {ends_at:,} devices"
+        + (f", one server alone at {alone_at:,}" if alone_at != ends_at else ""),
+    )
+    yield from _beyond(plan, ends_at)
     yield (
         "outage",
-        f"of {storm.outage:g} s: half are back {storm.half_seconds:,.1f} s after it, all after "
-        f"{storm.last_seconds:,.1f} s, {storm.longest_queue:,} at once in the queue",
+        f"of {storm.outage:g} s for {storm.devices:,}: half are back {storm.half_seconds:,.1f} s after it, "
+        f"all after {storm.last_seconds:,.1f} s, {storm.longest_queue:,} at once in a queue; "
+        f"{size(storm.devices * whole_bytes(fleet, parts))} more down if what they held is forgotten",
     )
-    if prices != Prices():
-        yield "a month", f"{prices.of(need):,.2f}"
 
 
-def _of(used: str, need: Need, name: str, there: str) -> str:
-    return f"{used}, {need.shares[name]:.0%} of {there}"
+SHOWN = 0.01
+"""Of a resource, what is worth a word."""
+
+NEXT = {
+    "processor": "fewer updates: a longer period, or more local steps an update",
+    "window": "beyond it updates are too old, and made twice: a fresher model when a device trains",
+    "memory": "a smaller model or more memory",
+    "disk": "older updates may go (--days 0), or a larger disk",
+    "network": "fewer gateways, fewer entries or a faster line",
+    "sockets": "more gateways or open files",
+    "rows": "a faster database",
+}
+"""What helps where a resource of these parts ends."""
+
+
+def _beyond(plan: Plan, ends_at: int) -> Iterator[tuple[str, str]]:
+    """What does not fit, and what would."""
+    over = [
+        (need, name, share)
+        for need in plan.needs
+        for name, share in sorted(need.shares.items(), key=lambda item: -item[1])
+        if share > 1
+    ]
+    for need, name, share in over:
+        yield "too much", f"{need.part}: {name} {share:.0%}; {NEXT[name]}"
+    if over and ends_at:
+        runs = -(-plan.fleet.devices // ends_at)
+        yield "separate", f"{runs:,} runs of such parts, a model each"
+
+
+def _name(need: Need) -> str:
+    return need.part if need.count == 1 else f"{need.count} {need.part}s"
+
+
+def _of(need: Need) -> str:
+    """What it comes to; and of what there can be the parts that are taken, the largest first."""
+    shares = sorted(need.shares.items(), key=lambda item: -item[1])
+    told = ", ".join(f"{name} {_percent(share)}" for name, share in shares if share >= SHOWN)
+    busy = f"{need.cores:.0%} of a core, {size(need.memory_bytes)}; " if need.memory_bytes else ""
+    each = "each " if need.count > 1 else ""
+    return f"{each}{busy}takes {told or f'less than {SHOWN:.0%} of anything'}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
+
+
+def as_json(plan: Plan, storm: Storm, ends_at: int, alone_at: int, prices: Prices) -> dict[str, object]:
+    """The same for machines."""
+    fleet = plan.fleet
+    return {
+        "updates_per_second": fleet.rate,
+        "window": fleet.window,
+        "parts": [asdict(need) for need in plan.needs],
+        "up_bytes": up_bytes(fleet),
+        "down_bytes": down_bytes(fleet, plan.parts),
+        "journal_bytes_a_day": journal_bytes_a_day(fleet),
+        "disk_bytes": plan.disk_bytes,
+        "memory_bytes": plan.memory_bytes,
+        "cores": plan.cores,
+        "processes": plan.processes,
+        "ingress_bytes_a_month": plan.ingress_a_month,
+        "egress_bytes_a_month": plan.egress_a_month,
+        "between_bytes_a_month": plan.between_a_month,
+        "ends_first": [plan.first.part, plan.first.first],
+        "fits": plan.fits,
+        "ends_at_devices": ends_at,
+        "alone_ends_at_devices": alone_at,
+        "storm": asdict(storm),
+        "price_a_month": prices.of(plan),
+    }

@@ -1,9 +1,10 @@
-"""How a fleet returns after an outage: the devices' own back-off, and a server that takes one after another.
+"""How a fleet returns after an outage: the devices' own back-off, gateways if there are any, and one server.
 
 A device asks again after waits that double up to 30 s, drawn at random (`shared/protocol/backoff.py`), from
-the moment when all lost their lines. Who asks while the server is away waits again; who asks once it is there
-gets its turn. A device that waits for longer than 300 s asks anew; the server works for others meanwhile, so
-that this changes who comes when, not when the last one does.
+the moment when all lost their lines. Who asks while nobody is there waits again; who asks once somebody is
+gets its turn: at one of the gateways, which take theirs beside each other, and then at the server, which
+takes one after another. A device that waits for longer than 300 s asks anew; the server works for others
+meanwhile, so that this changes who comes when, not when the last one does.
 """
 
 from dataclasses import dataclass
@@ -11,23 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.devices.capacity import costs
 from edgeflock.shared.protocol.backoff import back_off
 
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """Seconds are from the moment when the server is there again."""
+    """Seconds are from the end of the outage."""
 
     outage: float
+    devices: int
+    """That lost their lines."""
     half_seconds: float
     """Half of the devices are back; and"""
     last_seconds: float
     """all of them."""
-    busy_seconds: float
-    """Processor time that it takes the server."""
+    leader_seconds: float
+    """Processor time that it takes the server, and"""
+    gateway_seconds: float
+    """the gateways together."""
     longest_queue: int
-    """Devices that have asked and wait for their turn."""
+    """Devices that have asked and wait for their turn, at a gateway or at the server."""
 
 
 class _Together:
@@ -40,28 +44,48 @@ class _Together:
         return self._numbers.uniform(a, b, self._devices)
 
 
-def return_seconds(tls: bool) -> float:
-    """Processor time that a device takes a server to come back."""
-    return costs.RETURN_TLS_SECONDS if tls else costs.RETURN_SECONDS
-
-
-def storm_of(devices: int, outage: float, seconds: float, seed: int = 0) -> Storm:
-    """`devices` >= 1 lose their server for `outage` seconds; each takes it `seconds` to come back."""
+def storm_of(
+    devices: int, outage: float, seconds: float, *, gateways: int = 0, each: float = 0.0, seed: int = 0
+) -> Storm:
+    """`devices` >= 1 lose their lines for `outage` seconds; each takes the server `seconds` to come back, and
+    before that one of the `gateways` the seconds of `each`."""
     asked = asking(devices, outage, seed) - outage
-    turns = seconds * np.arange(1, devices + 1)
-    back = turns + np.maximum.accumulate(asked - (turns - seconds))
-    queues = np.searchsorted(asked, back, side="right") - np.arange(devices)
+    queues, passed = [], asked
+    if gateways:
+        where = np.random.default_rng((seed, gateways)).integers(0, gateways, devices)
+        passed = np.empty(devices)
+        for one in range(gateways):
+            these = where == one
+            passed[these] = served(asked[these], each)
+            queues.append(waiting(asked[these], passed[these]))
+        passed.sort()
+    back = served(passed, seconds)
+    queues.append(waiting(passed, back))
     return Storm(
         outage=outage,
+        devices=devices,
         half_seconds=float(back[(devices - 1) // 2]),
         last_seconds=float(back[-1]),
-        busy_seconds=devices * seconds,
-        longest_queue=int(queues.max()),
+        leader_seconds=devices * seconds,
+        gateway_seconds=devices * each * (gateways > 0),
+        longest_queue=max(queues),
     )
 
 
+def served(asked: NDArray[np.float64], seconds: float) -> NDArray[np.float64]:
+    """When each has had its turn, of those that ask at sorted times [devices], one after another."""
+    turns = seconds * np.arange(1, asked.size + 1)
+    return np.asarray(turns + np.maximum.accumulate(asked - (turns - seconds)), np.float64)
+
+
+def waiting(asked: NDArray[np.float64], back: NDArray[np.float64]) -> int:
+    """The most that have asked and are not back, whoever has its turn included."""
+    queues = np.searchsorted(asked, back, side="right") - np.arange(asked.size)
+    return int(queues.max(initial=0))
+
+
 def asking(devices: int, outage: float, seed: int) -> NDArray[np.float64]:
-    """When each device first asks a server that is there again: sorted seconds [devices], from the beginning
+    """When each device first asks somebody that is there again: sorted seconds [devices], from the beginning
     of the outage."""
     waits = back_off(_Together(devices, seed))
     times = next(waits)

@@ -9,8 +9,9 @@ from typing import Any
 from edgeflock.server.defence import Guard
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.health import Health
+from edgeflock.server.operations.parts import Parts
 from edgeflock.server.roster import Device
-from edgeflock.server.sessions import Host
+from edgeflock.server.sessions import GatewayLine, Host
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.protocol.frames import (
     COLUMNS,
@@ -64,8 +65,11 @@ class Census:
 class Feed:
     """Makes frames."""
 
-    def __init__(self, host: Host, evaluator: Evaluator, health: Health) -> None:
+    def __init__(
+        self, host: Host, evaluator: Evaluator, health: Health, lines: Sequence[GatewayLine]
+    ) -> None:
         self._host = host
+        self._parts = Parts(host, lines)
         self._evaluator = evaluator
         self._health = health
         self._census: Census | None = None
@@ -129,6 +133,9 @@ class Feed:
             findings=self._health.findings[:MOST_FINDINGS],
             more_findings=max(0, len(self._health.findings) - MOST_FINDINGS),
             began=host.engine.parameters.began,
+            gateways=self._parts.gateways(),
+            shards=self._parts.shards(),
+            restored=host.engine.parameters.restored,
         )
 
     def census(self) -> Census:

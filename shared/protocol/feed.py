@@ -20,10 +20,12 @@ from edgeflock.shared.protocol.frames import (
     Event,
     Finding,
     Frame,
+    GatewayRow,
     Mark,
     Overview,
     Point,
     RunFacts,
+    ShardRow,
     Snapshot,
     Standing,
 )
@@ -36,7 +38,11 @@ def encode(frame: Frame) -> bytes:
     """One frame as the payload of one WebSocket message."""
     entries: dict[str, Any] = {"type": type(frame).__name__.lower()}
     entries |= {field.name: getattr(frame, field.name) for field in fields(frame)}
-    entries["overview"] = asdict(frame.overview)
+    overview = entries["overview"] = asdict(frame.overview)
+    # Most runs have no gateways and no shards, and say nothing of them.
+    for key in _SELDOM:
+        if not overview[key]:
+            del overview[key]
     # The metrics of most runs are none, and are left out.
     entries["evaluations"] = [row if row.metrics else row[:_NUMBERS] for row in frame.evaluations]
     if isinstance(frame, Snapshot):
@@ -126,6 +132,11 @@ def _metrics(value: Any, name: str) -> dict[str, float | None]:
     return {key: _number(number, name) for key, number in value.items()}
 
 
+def _overview(value: Any, name: str) -> Overview:
+    """With what is left out where there is none of it."""
+    return _whole_overview({**_SELDOM, **value} if type(value) is dict else value, name)
+
+
 def _row_for(kind: type[Row]) -> Check:
     """The check of one row of the NamedTuple `kind`. It returns it as such."""
     check = rows_for(kind)
@@ -145,7 +156,11 @@ _CHECKS: dict[Any, Check] = {
     tuple[Evaluation, ...]: _evaluations,
     tuple[Event, ...]: rows_for(Event),
     tuple[Finding, ...]: rows_for(Finding),
+    tuple[GatewayRow, ...]: rows_for(GatewayRow),
+    tuple[ShardRow, ...]: rows_for(ShardRow),
 }
-_CHECKS |= {kind: _map_for(kind) for kind in (RunFacts, Overview)}
+_SELDOM: dict[str, Any] = {"gateways": [], "shards": [], "restored": 0}
+_whole_overview = _map_for(Overview)
+_CHECKS |= {RunFacts: _map_for(RunFacts), Overview: _overview}
 
 _snapshot, _delta = _map_for(Snapshot), _map_for(Delta)

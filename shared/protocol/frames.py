@@ -211,6 +211,34 @@ class Standing(NamedTuple):
     """Results, since the server started, of shards that already had one."""
 
 
+class GatewayRow(NamedTuple):
+    """A gateway that is connected (docs/gateways.md)."""
+
+    name: str
+    address: str
+    since: float
+    """Unix time."""
+    devices: int
+    """That are connected to it."""
+    updates_per_s: float | None
+    """Of its devices, over about ten seconds; None before there were two frames. So are"""
+    ingress_rate: float | None
+    """bytes a second that it sends to the server, and"""
+    egress_rate: float | None
+    """those that it is sent."""
+    waiting: int
+    """Bytes that it has not taken yet."""
+
+
+class ShardRow(NamedTuple):
+    """A process that has a slice of the model (docs/shards.md)."""
+
+    node: str
+    """Of the cluster."""
+    nbytes: int
+    """What it keeps."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFacts:
     """What does not change while a server runs."""
@@ -261,6 +289,12 @@ class Overview:
     """Those that had no room."""
     began: float | None = None
     """Unix time of the run's first update; None before it, or if nobody knows."""
+    gateways: tuple[GatewayRow, ...] = ()
+    """Those with the most devices first."""
+    shards: tuple[ShardRow, ...] = ()
+    """None if the model is in the server, and while shards are made again."""
+    restored: int = 0
+    """How often shards were made again since the server started."""
 
 
 @dataclass(frozen=True, slots=True)

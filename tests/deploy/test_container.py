@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
 
+from tests.documents.test_parsed import parsed
 from tests.hosting import hosting
 
 ROOT = Path(__file__).parents[2]
@@ -76,8 +78,8 @@ def test_what_compose_mounts_is_there() -> None:
     named = set(described["volumes"])
     for service in described["services"].values():
         for volume in service["volumes"]:
-            source = volume.split(":")[0]
-            assert source in named or (DEPLOY / source).exists(), source
+            source, *target = volume.split(":")
+            assert not target or source in named or (DEPLOY / source).exists(), source
         assert "build" in service or re.search(r":v?\d+\.\d+\.\d+$", service["image"]), (
             "an image of a version"
         )
@@ -87,6 +89,60 @@ def test_what_compose_mounts_is_there() -> None:
     provider = yaml.safe_load((DEPLOY / "grafana" / "dashboards.yml").read_text())["providers"][0]
     mounts = [volume.split(":")[:2] for volume in described["services"]["grafana"]["volumes"]]
     assert ["../docs/grafana.json", f"{provider['options']['path']}/edgeflock.json"] in mounts
+
+
+GATEWAY = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["gateway"]
+
+
+def test_gateways_are_guarded_as_the_server_and_told_where_it_is() -> None:
+    described = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    server = described["services"]["edgeflock"]
+    for key in ("build", "read_only", "cap_drop", "security_opt", "ulimits", "restart"):
+        assert GATEWAY[key] == server[key]
+    assert GATEWAY["entrypoint"] == ["edgeflock", "gateway"]
+    assert f"--upstream=https://{server['hostname']}:8470" in GATEWAY["command"]
+    files = [one.split("=")[1] for one in GATEWAY["command"] if "=/" in one]
+    assert files == [f"/run/secrets/{name}" for name in GATEWAY["secrets"]]
+    assert set(GATEWAY["secrets"]) <= set(described["secrets"])
+    first, last = map(int, GATEWAY["ports"][0].split(":")[0].split("-"))
+    assert GATEWAY["scale"] <= last + 1 - first
+    others = [one for name, one in described["services"].items() if name != "gateway"]
+    taken = [port for one in others for port in one["ports"]]
+    assert not any(first <= int(port.split(":")[-2]) <= last for port in taken)
+    parsed(["gateway", *GATEWAY["command"]])
+
+
+async def test_a_gateway_as_compose_starts_it(tmp_path: Path) -> None:
+    """With its secrets in a folder in the place of where they are mounted; then its health is asked."""
+    secrets, here = tmp_path / "secrets", Path(sys.executable).parent
+    async with hosting(tmp_path / "run", with_tls=True) as hosted:
+        secrets.mkdir()
+        token = hosted.register.create("gateway", reusable=True).text
+        (secrets / "gateway-token").write_text(token)
+        for name in ("certificate.pem", "certificate-key.pem"):
+            shutil.copy(tmp_path / "run" / name, secrets / name)
+        given = [one.replace("/run/secrets", str(secrets)) for one in GATEWAY["command"]]
+        given = [one.replace("https://edgeflock:8470", hosted.url) for one in given]
+        process = await asyncio.create_subprocess_exec(
+            *(str(here / GATEWAY["entrypoint"][0]), *GATEWAY["entrypoint"][1:], *given),
+            *("--port", "0", "--json"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None
+            port = json.loads(await process.stdout.readline())["url"].rpartition(":")[2]
+            url = f"https://127.0.0.1:{port}"
+            environ = {**os.environ, "EDGEFLOCK_RUN__DIRECTORY": str(secrets), "HEALTH_URL": f"{url}/livez"}
+            command = [sys.executable, str(DEPLOY / "health.py")]
+            done = await asyncio.to_thread(subprocess.run, command, env=environ)
+            assert done.returncode == 0
+            async with aiohttp.ClientSession() as http:
+                while (await http.get(f"{url}/readyz", ssl=False)).status != 200:  # it follows the leader
+                    await asyncio.sleep(0.05)
+            assert [line.devices for line in hosted.gateways.lines] == [0]
+        finally:
+            process.terminate()
+            assert await process.wait() == 0
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Prometheus)")

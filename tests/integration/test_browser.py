@@ -12,7 +12,7 @@ from aiohttp import web
 
 from edgeflock.shared.protocol import feed
 from tests.browser import Tab, browsing, needs_chromium
-from tests.hosting import hosting
+from tests.hosting import gateway, hosting
 from tests.integration.operator import ADMIN
 from tests.integration.test_reconnect import link, update
 from tests.tui.runs import frames
@@ -163,6 +163,37 @@ async def test_a_viewer_is_offered_nothing_to_do_and_leaves(tmp_path: Path) -> N
         await shown(tab, "live")
         await tab.run("fetch('/v1/logout', { method: 'POST' }).then(() => 1)")
         await shown(tab, "The login is over.")
+
+
+async def test_gateways_and_shards_are_on_the_page(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path / "run", closed=True, viewer_token="look") as hosted,
+        gateway(hosted, HOSTILE),
+        browsing(tmp_path / "browser") as tab,
+    ):
+        await log_in(tab, hosted.url, "look")
+        await shown(tab, HOSTILE)
+        cells = "[...document.querySelectorAll('.parts tbody td')].map((one) => one.innerText)"
+        assert (await tab.run(cells))[0] == "0"
+        await tab.until(f"{cells}[1] === '0.00'")  # updates a second, once there are two frames
+        assert await tab.run("document.querySelector('.shards').hidden")
+        assert "taken" not in await tab.run("document.title")
+        for overview, words in (
+            (
+                {"shards": [["one", 2e9], ["two", 1e9]]},
+                "Shards 2 on 2 nodes, 3.00 GB of the model, the largest",
+            ),
+            ({"restored": 3}, "Shards are being made again from the journal; made again 3 times"),
+            ({}, ""),
+        ):
+            told = await tab.run(
+                "import('/assets/parts.js').then(({ Parts }) => { const one = new Parts();"
+                f" one.render({json.dumps(overview)}); document.body.append(one.element);"
+                " const text = one.element.innerText; one.element.remove(); return text; })"
+            )
+            assert told.strip().startswith(words)
+        await tab.looks(360, 740)
+        assert await tab.run("document.documentElement.scrollWidth") <= 360
 
 
 async def test_frames_are_read_as_they_were_written(tmp_path: Path) -> None:

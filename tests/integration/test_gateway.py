@@ -27,9 +27,10 @@ from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
+from edgeflock.shared.protocol import feed, wire
 from edgeflock.shared.protocol import gateway as protocol
-from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
+from edgeflock.tui.sources.feed_client import FeedClient
 from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
 from tests.integration.held import LOSSY, believed
 from tests.integration.operator import ADMIN, operating
@@ -237,6 +238,9 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
         screen = StringIO()
         print_status(Console(file=screen, width=200), told)
         assert "Gateway gateway at 127.0.0.1: 1 devices, 1 updates, 0 B waiting" in screen.getvalue()
+        frame = feed.decode(await anext(FeedClient(leader.url, ADMIN).frames()))
+        rows = frame.overview.gateways
+        assert [(row.name, row.devices, row.updates_per_s) for row in rows] == [("gateway", 1, None)]
         metrics = (await operator.get("/metrics"))[1]
         assert 'edgeflock_gateway_devices{gateway="gateway"} 1.0' in metrics
         await operator.post("/v1/devices/pi/drop", {"because": "no"})

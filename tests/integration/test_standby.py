@@ -9,9 +9,10 @@ import pytest
 from edgeflock.client.joining import join, urls_of
 from edgeflock.client.transport import Link
 from edgeflock.server.standby import Standby, StoodDown, standing_by
-from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import Config, parse
+from edgeflock.tui.sources.feed_client import FeedClient
 from tests.hosting import LAYOUT, hosting
 from tests.postgres import free_port
 
@@ -50,6 +51,15 @@ async def test_prometheus_learns_how_far_a_standby_follows() -> None:
                 text = await answer.text()
             told.append([line for line in text.splitlines() if not line.startswith("#")])
     assert told == [["edgeflock_leads 0"], ["edgeflock_leads 0", "edgeflock_standby_version 41"]]
+
+
+async def test_a_monitor_of_a_standby_says_how_far_it_follows() -> None:
+    config, standby = waiting(), Standby()
+    standby.why, standby.version = "other:8470 hosts the run", 12_345
+    client = FeedClient(f"http://127.0.0.1:{config.run.port}", "")
+    async with standing_by(config, None, standby):
+        with pytest.raises(EdgeflockError, match="hosts the run; it follows up to version 12,345"):
+            await anext(client.frames())
 
 
 async def test_a_device_finds_the_server_that_leads(tmp_path: Path) -> None:

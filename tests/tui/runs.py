@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from edgeflock.shared.protocol.frames import (
     BINS,
@@ -11,9 +12,11 @@ from edgeflock.shared.protocol.frames import (
     Evaluation,
     Event,
     Frame,
+    GatewayRow,
     Overview,
     Role,
     RunFacts,
+    ShardRow,
     Snapshot,
     staleness_bin,
 )
@@ -203,3 +206,17 @@ def state(number: int = 14, seconds: int = 240, role: Role = "viewer") -> State:
         reached = reduce(reached, frame)
     assert reached is not None, "there is a snapshot at least"
     return reached
+
+
+def spread(frame: Frame, gateways: int, shards: int = 0, restored: int = 0) -> Frame:
+    """`frame`, of a run over so many."""
+    rows = tuple(
+        GatewayRow(
+            *(f"gateway-{number}", "192.0.2.7", frame.time - 3600, 5000 - number),
+            *(498.2, 91_300.0, None, 4_000_000 * (number == 1)),
+        )
+        for number in range(gateways)
+    )
+    slices = tuple(ShardRow("one" if number < 2 else "two", 793_000_000) for number in range(shards))
+    told = replace(frame.overview, gateways=rows, shards=slices, restored=restored)
+    return replace(frame, overview=told)

@@ -3,6 +3,7 @@
 from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.curves import Against, Curve
 from edgeflock.tui.pages.events import event_line
+from edgeflock.tui.pages.parts import parts
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import (
@@ -25,6 +26,9 @@ _DAY = 86400.0
 _WIDE = 100
 """Cells: on a narrower screen the charts need the lines of what is only of interest now and then."""
 
+_HIGH = 28
+"""Lines from which on there is room for a table of gateways."""
+
 _EVENTS = 6
 """Lines of events below the charts, where there is room."""
 
@@ -32,6 +36,9 @@ _EVENTS = 6
 def overview(state: State, against: Against, width: int, height: int) -> list[Line]:
     """Numbers, curves, and where there is room the newest events."""
     lines = [*overview_numbers(state, width), []]
+    # On a low screen they have a line each; the curves need the others.
+    others = parts(state, width, 2 if height < _HIGH else min(9, height // 4))
+    lines += [*others, []] if others else []
     room = height - len(lines)
     events = _EVENTS + 2 if room >= 34 else 0
     below = (room - events) // 2

@@ -8,10 +8,14 @@ from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.findings import line
 from edgeflock.tui.pages.header import header
 from edgeflock.tui.pages.overview import overview_numbers
+from edgeflock.tui.pages.parts import parts
 from edgeflock.tui.pages.table import Window, fleet_page
 from edgeflock.tui.sources.link import Freshness, LinkState
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text.lines import Line
+
+_ROWS = ("findings", "gateways", "shards")
+"""Of an overview, what is told apart."""
 
 _EVENTS = 5
 """Lines of the newest events."""
@@ -29,7 +33,12 @@ def block(state: State, source: str, width: int) -> list[Line]:
     events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
     top = header(state, LinkState("live"), Freshness(0.0), source, width)
     wrong = [line(finding, state.time) for finding in state.overview.findings]
-    return [top, *wrong, *overview_numbers(state, width), [], *table, *([[], *events] if events else [])]
+    beside = parts(state, width, 3 + len(state.overview.gateways))
+    return [
+        *(top, *wrong, *overview_numbers(state, width), []),
+        *([*beside, []] if beside else []),
+        *(*table, *([[], *events] if events else [])),
+    ]
 
 
 def summary(state: State) -> dict[str, Any]:
@@ -43,7 +52,9 @@ def summary(state: State) -> dict[str, Any]:
         "parameters": run.parameters,
         "updates_target": run.updates_target,
         "role": state.role,
-        "overview": {name: getattr(overview, name) for name in Overview.__slots__ if name != "findings"},
+        "overview": {name: getattr(overview, name) for name in Overview.__slots__ if name not in _ROWS},
+        "gateways": [gateway._asdict() for gateway in overview.gateways],
+        "shards": [shard._asdict() for shard in overview.shards],
         "findings": [finding._asdict() for finding in overview.findings],
         "device_ingress": state.traffic.ingress,
         "device_egress": state.traffic.egress,

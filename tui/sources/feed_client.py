@@ -8,7 +8,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized, Unavailable
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import permanent
@@ -69,6 +69,8 @@ class FeedClient:
         except aiohttp.ClientResponseError as error:
             if error.status == Unauthorized.status:
                 raise _refusal(error.status, "/v1/feed", "") from error
+            if error.status == Unavailable.status:
+                await self._ask("GET", "/v1/status")  # says why: whoever stands by, how far it is
             hopeless = permanent(str(self._base), error, error.status)
             raise hopeless or _refusal(error.status, "/v1/feed", "") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -4,6 +4,7 @@ import { Chips } from "/assets/chips.js";
 import { bars, Chart } from "/assets/chart.js";
 import { el, say } from "/assets/dom.js";
 import { count, decimal, pace, percent, rate, size, times, trimmed } from "/assets/numbers.js";
+import { Parts } from "/assets/parts.js";
 import { rates, state, sums } from "/assets/state.js";
 
 const RANGES = [
@@ -48,6 +49,7 @@ export class Overview {
             this.render();
         });
         this.staleness = el("div", {});
+        this.parts = new Parts();
         this.element = el(
             "div",
             {},
@@ -56,6 +58,7 @@ export class Overview {
                 { class: "tiles", "aria-label": "Numbers" },
                 ...Object.values(this.tiles).map((one) => one.element),
             ),
+            this.parts.element,
             el("div", { class: "toolbar" }, this.ranges.element),
             el(
                 "section",
@@ -105,6 +108,7 @@ export class Overview {
                 : "",
         );
 
+        this.parts.render(overview);
         this.ranges.show(
             RANGES.map(([name, seconds]) => [seconds, name, null, ""]),
             this.seconds,

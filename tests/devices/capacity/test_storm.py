@@ -33,7 +33,7 @@ def test_the_last_one_is_back_when_all_have_had_their_turn() -> None:
     assert quick.longest_queue <= 2
     assert 500 <= slow.last_seconds <= 502
     assert 249 <= slow.half_seconds <= 252
-    assert slow.busy_seconds == 500
+    assert (slow.leader_seconds, slow.gateway_seconds) == (500, 0)
     assert slow.longest_queue > 400
     assert storm_of(500, 60.0, 1.0, seed=3) == slow
 
@@ -48,3 +48,18 @@ def test_who_asks_one_by_one_in_words_and_in_arrays() -> None:
     assert storm.last_seconds == pytest.approx(back[-1])
     assert storm.half_seconds == pytest.approx(back[149])
     assert storm.longest_queue == max(queue)
+
+
+def test_gateways_take_their_turns_beside_each_other() -> None:
+    alone = storm_of(4000, 60.0, 0.02, seed=5)
+    through = storm_of(4000, 60.0, 1e-4, gateways=4, each=0.02, seed=5)
+    assert 19 <= through.last_seconds < 0.5 * alone.last_seconds
+    assert through.longest_queue < alone.longest_queue
+    assert through.gateway_seconds == pytest.approx(80)
+    one = storm_of(4000, 60.0, 1e-9, gateways=1, each=0.02, seed=5)
+    assert one.last_seconds == pytest.approx(alone.last_seconds)
+
+
+def test_behind_gateways_the_server_takes_one_after_another() -> None:
+    storm = storm_of(500, 60.0, 1.0, gateways=8, each=0.01, seed=3)
+    assert 500 <= storm.last_seconds <= 502

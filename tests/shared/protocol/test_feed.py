@@ -59,6 +59,8 @@ findings = st.builds(
     texts,
     texts,
 )
+rates = st.none() | numbers
+gateways = st.builds(frames.GatewayRow, texts, texts, numbers, counts, *[rates] * 3, counts)
 overviews = st.builds(
     Overview,
     version=counts,
@@ -74,6 +76,9 @@ overviews = st.builds(
     more_findings=counts,
     began=st.none() | numbers,
     tasks=st.none() | st.builds(frames.Standing, *[counts] * 4),
+    gateways=st.lists(gateways, max_size=2).map(tuple),
+    shards=st.lists(st.builds(frames.ShardRow, texts, counts), max_size=2).map(tuple),
+    restored=counts,
     evaluation_failed=st.booleans(),
 )
 settings = st.dictionaries(texts, st.dictionaries(texts, texts | counts | st.booleans() | st.none()))
@@ -98,6 +103,14 @@ deltas = st.builds(
 @given(snapshots | deltas)
 def test_what_is_encoded_comes_back(frame: Snapshot | Delta) -> None:
     assert feed.decode(feed.encode(frame)) == frame
+
+
+def test_a_run_without_gateways_and_shards_says_nothing_of_them() -> None:
+    told_of = msgpack.unpackb(feed.encode(GOOD))["overview"]
+    assert not {"gateways", "shards", "restored"} & told_of.keys()
+    more = replace(OVERVIEW, shards=(frames.ShardRow("one", 7),), restored=2)
+    told_of = msgpack.unpackb(feed.encode(replace(GOOD, overview=more)))["overview"]
+    assert (told_of["shards"], told_of["restored"]) == ([["one", 7]], 2)
 
 
 PI = DeviceRow(

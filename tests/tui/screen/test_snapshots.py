@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.tui.sources.recording import Recording
+from edgeflock.tui.sources.replay import Replay
+from tests.tui.runs import frames, spread
 from tests.tui.screen.monitor import NARROW, WIDE, frozen, screen, shows, text
 
 SCREENS = Path(__file__).parent / "snapshots"
@@ -50,6 +53,18 @@ async def test_the_screen_is_as_it_was(name: str, size: tuple[int, int]) -> None
         shown = text(pilot) + "\n"
     if os.environ.get("EDGEFLOCK_REDRAW"):
         path.parent.mkdir(exist_ok=True)
+        path.write_text(shown, "utf-8")
+    assert shown == path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE], ids=["80x24", "140x44"])
+async def test_gateways_and_shards_are_as_they_were(size: tuple[int, int]) -> None:
+    path = SCREENS / f"overview-gateways-{size[0]}x{size[1]}.txt"
+    recorded = Recording.of((spread(frame, 3, 4, 1) for frame in frames(14, 240)), "test")
+    async with screen(Replay(recorded, "test", at="100%"), size=size) as pilot:
+        await pilot.pause()
+        shown = text(pilot) + "\n"
+    if os.environ.get("EDGEFLOCK_REDRAW"):
         path.write_text(shown, "utf-8")
     assert shown == path.read_text("utf-8")
 

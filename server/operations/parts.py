@@ -1,0 +1,68 @@
+"""The gateways and shards of a run, as its watchers see them."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from edgeflock.server.sessions import GatewayLine, Host
+from edgeflock.shared.protocol.frames import GatewayRow, ShardRow
+
+_OVER = 10.0
+"""Seconds that rates are averaged over, of what is looked at"""
+_APART = 1.0
+"""so many seconds after each other at least."""
+
+
+class Reading(NamedTuple):
+    """What a gateway had counted by a time, in seconds of a monotonic clock."""
+
+    time: float
+    updates: int
+    ingress: int
+    egress: int
+
+
+class Parts:
+    """Remembers what gateways counted when it was asked last, for their rates."""
+
+    def __init__(self, host: Host, lines: Sequence[GatewayLine]) -> None:
+        self._host, self._lines = host, lines
+        self._read: dict[GatewayLine, deque[Reading]] = {}
+
+    def gateways(self) -> tuple[GatewayRow, ...]:
+        """Those with the most devices first."""
+        self._read = {line: self._read.get(line, deque()) for line in self._lines}
+        now = time.monotonic()
+        rows = (row(line, read, now) for line, read in self._read.items())
+        return tuple(sorted(rows, key=lambda row: (-row.devices, row.name)))
+
+    def shards(self) -> tuple[ShardRow, ...]:
+        parameters = self._host.engine.parameters
+        if parameters.is_here:
+            return ()
+        return tuple(ShardRow(shard.node, shard.nbytes) for shard in parameters.vectors.standing)
+
+
+def row(line: GatewayLine, read: deque[Reading], now: float) -> GatewayRow:
+    """A gateway at `now`; what it counts is noted in `read`."""
+    reading = Reading(now, line.updates, line.meter.ingress, line.meter.egress)
+    if not read or now - read[-1].time >= _APART:
+        read.append(reading)
+    while len(read) > 2 and now - read[1].time >= _OVER:
+        read.popleft()
+    then, seconds = read[0], now - read[0].time
+
+    def rate(after: int, before: int) -> float | None:
+        return round((after - before) / seconds, 2) if seconds >= _APART else None
+
+    return GatewayRow(
+        line.name,
+        line.address,
+        line.since,
+        line.devices,
+        rate(reading.updates, then.updates),
+        rate(reading.ingress, then.ingress),
+        rate(reading.egress, then.egress),
+        line.waiting,
+    )

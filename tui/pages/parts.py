@@ -1,0 +1,80 @@
+"""What a run consists of beside its server: gateways that hold its devices, shards that have its model."""
+
+from edgeflock.shared.protocol.frames import GatewayRow
+from edgeflock.tui.sources.state import State
+from edgeflock.tui.text import numbers
+from edgeflock.tui.text.lines import Ink, Line, Span, crop, fit, heading
+
+_WIDTHS = (9, 11, 12, 10, 10, 6)
+"""Cells of the numbers of a gateway."""
+
+_HEADS = ("devices", "updates/s", "received/s", "sent/s", "waiting", "up")
+
+_NAME = 12
+"""Cells of its name at least."""
+
+
+def parts(state: State, width: int, most: int) -> list[Line]:
+    """A line for each gateway below a heading, and one for all shards; at most `most`."""
+    rows = state.overview.gateways
+    shards = [shard_line(state)] if state.overview.shards or state.overview.restored else []
+    room = most - len(shards)
+    lines: list[Line] = []
+    if rows and room >= 3:
+        value: Line = [(_sum(rows), "dim")]
+        lines = [heading("Gateways", value, width), _head(width)]
+        shown = rows if len(rows) <= room - 2 else rows[: room - 3]
+        lines += [_gateway(row, state.time, width) for row in shown]
+        if len(shown) < len(rows):
+            lines.append([(f"and {len(rows) - len(shown):,} more with fewer devices", "dim")])
+    elif rows and room >= 1:
+        lines = [[("Gateways ", "strong"), (_sum(rows), "text")]]
+    return [crop(line, width) for line in (lines + shards)[: max(0, most)]]
+
+
+def shard_line(state: State) -> Line:
+    """All shards together."""
+    shards, restored = state.overview.shards, state.overview.restored
+    again = f", made again {restored:,} time{'s' * (restored > 1)}" if restored else ""
+    if not shards:
+        return [("Shards ", "strong"), ("are being made again from the journal", "warn"), (again, "dim")]
+    nodes, sizes = len({shard.node for shard in shards}), [shard.nbytes for shard in shards]
+    where = f" on {nodes:,} node{'s' * (nodes > 1)}"
+    largest = f", the largest {numbers.size(max(sizes))}" if len(sizes) > 1 else ""
+    told = f"{len(sizes):,}{where}, {numbers.size(sum(sizes))}{largest}"
+    return [("Shards ", "strong"), (told, "text"), (again, "warn" if restored else "dim")]
+
+
+def _sum(rows: tuple[GatewayRow, ...]) -> str:
+    devices, waiting = sum(row.devices for row in rows), sum(row.waiting for row in rows)
+    rates = [row.updates_per_s for row in rows if row.updates_per_s is not None]
+    speed = f", {numbers.rate(sum(rates))}" if rates else ""
+    return f"{len(rows):,} with {devices:,} devices{speed} updates/s, {numbers.size(waiting)} waiting"
+
+
+def _head(width: int) -> Line:
+    names = "".join(fit(name, cells, "right") for name, cells in zip(_HEADS, _WIDTHS, strict=True))
+    return [(fit("", _room(width)), "dim"), (names, "dim")]
+
+
+def _gateway(row: GatewayRow, now: float, width: int) -> Line:
+    told: list[tuple[str, Ink]] = [
+        (numbers.count(row.devices), "strong"),
+        (numbers.rate(row.updates_per_s), "third"),
+        (numbers.size(row.ingress_rate), "first"),
+        (numbers.size(row.egress_rate), "second"),
+        (numbers.size(row.waiting), "warn" if row.waiting > _MUCH else "text"),
+        (numbers.age(max(0.0, now - row.since)), "dim"),
+    ]
+    cells: list[Span] = [
+        (fit(text, cells, "right"), ink) for (text, ink), cells in zip(told, _WIDTHS, strict=True)
+    ]
+    return [(fit(numbers.plain(row.name), _room(width)), "text"), *cells]
+
+
+_MUCH = 1 << 20
+"""Bytes that wait for a gateway which does not keep up: a message holds so many."""
+
+
+def _room(width: int) -> int:
+    return max(_NAME, width - sum(_WIDTHS))
