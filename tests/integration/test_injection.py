@@ -284,7 +284,7 @@ async def test_a_device_that_never_reads_holds_up_nobody(
         foreign(hosted.port, "b") as b,
     ):
         await deaf.upgrade()
-        deaf.send(pack([HELLO, 2, "deaf", b"", {}, True]))
+        assert (await deaf.ask([HELLO, 2, "deaf", b"", {}, True]))[0] == WELCOME  # the last that it reads
         for _ in range(3):
             deaf.send(pack([PULL, None]))  # a model that no socket's buffer holds
         await b.ask([PULL, None])

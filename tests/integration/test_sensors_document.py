@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +15,7 @@ import pytest
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources import open_source
 from tests.client.data.sources.brokers import Mosquitto
+from tests.ports import lasting
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -74,8 +74,7 @@ async def output(folder: Path, port: int, name: str) -> str:
 
 @pytest.mark.slow
 async def test_a_sensor_trains_a_model(folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = lasting()
     await output(folder, port, "")
     async with running(folder, port, "server") as server:
         while True:
