@@ -89,7 +89,7 @@ async def test_a_sensor_trains_a_model(folder: Path) -> None:
         told = await output(folder, port, "client")
         assert re.search(r"8 updates from \d+ samples", told), told
         status = await output(folder, port, "status")
-        while "accuracy" not in status:
+        while "at version 8" not in status:  # which is evaluated last
             status = await output(folder, port, "status")
     assert "machine-1" in status
     accuracy = re.search(r"accuracy ([\d.]+)%", status)

@@ -300,6 +300,7 @@ async def test_a_kafka_group_goes_on_after_a_restart(monkeypatch: pytest.MonkeyP
     # Once a member has left, the mock cluster waits for others almost as long as a session lasts.
     hasty = partial(aiokafka.AIOKafkaConsumer, session_timeout_ms=1200, heartbeat_interval_ms=300)
     monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", hasty)
+    monkeypatch.setattr(kafka_source, "STOP_SECONDS", 300.0)  # whoever leaves says where it was
     with mock_kafka() as cluster:
         cluster.create("power")
         uri = f"kafka://{cluster.address}/power?group=pi"
@@ -317,6 +318,7 @@ async def test_a_kafka_group_reads_again_what_is_not_done_with(monkeypatch: pyte
     hasty = partial(aiokafka.AIOKafkaConsumer, session_timeout_ms=1200, heartbeat_interval_ms=300)
     monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", hasty)
     monkeypatch.setattr(kafka_source, "TOGETHER", 2)
+    monkeypatch.setattr(kafka_source, "STOP_SECONDS", 300.0)  # whoever leaves says where it was
     with mock_kafka() as cluster:
         cluster.create("power")
         uri = f"kafka://{cluster.address}/power?group=pi"
