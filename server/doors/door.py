@@ -217,7 +217,6 @@ class Door(asyncio.Protocol):
         self._tail = seen[-3:]
         if end >= 0:
             self._head_is_in, self._early = True, end + len(_END_OF_HEAD) < len(seen)
-            self._expect(math.inf)  # it has come, however long it takes until somebody answers
 
     def _follow_frames(self, frames: framing.Framing, data: bytes) -> bool:
         """Whether they may go on to aiohttp."""

@@ -62,7 +62,7 @@ async def running(folder: Path, port: int, name: str) -> AsyncIterator[Process]:
     finally:
         if process.returncode is None:
             os.killpg(process.pid, 9)
-        await process.wait()
+        await process.communicate()  # to the end of its pipe, which the shell's processes have, too
 
 
 async def output(folder: Path, port: int, name: str) -> str:
