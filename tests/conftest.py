@@ -17,7 +17,10 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.postgres import Cluster
 
-settings.register_profile("edgeflock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples everywhere: a change is judged by what it changes.
+settings.register_profile(
+    "edgeflock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("edgeflock")
 
 
