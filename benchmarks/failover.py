@@ -30,7 +30,8 @@ from benchmarks.faults.device import Notes
 from benchmarks.faults.server import SETTINGS
 from benchmarks.updates import LAYOUT
 from edgeflock.server.ledger import copy
-from tests.postgres import Cluster, cluster, free_port, needed, standby
+from tests.ports import lasting
+from tests.postgres import Cluster, cluster, needed, standby
 
 FAULTS = ("kill", "pause", "database", "cut")
 _PATIENCE = 120.0
@@ -231,7 +232,7 @@ async def run(
         async with line(scene.primary.port) as first, line(scene.primary.port) as second:
             for number, proxy in enumerate((first, second)):
                 url = scene.primary.url(scene.schema, proxy.port)
-                server = Server(place / f"run{number}", free_port(), url, proxy, lease)
+                server = Server(place / f"run{number}", lasting(), url, proxy, lease)
                 scene.servers.append(server)
                 await server.start()
             urls = ",".join(f"http://127.0.0.1:{server.port}" for server in scene.servers)

@@ -17,7 +17,10 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.postgres import Cluster
 
-settings.register_profile("edgeflock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples everywhere: a change is judged by what it changes.
+settings.register_profile(
+    "edgeflock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("edgeflock")
 
 
@@ -27,6 +30,23 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _tables_as_they_were() -> Iterator[None]:
+    """What a test chooses or gives is no choice of the next one."""
+    from edgeflock.client.data.sources.opening import SOURCES
+    from edgeflock.server.choices import CHOICES
+    from edgeflock.shared.codecs import sparse, values
+    from edgeflock.shared.model.losses import LOSSES
+    from edgeflock.shared.plugins import Table
+
+    known = (*CHOICES.values(), LOSSES, sparse.CODINGS, values.CODINGS, SOURCES)
+    tables = [one for one in known if isinstance(one, Table)]
+    before = [(one._known.copy(), one._given.copy(), one._here_only.copy()) for one in tables]
+    yield
+    for table, was in zip(tables, before, strict=True):
+        table._known, table._given, table._here_only = was
 
 
 @pytest.hookimpl(tryfirst=True)

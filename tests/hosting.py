@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.identity import Identity
 from edgeflock.server.app import create_app, listening
+from edgeflock.server.doors import Doors
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.hosting import HostedRun, authority_of
@@ -19,7 +20,7 @@ from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered
 from edgeflock.server.operations.health import Health
-from edgeflock.server.operations.keys import GATEWAYS, HEALTH, HOST, WRITER
+from edgeflock.server.operations.keys import DOORS, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
@@ -65,6 +66,7 @@ class Hosted:
     register: Register
     health: Health
     gateways: Gateways
+    doors: Doors
 
     @property
     def url(self) -> str:
@@ -176,6 +178,7 @@ async def hosting(
                 register,
                 app[HEALTH],
                 app[GATEWAYS],
+                app[DOORS],
             )
 
 

@@ -10,7 +10,7 @@ _KEPT = 20_000, 30_000
 def lasting() -> int:
     """One that is free now, on 127.0.0.1 and for as long as nobody asks for it by its number."""
     while True:
-        port = random.randrange(*_KEPT)
+        port = random.SystemRandom().randrange(*_KEPT)  # none that another process draws, however seeded
         with socket.socket() as tried:
             try:
                 tried.bind(("127.0.0.1", port))

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from tests.ports import lasting
 
 _SETTINGS = """
 listen_addresses = '127.0.0.1'
@@ -46,7 +47,7 @@ class Cluster:
     """One PostgreSQL, on a free port of 127.0.0.1."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
-        self.folder, self.programs, self.port = folder, programs, free_port()
+        self.folder, self.programs, self.port = folder, programs, lasting()
         self._schemas = 0
 
     def url(self, schema: str = "public", port: int | None = None) -> str:
@@ -163,10 +164,3 @@ def folder() -> Iterator[Path]:
 
 def _as_postgres() -> dict[str, Any]:
     return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -1,6 +1,7 @@
 """Server and device processes of a scenario, and what their journal and their receipts say in the end."""
 
 import asyncio
+import random
 import socket
 import subprocess
 import sys
@@ -181,16 +182,16 @@ def crew(
         found.everything_ends()
 
 
-def free_port(below: int = 0) -> int:
-    """Below the ports that the kernel gives to outgoing connections: those might connect to themselves. Below
-    another one, too, if that is given.
+def free_port(*taken: int) -> int:
+    """Below the ports that the kernel gives to outgoing connections: those might connect to themselves. None
+    of those `taken`, and by chance: another crew may look at the same time.
     """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in range((below or lowest) - 1, lowest - 8192, -1):
+    while True:
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port := random.randrange(lowest - 8192, lowest)))
             except OSError:
                 continue
-            return port
-    raise OSError("no port is free")
+            if port not in taken:
+                return port

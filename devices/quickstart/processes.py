@@ -9,6 +9,9 @@ from pathlib import Path
 
 from edgeflock.shared.errors import EdgeflockError
 
+_LEAVING = 30.0
+"""Seconds that clients of a run that is over may take to leave."""
+
 
 async def start(command: str, settings: Sequence[str], *flags: str, log: Path) -> asyncio.subprocess.Process:
     """Start an edgeflock command with `settings` as --set. It writes to `log`; a server's stdout is piped."""
@@ -43,6 +46,14 @@ def tail_of(log: Path) -> str:
     """The last line of a log, which says why a process ended."""
     lines = log.read_text(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("edgeflock: ") if lines else f"see {log}"
+
+
+async def left(clients: list[asyncio.subprocess.Process]) -> None:
+    """Let those whose run is over leave by themselves, and say what they did; not for ever."""
+    leaving = [asyncio.create_task(client.wait()) for client in clients]
+    _, late = await asyncio.wait(leaving, timeout=_LEAVING)
+    for one in late:
+        one.cancel()
 
 
 async def end(processes: list[asyncio.subprocess.Process]) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from edgeflock.client.identity import keep
 from edgeflock.client.joining import join
 from edgeflock.devices.quickstart.plan import Plan, backend_of, fresh_folder, settings_of
-from edgeflock.devices.quickstart.processes import end, start, tail_of, url_of
+from edgeflock.devices.quickstart.processes import end, left, start, tail_of, url_of
 from edgeflock.devices.quickstart.shown import Result, accuracy_of, progress_bar, show_result
 from edgeflock.devices.results.outcomes import LAST
 from edgeflock.devices.watching.status import fetch
@@ -74,6 +74,7 @@ async def _run(plan: Plan, settings: list[str], directory: Path, narration: Cons
             evaluations = json.loads(await fetch(http, url, "/v1/evaluations", viewer))
             model = directory / "model.safetensors"
             model.write_bytes(await fetch(http, url, "/v1/model.safetensors", viewer))
+        await left(processes[1:])
     finally:
         await end(processes)
     known = [one["accuracy"] for one in evaluations if one["accuracy"] is not None]

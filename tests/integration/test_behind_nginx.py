@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from edgeflock.tui.sources import FeedClient
 from tests.certificates import certificate
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
+from tests.ports import lasting
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -34,9 +34,7 @@ def location(port: int) -> str:
 @asynccontextmanager
 async def proxied(folder: Path, pem: Path, port: int) -> AsyncIterator[str]:
     """The URL of an nginx in front of the server at `port`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        own = free.getsockname()[1]
+    own = lasting()
     folder.mkdir()
     temporary = "\n".join(
         f"{kind}_temp_path {folder};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

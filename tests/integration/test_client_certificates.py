@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -51,6 +51,8 @@ async def answer(port: int, shown: Path | None = None) -> bytes:
         return b""
     finally:
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 async def test_a_device_shows_what_it_got_when_it_joined(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ async def test_a_run_goes_on_whatever_the_clock_says(tmp_path: Path, settings: t
         for number in range(12):
             assert (await device.push(update(number + 1, number))).version == number + 1
         (known,) = hosted.registry.devices.values()
-        assert state(known, time.monotonic()) == "training"
+        assert state(known, known.connection.last_heard) == "training"
         assert 0 <= known.statistics.interval < HOUR
         theta = hosted.engine.parameters.theta.tobytes()
     async with hosting(tmp_path, *settings) as hosted:

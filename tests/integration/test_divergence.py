@@ -4,8 +4,9 @@ import asyncio
 import json
 import re
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,12 @@ async def state(port: int, wanted: str) -> dict[str, object]:
     return found
 
 
+def evaluated(directory: Path) -> int:
+    """The version of the last evaluation in the journal."""
+    with closing(sqlite3.connect(directory / "journal.sqlite")) as journal:
+        return int(journal.execute("SELECT max(version) FROM evaluations").fetchone()[0])
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_model_that_was_broken_within_the_bound(
     tmp_path: Path, knowing: dict[str, Path], mode: str
@@ -179,7 +186,10 @@ async def test_a_model_that_was_broken_within_the_bound(
                     if isinstance(answer, Refusal):
                         break
                     made = sequence
-            found = await state(port, "diverged")
+            await state(port, "diverged")
+            while evaluated(tmp_path) < hosted.engine.published.version:  # which may tell it anew
+                await asyncio.sleep(0.05)
+            found = await status_of(port)
             why = str(found["diverged"])
             assert f"until an operator goes back: edgeflock rollback {STEPS}" in why
             assert "of 'hostile', which made version" in why

@@ -33,7 +33,8 @@ async def until_told(frames: Frames, device: str, **wanted: object) -> Delta:
                 return frame
 
 
-async def test_a_snapshot_and_then_what_changes(tmp_path: Path) -> None:
+async def test_a_snapshot_and_then_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 3600.0)  # nobody is idle yet
     async with hosting(tmp_path, closed=True, admin_token=ADMIN, viewer_token="look") as hosted:
         async with (
             link(hosted.port, "early", hosted.enrol("early")) as early,

@@ -27,7 +27,6 @@ def kinds(hosted: Hosted) -> list[str]:
 
 async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
     hot: Facts = {"temperature": 82.5, "throttled": 1, "clock": int(time.time()) - 3600}
-    well: Facts = {"temperature": 60.0, "throttled": 0, "clock": int(time.time())}
     async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer, link(hosted.port) as device:
         await device.join()
         await device.push(replace(update(1, 0), facts=hot))
@@ -51,6 +50,7 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         assert "pi: hot: its processor has 82 degrees Celsius; give it air, or pause it" in events(
             hosted, "finding"
         )
+        well: Facts = {"temperature": 60.0, "throttled": 0, "clock": int(time.time())}
         await device.push(replace(update(2, 1), facts=well))
         await hosted.health.look()
         assert hosted.health.findings == ()

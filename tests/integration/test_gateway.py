@@ -36,7 +36,7 @@ from tests.integration.held import LOSSY, believed
 from tests.integration.operator import ADMIN, operating
 from tests.integration.test_first_model import HEADS, LARGE, begun
 from tests.integration.test_lossy import NORMED, Device, gradient, hurry
-from tests.postgres import free_port
+from tests.ports import lasting
 
 START = Start(3, tuple(Filling(NORMAL, 0.0, 0.5) for _ in LAYOUT.tensors))
 RATE = "coordination.learning_rate=0.05"
@@ -82,8 +82,11 @@ async def keep_pulling(device: Device) -> None:
 
 
 async def same(hosted: Hosted, device: Device) -> bool:
-    """Whether a device that pulls holds the leader's model, bit for bit."""
+    """Whether a device that pulls holds the leader's model, bit for bit, once its gateway has it."""
     await device.pull()
+    while device.replica.version != hosted.engine.published.version:
+        await asyncio.sleep(0.01)
+        await device.pull()
     return device.replica.theta.tobytes() == hosted.engine.parameters.theta.tobytes()
 
 
@@ -157,6 +160,8 @@ async def test_a_device_goes_on_through_another_gateway(tmp_path: Path, mode: st
                 await pi.step()
                 assert leader.engine.published.version == 5
                 assert leader.hub.tally.updates == 5
+                while len(leader.gateways.lines) > 1:
+                    await asyncio.sleep(0.01)
                 assert [line.name for line in leader.gateways.lines] == ["b"]
         assert replays(leader)
 
@@ -274,7 +279,7 @@ async def test_refusals_come_through_and_count(tmp_path: Path) -> None:
 
 
 async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> None:
-    port = free_port()
+    port = lasting()
     async with AsyncExitStack() as stack:
         life = AsyncExitStack()
         leader = await life.enter_async_context(hosting(tmp_path, RATE, port=port))
@@ -323,7 +328,7 @@ async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> Non
 async def test_a_model_that_is_rolled_back_reaches_everybody(tmp_path: Path, mode: str) -> None:
     async with (
         hosting(tmp_path, RATE, mode, admin_token=ADMIN) as leader,
-        gateway(leader) as (_, url),
+        gateway(leader) as (one, url),
         operating(leader.port) as operator,
         joined(url, "pi") as pi,
     ):
@@ -331,6 +336,8 @@ async def test_a_model_that_is_rolled_back_reaches_everybody(tmp_path: Path, mod
             await pi.step()
         status, _ = await operator.post("/v1/rollback", {"version": 1})
         assert status == 200
+        while one.front.published.version < 4:
+            await asyncio.sleep(0.01)
         before = pi.wholes
         await pi.pull()
         assert pi.wholes == before + 1
@@ -388,7 +395,7 @@ async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
 
 
 async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> None:
-    one = Gateway(f"http://127.0.0.1:{free_port()}", "", "one", Place(port=0))
+    one = Gateway("http://127.0.0.1:1", "", "one", Place(port=0))
     async with one.serving() as port, hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
         async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
             assert (answer.status, await answer.text()) == (503, "this gateway has no leader\n")

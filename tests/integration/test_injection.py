@@ -284,7 +284,7 @@ async def test_a_device_that_never_reads_holds_up_nobody(
         foreign(hosted.port, "b") as b,
     ):
         await deaf.upgrade()
-        deaf.send(pack([HELLO, 2, "deaf", b"", {}, True]))
+        assert (await deaf.ask([HELLO, 2, "deaf", b"", {}, True]))[0] == WELCOME  # the last that it reads
         for _ in range(3):
             deaf.send(pack([PULL, None]))  # a model that no socket's buffer holds
         await b.ask([PULL, None])
@@ -364,6 +364,8 @@ async def test_devices_with_other_classes_train_on_each_others_samples(
     module = "edgeflock.client.zoo:DigitsCNN"
     layout = TorchBackend(module, "cross_entropy").layout
     run = [*ON, f"model.module={module}", "run.updates=150", "coordination.learning_rate=0.001"]
+    # Each of the three has a part in every round: none is done before the others come.
+    run += ["coordination.mode=rounds", "coordination.quorum=3", "coordination.deadline=3600"]
     async with hosting(tmp_path, *run, layout=layout) as hosted, foreign(hosted.port, "vandal") as vandal:
 
         def client(name: str, *, share: bool) -> ClientSettings:

@@ -68,4 +68,4 @@ async def test_a_large_message_costs_its_own_length(tmp_path: Path) -> None:
                 assert most_resident(server.pid) - before < 4 * SIZE, name
     finally:
         server.terminate()
-        await server.wait()
+        await server.communicate()  # to the end of its pipe

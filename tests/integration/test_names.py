@@ -11,7 +11,7 @@ from edgeflock.shared.errors import NameInUse
 from tests.hosting import hosting
 from tests.integration.foreign_client import MODEL, PULL, WELCOME, Device, connected, joined
 from tests.integration.scene import hello, refused
-from tests.integration.test_reconnect import link, update
+from tests.integration.test_reconnect import link, never_given_up, update
 from tests.proxy import proxying
 
 
@@ -37,6 +37,7 @@ async def test_nobody_takes_the_name_of_a_device_that_is_here(secret: bytes, tmp
 async def test_a_device_that_trains_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads nothing meanwhile, no pings either, and sends some itself."""
     monkeypatch.setattr(transport, "HEARTBEAT", 0.5)
+    never_given_up(monkeypatch)
     async with hosting(tmp_path) as server, link(server.port) as device, link(server.port) as stranger:
         await device.join()
         with pytest.raises(NameInUse):
@@ -60,9 +61,11 @@ async def test_a_name_whose_session_has_ended_is_free(tmp_path: Path) -> None:
 
 async def test_a_dead_line_keeps_no_device_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was restarted, and has no secret; of its old line nothing comes, not even the end."""
+    usual = session.HEARTBEAT
     monkeypatch.setattr(session, "HEARTBEAT", 0.2)
     monkeypatch.setattr(session, "CLOSE_SECONDS", 0.05)
     async with hosting(tmp_path) as server, joined(server.port, "pi") as (dead, _):
+        monkeypatch.setattr(session, "HEARTBEAT", usual)  # for whoever comes from now on
         async with joined(server.port, "pi") as (device, welcome):
             assert welcome[0] == WELCOME
             assert (await device.ask([PULL, None]))[0] == MODEL

@@ -20,7 +20,8 @@ from tests.integration.test_rounds import PATIENT, gathered, update
 WHY = "by its owner: hot: 83 C"
 
 
-async def test_operators_see_why_a_device_pauses(tmp_path: Path) -> None:
+async def test_operators_see_why_a_device_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeflock.server.roster.statistics._LEAST_SILENCE", 3600.0)  # it is never idle
     async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer, link(hosted.port) as device:
         await device.join()
         async with viewer.feed() as frames:
@@ -86,8 +87,7 @@ async def test_a_client_pauses_for_a_file_and_goes_on_without_it(
     layout = TorchBackend(module, "cross_entropy").layout
     stop = tmp_path / "stop"
     stop.write_text("the sun is down")
-    run = [f"model.module={module}", "run.updates=30"]
-    async with hosting(tmp_path / "run", *run, layout=layout) as hosted:
+    async with hosting(tmp_path / "run", f"model.module={module}", layout=layout) as hosted:
         settings = ClientSettings(
             server=hosted.url,
             name="pi",
@@ -109,5 +109,6 @@ async def test_a_client_pauses_for_a_file_and_goes_on_without_it(
                 await asyncio.sleep(0.005)
             if before == 0:
                 stop.write_text("the sun is down")
-        progress = await client
-    assert progress.updates == 30
+        assert not client.done()
+        client.cancel()
+        await asyncio.wait([client])

@@ -7,7 +7,6 @@ import asyncio
 import os
 import re
 import shlex
-import socket
 import sys
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.ports import lasting
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -94,8 +95,7 @@ def table(path: Path, seed: int, rows: int) -> None:
 
 @pytest.mark.slow
 async def test_a_table_trains_on_a_device_without_torch(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = lasting()
     vm, device = place(tmp_path / "vm"), place(tmp_path / "device", WITHOUT)
     table(vm / "held_out.csv", 0, 60)
     table(device / "captures.csv", 1, 300)
@@ -110,8 +110,9 @@ async def test_a_table_trains_on_a_device_without_torch(tmp_path: Path) -> None:
         told = await done(text, device, tmp_path / "device.log", port)
         assert "40 updates from 1280 samples" in told
         status = "\n".join(commands("status")).replace(":8470", f":{port}")
-        shown = await done(f"cd captures\n{status}", vm, tmp_path / "status.log", port)
-        assert re.search(r"accuracy\W+\d", shown)
+        shown = ""
+        while not re.search(r"accuracy\W+\d", shown):
+            shown = await done(f"cd captures\n{status}", vm, tmp_path / "status.log", port)
     checked = log.read_text()
     assert "60 samples to evaluate on" in checked
     assert "classes idle, runs" in checked

@@ -6,7 +6,7 @@ import ssl
 import stat
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -185,19 +185,27 @@ async def in_the_middle(directory: Path, port: int) -> AsyncIterator[tuple[int, 
     directory.mkdir()
     tls, _ = server_tls(own_certificate(directory, "127.0.0.1"))
     heard: list[bytes] = []
+    lines: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "this is a coroutine"
+        lines.append(task)
         try:
             heard.append(await reader.read(1 << 16))
         except (OSError, ssl.SSLError):
             pass
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1], heard
     finally:
         server.close()
+        if lines:
+            await asyncio.wait(lines)  # until they are closed
 
 
 async def test_who_stands_between_gets_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +15,7 @@ import pytest
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources import open_source
 from tests.client.data.sources.brokers import Mosquitto
+from tests.ports import lasting
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -62,7 +62,7 @@ async def running(folder: Path, port: int, name: str) -> AsyncIterator[Process]:
     finally:
         if process.returncode is None:
             os.killpg(process.pid, 9)
-        await process.wait()
+        await process.communicate()  # to the end of its pipe, which the shell's processes have, too
 
 
 async def output(folder: Path, port: int, name: str) -> str:
@@ -74,8 +74,7 @@ async def output(folder: Path, port: int, name: str) -> str:
 
 @pytest.mark.slow
 async def test_a_sensor_trains_a_model(folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = lasting()
     await output(folder, port, "")
     async with running(folder, port, "server") as server:
         while True:
@@ -90,7 +89,7 @@ async def test_a_sensor_trains_a_model(folder: Path) -> None:
         told = await output(folder, port, "client")
         assert re.search(r"8 updates from \d+ samples", told), told
         status = await output(folder, port, "status")
-        while "accuracy" not in status:
+        while "at version 8" not in status:  # which is evaluated last
             status = await output(folder, port, "status")
     assert "machine-1" in status
     accuracy = re.search(r"accuracy ([\d.]+)%", status)

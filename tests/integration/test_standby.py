@@ -14,11 +14,11 @@ from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.shared.settings.config import Config, parse
 from edgeflock.tui.sources.feed_client import FeedClient
 from tests.hosting import LAYOUT, hosting
-from tests.postgres import free_port
+from tests.ports import lasting
 
 
 def waiting() -> Config:
-    return parse(overrides=[f"run.port={free_port()}", "run.host=127.0.0.1"])
+    return parse(overrides=[f"run.port={lasting()}", "run.host=127.0.0.1"])
 
 
 async def at_once(seconds: float) -> None:
@@ -64,9 +64,8 @@ async def test_a_monitor_of_a_standby_says_how_far_it_follows() -> None:
 
 async def test_a_device_finds_the_server_that_leads(tmp_path: Path) -> None:
     config = waiting()
-    nobody = f"http://127.0.0.1:{free_port()}"
     async with hosting(tmp_path) as leader, standing_by(config, None, Standby()):
-        servers = f"{nobody}, http://127.0.0.1:{config.run.port},{leader.url}"
+        servers = f"http://127.0.0.1:1, http://127.0.0.1:{config.run.port},{leader.url}"
         hello = Hello(PROTOCOL, "device", LAYOUT.digest, {})
         async with Link(servers, None, hello, Random(0), at_once) as link:
             assert (await link.join()).version == 0

@@ -94,7 +94,7 @@ async def command(folder: Path) -> AsyncIterator[str]:
         yield json.loads(await process.stdout.readline())["url"]
     finally:
         process.terminate()
-        await process.wait()
+        await process.communicate()  # to the end of its pipe
 
 
 async def test_the_same_run_has_the_same_bits_through_each_door(

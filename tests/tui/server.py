@@ -21,6 +21,8 @@ class Feed:
     watchers: list["asyncio.Queue[Frame | None]"] = field(default_factory=list)
     first: list[Frame] = field(default_factory=list)
     """What every new watcher is told."""
+    leaving: bool = False
+    """Whether it hangs up on whoever comes."""
     asked: list[str] = field(default_factory=list)
     """The query of each connection to the feed."""
     acts: list[tuple[str, Any]] = field(default_factory=list)
@@ -65,6 +67,8 @@ async def serving(*first: Frame, token: str = "", port: int = 0) -> AsyncIterato
         queue: asyncio.Queue[Frame | None] = asyncio.Queue()
         for frame in told.first:
             queue.put_nowait(frame)
+        if told.leaving:
+            queue.put_nowait(None)
         told.watchers.append(queue)
         sending = asyncio.create_task(_send(socket, queue))
         async for _ in socket:

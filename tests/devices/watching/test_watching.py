@@ -3,15 +3,19 @@
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.devices.watching.plot import draw, watched
 from edgeflock.devices.watching.text import first_state
 from edgeflock.devices.watching.top import Plan, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.protocol.feed import encode
+from edgeflock.shared.protocol.frames import Mark
 from edgeflock.tui.sources import FeedClient
 from tests.devices.command_line import edgeflock
 from tests.hosting import hosting
@@ -70,10 +74,24 @@ async def test_a_server_without_a_feed_has_no_first_state() -> None:
 async def test_a_live_server_is_watched_as_long_as_asked() -> None:
     async with serving(*list(frames(4, 5))) as server:
         assert (await watched(FeedClient(server.url, ""), 0)).overview.version == 0
-        assert len((await watched(FeedClient(server.url, ""), 5)).trend) == 6
     async with serving() as server:
         with pytest.raises(EdgeflockError, match="no frame from .* within 0.2 s"):
             await watched(FeedClient(server.url, ""), 0.2)
+
+
+def test_and_no_longer() -> None:
+    class Told(FeedClient):
+        """A frame a second."""
+
+        async def frames(self) -> AsyncIterator[bytes]:
+            for frame in frames(4, 60):
+                yield encode(frame)
+                await asyncio.sleep(1)
+
+        async def history(self) -> tuple[Mark, ...]:
+            return ()
+
+    assert len(run_virtually(watched(Told("http://127.0.0.1:1", ""), 5.5)).trend) == 6
 
 
 def test_equal_runs_make_equal_figures(tmp_path: Path) -> None:

@@ -59,12 +59,15 @@ def test_who_was_replaced_writes_nothing(postgres: Cluster) -> None:
 def test_whoever_is_silent_loses_it(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL ends the silent session by itself, and the next one in line has the lease."""
     url = postgres.fresh()
-    silent = Lease(url, 1.0, "paused:1")
+    silent = Lease(url, LEASE, "paused:1")
     monkeypatch.setattr(silent, "_beat_on", lambda: None)
     assert silent.take()
+    assert silent._connection.execute("SHOW idle_session_timeout").fetchone() == ("1min",)
     whys: list[str] = []
 
     def wait(why: str) -> None:
+        if not whys:  # the minute is soon over
+            silent._connection.execute("SET idle_session_timeout = 100")
         whys.append(why)
         a_moment(why)
 
@@ -81,10 +84,14 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
     url = postgres.fresh()
     begun(url).close()
     monkeypatch.setattr(Lease, "_beat_on", lambda lease: None)
-    store = PostgresStore(url, lease_of(url, 1.0))
+    lease = lease_of(url, LEASE)
+    store = PostgresStore(url, lease)
     journal = Journal(store)
     journal.add_update(1, 1, 1, 1.0, 0.5, 10, b"never")
     store.add_updates(journal._updates)
+    assert store.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("1min",)
+    store.execute("SET idle_in_transaction_session_timeout = 100")  # the minute is soon over
+    lease._connection.execute("SET idle_session_timeout = 100")
     with closing(lease_of(url, LEASE, a_moment)) as following:
         assert following.epoch > 2
     with pytest.raises(JournalLost):
@@ -94,13 +101,13 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
 
 def test_who_lost_it_is_told(postgres: Cluster) -> None:
     url, told = postgres.fresh(), threading.Event()
-    lease = Lease(url, 1.0)
+    lease = Lease(url, 6.0)  # it looks every two seconds
     assert lease.take()
     journal = Journal(PostgresStore(url, lease))
     journal.when_lost(told.set)
     assert not journal.lost()
     end_sessions(postgres, "lease")
-    assert told.wait(60)
+    assert told.wait(300)
     assert "the lease of the run is lost" in journal.lost()
     with pytest.raises(JournalLost, match="the lease of the run is lost"):
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)

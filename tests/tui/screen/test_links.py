@@ -12,9 +12,7 @@ from tests.tui.server import serving
 
 
 async def test_before_there_is_a_server_the_screen_says_so() -> None:
-    async with serving() as gone:
-        url = gone.url
-    async with screen(Live(FeedClient(url, ""), delays=lambda: repeat(30.0))) as pilot:
+    async with screen(Live(FeedClient("http://127.0.0.1:1", ""), delays=lambda: repeat(30.0))) as pilot:
         await shows(pilot, "no run to show: connection refused")
         await shows(pilot, "again in")
         await pilot.press("2", "enter", "s", "r", "down", "3", "up", "4", "x", "n", "1")
@@ -48,10 +46,11 @@ async def test_a_feed_that_stalls_ages_on_the_screen_and_one_that_ends_is_found_
             await shows(pilot, "▲ stalled · data 42s old")
             server.tell(told[3])
             await shows(pilot, "● live")
-            server.first = []
+            server.first, server.leaving = [], True
             server.hang_up()
             await shows(pilot, "✕ the server ended the feed")
             await shows(pilot, "data 0s old")
+            server.leaving = False
             assert top(pilot).view.state is not None, "what was known stays"
             await until(pilot, lambda: len(server.watchers) == 1)
             server.tell(*told[:1])

@@ -42,9 +42,11 @@ async def test_keys_are_bound_anew(tmp_path: Path) -> None:
         await pilot.press("2")
         assert top(pilot).view.page == "overview"
         await pilot.press("f")
-        assert top(pilot).view.page == "fleet"
-        await pilot.press("1", "f3")
-        assert top(pilot).view.page == "fleet"
+        await until(pilot, lambda: top(pilot).view.page == "fleet")
+        await pilot.press("1")
+        await until(pilot, lambda: top(pilot).view.page == "overview")
+        await pilot.press("f3")
+        await until(pilot, lambda: top(pilot).view.page == "fleet")
         await pilot.press("f1")
         await shows(pilot, "f f3")
 

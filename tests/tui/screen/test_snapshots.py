@@ -4,13 +4,16 @@
 before you keep them.
 """
 
+import asyncio
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from edgeflock.tui.sources.recording import Recording
 from edgeflock.tui.sources.replay import Replay
@@ -41,6 +44,16 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
+async def comes_to(pilot: Pilot[None], shown: Callable[[], str], path: Path) -> None:
+    """What is shown is in the file, once the screen has come to rest."""
+    expected = path.read_text("utf-8")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while shown() != expected:
+                await pilot.pause(0.02)
+    assert shown() == expected
+
+
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=["80x24", "140x44"])
 @pytest.mark.parametrize("name", KEYS)
 async def test_the_screen_is_as_it_was(name: str, size: tuple[int, int]) -> None:
@@ -50,11 +63,10 @@ async def test_the_screen_is_as_it_was(name: str, size: tuple[int, int]) -> None
         if name == "device":
             await shows(pilot, "Received ─")
         await pilot.pause()
-        shown = text(pilot) + "\n"
-    if os.environ.get("EDGEFLOCK_REDRAW"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(shown, "utf-8")
-    assert shown == path.read_text("utf-8")
+        if os.environ.get("EDGEFLOCK_REDRAW"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text(pilot) + "\n", "utf-8")
+        await comes_to(pilot, lambda: text(pilot) + "\n", path)
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=["80x24", "140x44"])
@@ -76,11 +88,14 @@ async def test_its_colours_are_as_they_were(name: str, size: tuple[int, int]) ->
     async with screen(frozen(14), size=size) as pilot:
         await pilot.press(*KEYS[name])
         await pilot.pause()
-        # Rich names its classes after a checksum of what the picture holds.
-        drawn = re.sub(r"terminal-\d+-", "terminal-", pilot.app.export_screenshot())
-    if os.environ.get("EDGEFLOCK_REDRAW"):
-        path.write_text(drawn, "utf-8")
-    assert drawn == path.read_text("utf-8")
+
+        def drawn() -> str:
+            # Rich names its classes after a checksum of what the picture holds.
+            return re.sub(r"terminal-\d+-", "terminal-", pilot.app.export_screenshot())
+
+        if os.environ.get("EDGEFLOCK_REDRAW"):
+            path.write_text(drawn(), "utf-8")
+        await comes_to(pilot, drawn, path)
 
 
 def test_every_screen_fits() -> None:

@@ -21,7 +21,7 @@ async def test_the_cursor_moves_and_opens_the_device_it_is_on() -> None:
             (("home",), 0),
         ):
             await pilot.press(*keys)
-            assert view.fleet.window.cursor == expected, keys
+            await until(pilot, lambda expected=expected: view.fleet.window.cursor == expected)  # type: ignore[misc]
         await pilot.press("end")
         await shows(pilot, "60 / 60")
         await pilot.press("home", "enter")
@@ -39,14 +39,14 @@ async def test_the_cursor_moves_and_opens_the_device_it_is_on() -> None:
 async def test_the_table_sorts_and_the_cursor_follows_its_device() -> None:
     async with screen() as pilot:
         await pilot.press("2", "down", "down")
-        assert fleet_of(text(pilot))[2] == "jetson-11"
+        await until(pilot, lambda: fleet_of(text(pilot))[2:3] == ["jetson-11"])
         await pilot.press("r")
         await shows(pilot, "▼device")
-        assert fleet_of(text(pilot))[0] == "zero2w-12"
+        await until(pilot, lambda: fleet_of(text(pilot))[0] == "zero2w-12")
         await shows(pilot, "▌jetson-11")
         await pilot.press("s")
         await shows(pilot, "▲state")
-        assert fleet_of(text(pilot))[0] == "zero2w-7", "away comes first"
+        await until(pilot, lambda: fleet_of(text(pilot))[0] == "zero2w-7")  # away comes first
         await pilot.press("S")
         await shows(pilot, "▲device")
 
@@ -80,7 +80,7 @@ async def test_the_filter_follows_every_letter_and_says_what_is_wrong() -> None:
         await shows(pilot, "▲device")
         await pilot.press(*"pi4")
         await shows(pilot, "2 of 14 devices · filter pi4")
-        assert fleet_of(text(pilot))[:2] == ["pi4-5", "pi4-10"]
+        await until(pilot, lambda: fleet_of(text(pilot))[:2] == ["pi4-5", "pi4-10"])
         await pilot.press("enter")
         await pilot.press("slash", *" colour:red")
         await shows(pilot, "no column 'colour'")

@@ -6,6 +6,7 @@ from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.frames import Frame, Point
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.state import reduce
+from tests.ports import lasting
 from tests.tui.runs import BEGAN, frames
 from tests.tui.server import serving
 
@@ -13,7 +14,7 @@ FRAMES: list[Frame] = list(frames(4, 30))
 
 
 async def test_actions_and_their_refusals() -> None:
-    async with serving(token="admin") as server:
+    async with serving(token="admin", port=lasting()) as server:
         client = FeedClient(server.url, "admin")
         await client.pause("pi/1 ü", "too hot")
         await client.resume("pi-1")

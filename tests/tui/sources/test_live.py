@@ -14,6 +14,7 @@ from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
 from tests.answering import answering
 from tests.certificates import certificate, serving_with
+from tests.ports import lasting
 from tests.tui.runs import BEGAN, frames
 from tests.tui.server import serving
 
@@ -83,8 +84,7 @@ async def test_curves_begin_with_what_the_server_remembers() -> None:
 
 
 async def test_a_server_that_comes_later_is_found() -> None:
-    async with serving() as gone:
-        port = gone.port
+    port = lasting()
     live = Live(FeedClient(f"127.0.0.1:{port}", ""), delays=lambda: repeat(0.01))
     async with following(live) as until:
         await until(lambda: live.link.phase == "waiting")
@@ -107,7 +107,7 @@ async def test_a_certificate_that_nobody_trusts_is_the_end(tmp_path: Path) -> No
     tls = serving_with(certificate(tmp_path / "pem"))
     async with answering(503, tls) as port:
         live = Live(FeedClient(f"https://127.0.0.1:{port}", ""))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             await live.run(lambda: None)
         assert live.link.phase == "refused"
         assert "SSL_CERT_FILE" in live.link.detail

@@ -11,13 +11,14 @@ import getpass
 import hashlib
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tests.ports import lasting
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
@@ -38,8 +39,7 @@ class Mosquitto:
         """`settings` are further lines of its configuration."""
         if MOSQUITTO is None:
             pytest.skip("mosquitto is not installed (apt-get install mosquitto)")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = lasting()
         self._settings = directory / "mosquitto.conf"
         # As root it would become another user, who cannot read what a test wrote.
         listening = [f"user {getpass.getuser()}", f"listener {self.port} 127.0.0.1", "max_queued_messages 0"]
