@@ -26,7 +26,7 @@ from edgeflock.server.sessions import Session
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
 from edgeflock.shared.protocol import gateway
-from edgeflock.shared.settings.config import LimitSettings
+from edgeflock.shared.settings.limits import LimitSettings
 
 _LONGEST_BODY = 1 << 16
 """Bytes of what a device says to join."""
