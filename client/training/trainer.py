@@ -110,8 +110,9 @@ class Trainer:
         theta, rate = theta.copy(), np.float32(self._welcome.local_rate)
         parameters = theta[: first.gradient.size]
         loss, samples = first.loss, first.samples
-        direction = local.direction(parameters, first.gradient)
-        gradient, statistics = direction.copy(), first.statistics.copy()
+        # A copy: momentum remembers it, and the backend's next gradient may take its place.
+        gradient = direction = local.direction(parameters, first.gradient.copy())
+        statistics = first.statistics.copy()
         for _ in range(steps - 1):
             parameters -= rate * direction
             step = self.gradient(theta, stopped)

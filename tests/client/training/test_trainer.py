@@ -146,6 +146,30 @@ async def test_one_local_step_is_the_gradient_itself() -> None:
     assert server.updates[0].loss == backend.gradient(theta_at(3), np.zeros(1, np.float32), np.zeros(1))[0]
 
 
+@dataclass
+class Fresh(Quadratic):
+    """The same, in an array of its own each time."""
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> Gradient:
+        found = super().gradient(theta, x, y)
+        return found._replace(gradient=found.gradient.copy())
+
+
+@pytest.mark.parametrize("terms", [{"momentum": 0.5}, {"adam": True}, {"momentum": 0.5, "proximal": 0.5}])
+def test_what_local_steps_remember_of_a_gradient_the_next_one_does_not_overwrite(
+    terms: dict[str, float],
+) -> None:
+    welcome = replace(local(4), **terms)
+    updates = []
+    for backend in (Quadratic(CENTRE), Fresh(CENTRE)):
+        data = Dataset(np.zeros((50, 1), np.float32), np.arange(50))
+        one = Trainer(backend, Shuffled(data, np.random.default_rng(0)), welcome)
+        updates.append(one.step(theta_at(3), 3, 41))
+    assert updates[0].values == updates[1].values
+
+
 async def test_local_steps_leave_the_replica_alone() -> None:
     """The device's copy is the server's model; it steps on a copy of that."""
     seen: list[NDArray[np.float32]] = []
