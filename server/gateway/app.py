@@ -201,7 +201,7 @@ class Gateway:
         """What whoever asks may see. Raises Unauthorized."""
         front = self.front
         known = await self._known(request)
-        self.upstream.leave(known.ticket, None, None, "")
+        self.upstream.leave(known.ticket, None, "")
         return front
 
     async def _status(self, request: web.Request) -> web.Response:

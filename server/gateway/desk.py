@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from edgeflock.server.roster import Device, Line
-from edgeflock.server.roster.registry import Identity
 from edgeflock.server.sessions import Place
 from edgeflock.shared.errors import Quarantined, Refused
 from edgeflock.shared.identity import CHALLENGE, ROTATE
@@ -24,7 +23,6 @@ class RemoteDesk:
     def __init__(self, upstream: "Upstream", front: "GatewayFront", known: gateway.Known) -> None:
         self._upstream, self._front, self._known = upstream, front, known
         self._device: Device | None = None
-        self._line: Line | None = None
         self._why = ""
 
     def __enter__(self) -> "RemoteDesk":
@@ -34,7 +32,7 @@ class RemoteDesk:
         device = self._device
         if device is not None and self._front.devices.get(device.name) is device:
             del self._front.devices[device.name]
-        self._upstream.leave(self._known.ticket, device, self._line, self._why)
+        self._upstream.leave(self._known.ticket, device, self._why)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -42,10 +40,8 @@ class RemoteDesk:
         return asked | {ROTATE: "1"} if self._known.rotate else asked
 
     async def take(self, line: Line, hello: Hello, frame: bytes) -> Place:
-        entered = await self._upstream.enter(self._known.ticket, frame, line)
-        self._line = line
-        device = self._device = Device(Identity(hello.device, entered.device))
-        device.connection.join(line)
+        device, entered = await self._upstream.enter(self._known.ticket, hello.device, frame, line)
+        self._device = device
         self._front.devices[device.name] = device
         return Place(device, entered.sequence, entered.secret)
 

@@ -20,6 +20,7 @@ from edgeflock.server.engine import Accepted, decoded
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.roster import Device, Line
+from edgeflock.server.roster.registry import Identity
 from edgeflock.server.sessions import HEARTBEAT, Held
 from edgeflock.shared.errors import (
     REFUSALS,
@@ -70,10 +71,10 @@ class Upstream:
         """By their tickets."""
         self._pushes: dict[int, asyncio.Future[Accepted | Held] | asyncio.Future[Accepted]] = {}
         """By their devices, each of which has one under way."""
-        self._lines: dict[int, Line] = {}
-        """Of the devices that are let in."""
-        self._entering: dict[int, Line] = {}
-        """By their tickets."""
+        self._devices: dict[int, Device] = {}
+        """Those that are let in, each with its line."""
+        self._entering: dict[int, tuple[str, Line]] = {}
+        """By their tickets: under which name they come."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Taken: self._taken,
@@ -83,6 +84,7 @@ class Upstream:
             gateway.Held: self._held,
             gateway.End: lambda end: self._later(self._end(end)),
             gateway.Ask: lambda ask: self._later(self._answer(ask)),
+            gateway.Paused: self._paused,
         }
 
     @property
@@ -146,8 +148,9 @@ class Upstream:
         for future in waiting:
             if not future.done():
                 future.set_exception(Unavailable(_LOST))
-        lines, self._lines, self._entering = list(self._lines.values()), {}, {}
-        await asyncio.gather(*(line.leave() for line in lines), return_exceptions=True)
+        lines = [self._line(device) for device in self._devices]
+        self._devices, self._entering = {}, {}
+        await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)
         mirror, self.mirror = self.mirror, None
         if mirror is not None:
             mirror.close()
@@ -163,21 +166,24 @@ class Upstream:
         assert isinstance(answer, gateway.Known), "it answers a Knock"
         return answer
 
-    async def enter(self, ticket: int, hello: bytes, line: Line) -> gateway.Entered:
+    async def enter(self, ticket: int, name: str, hello: bytes, line: Line) -> tuple[Device, gateway.Entered]:
         """Let in who has knocked. Raises the refusal it meets."""
-        self._entering[ticket] = line
+        self._entering[ticket] = name, line
         try:
             answer = await self._ask(ticket, gateway.Enter(ticket, hello))
         finally:
             self._entering.pop(ticket, None)
         assert isinstance(answer, gateway.Entered), "it answers an Enter"
-        return answer
+        device = self._devices.get(answer.device)
+        if device is None:  # the leader was lost just now
+            raise Unavailable(_LOST)
+        return device, answer
 
-    def leave(self, ticket: int, device: Device | None, line: Line | None, why: str) -> None:
+    def leave(self, ticket: int, device: Device | None, why: str) -> None:
         """Nothing of this ticket is under way any more."""
         ingress, egress = (0, 0) if device is None else device.connection.traffic
-        if device is not None and self._lines.get(device.id) is line:
-            del self._lines[device.id]
+        if device is not None and self._devices.get(device.id) is device:
+            del self._devices[device.id]
         self.send(gateway.Gone(ticket, why, ingress, egress))
 
     async def push(self, push: Push) -> Accepted | Held:
@@ -260,8 +266,12 @@ class Upstream:
             pass  # whoever receives notices, too
 
     def _traffic(self, device: int) -> tuple[int, int]:
-        line = self._lines.get(device)
+        line = self._line(device)
         return (0, 0) if line is None else (line.meter.ingress, line.meter.egress)
+
+    def _line(self, device: int) -> Line | None:
+        known = self._devices.get(device)
+        return None if known is None else known.connection.line
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -291,9 +301,12 @@ class Upstream:
         _settle(self._asked.get(known.ticket), known)
 
     def _entered(self, entered: gateway.Entered) -> None:
-        line = self._entering.get(entered.ticket)
-        if line is not None:
-            self._lines[entered.device] = line
+        if (entering := self._entering.get(entered.ticket)) is not None:
+            name, line = entering
+            device = self._devices[entered.device] = Device(Identity(name, entered.device))
+            device.connection.join(line)
+            if entered.paused is not None:
+                device.connection.pause(entered.paused)
         _settle(self._asked.get(entered.ticket), entered)
 
     def _denied(self, denied: gateway.Denied) -> None:
@@ -319,7 +332,7 @@ class Upstream:
             _settle(before, Held(later))
 
     async def _end(self, end: gateway.End) -> None:
-        line = self._lines.get(end.device)
+        line = self._line(end.device)
         if line is None:
             return
         kind = REFUSALS.get(end.code)
@@ -333,9 +346,18 @@ class Upstream:
             await line.drop(because)
 
     async def _answer(self, ask: gateway.Ask) -> None:
-        line = self._lines.get(ask.device)
+        line = self._line(ask.device)
         alive = line is not None and await line.is_alive()
         self.send(gateway.Lives(ask.device, alive))
+
+    def _paused(self, paused: gateway.Paused) -> None:
+        device = self._devices.get(paused.device)
+        if device is None:
+            return
+        if paused.because is not None:
+            device.connection.pause(paused.because)
+        elif device.connection.order is not None:
+            device.connection.resume()
 
 
 def _settle(future: "asyncio.Future[Any] | None", outcome: object) -> None:

@@ -77,6 +77,10 @@ class Behind:
     async def leave(self) -> None:
         self._tell(gateway.End(self._id, "", "", 0))
 
+    def heed(self) -> None:
+        if self.device is not None:  # before, its Entered will say so
+            self._tell(gateway.Paused(self._id, self.paused))
+
     def end(self, why: str) -> None:
         """It is gone."""
         if self.device is not None and self.device.connection.line is self:
@@ -84,6 +88,12 @@ class Behind:
         if self.alive is not None and not self.alive.done():
             self.alive.set_result(False)
         self.ended.set()
+
+    @property
+    def paused(self) -> str | None:
+        """Why an operator lets it wait."""
+        order = None if self.device is None else self.device.connection.order
+        return None if order is None else order.because
 
     @property
     def through(self) -> str:
@@ -241,7 +251,7 @@ class GatewayLine:
             behind.end(f"killed: the line to its gateway {self.name} broke")
             return
         self._devices[place.device.id] = behind
-        self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret))
+        self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret, behind.paused))
         behind.desk.greeted(place.device, self._host.published.version)
 
     def _given(self, given: gateway.Given) -> None:
@@ -292,11 +302,8 @@ class GatewayLine:
         self.updates += 1
         device.connection.given = True
         self._host.hub.updated(device, update, accepted.staleness)
-        taken = gateway.Taken(device.id, update.sequence, accepted.receipt.version, accepted.staleness)
-        if device.connection.order is None:
-            self.send(taken)
-        else:
-            self._later(self._once_resumed(device, taken))
+        version, staleness = accepted.receipt.version, accepted.staleness
+        self.send(gateway.Taken(device.id, update.sequence, version, staleness))
 
     def waits(self, device: Device, update: Update, answer: "asyncio.Future[Accepted]") -> None:
         """An update waits for others."""
@@ -307,12 +314,6 @@ class GatewayLine:
                 settle(_Answer(self, device, update), _outcome(answer))
 
         answer.add_done_callback(over)
-
-    async def _once_resumed(self, device: Device, taken: gateway.Taken) -> None:
-        """An operator wants the device to wait for its answers."""
-        while (order := device.connection.order) is not None:
-            await order.over.wait()
-        self.send(taken)
 
     def _told(self, told: gateway.Told) -> None:
         behind = self._devices.get(told.device)

@@ -162,6 +162,9 @@ class Session:
         self._end_for("stopped: the server stops")
         await self._close(WSCloseCode.GOING_AWAY)
 
+    def heed(self) -> None:
+        """It looks by itself, before each answer."""
+
     def _hung_up(self, refusal: Refused) -> None:
         """The door has said so to the device."""
         self._end_for(f"refused: {refusal.code}")

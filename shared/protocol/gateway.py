@@ -1,7 +1,7 @@
 """What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
 
     gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives
-    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask
+    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused
 
 A message holds any number of items, in order: a msgpack array of arrays [tag, field, ...]. Records of devices
 travel in them as they came. Both ends are of one version, and trust each other as far as a credential of the
@@ -169,6 +169,8 @@ class Entered(NamedTuple):
     device: int
     sequence: int
     secret: bytes
+    paused: str | None
+    """Why an operator lets it wait; None: nobody does."""
 
 
 class Denied(NamedTuple):
@@ -215,6 +217,14 @@ class Ask(NamedTuple):
     device: int
 
 
+class Paused(NamedTuple):
+    """An operator lets a device wait for its answers, or go on."""
+
+    device: int
+    because: str | None
+    """None: it goes on."""
+
+
 Item = (
     Knock
     | Enter
@@ -233,10 +243,11 @@ Item = (
     | Held
     | End
     | Ask
+    | Paused
 )
 
 OF_GATEWAYS: tuple[type[Item], ...] = (Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives)
-OF_LEADERS: tuple[type[Item], ...] = (*(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask),)
+OF_LEADERS: tuple[type[Item], ...] = (*(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused),)
 
 _KINDS: dict[int, type[Item]] = dict(enumerate((*OF_GATEWAYS, *OF_LEADERS), 1))
 _TAGS = {kind: tag for tag, kind in _KINDS.items()}

@@ -245,6 +245,45 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
         assert await gone(leader, "pi") == "refused: dropped"
 
 
+async def ordered(one: Gateway, name: str) -> str:
+    """Why a device waits, once its gateway knows."""
+    while (order := one.front.devices[name].connection.order) is None:
+        await asyncio.sleep(0.01)
+    return order.because
+
+
+async def test_a_device_that_is_paused_gets_no_answer(tmp_path: Path) -> None:
+    """Not to a pull either; whether it was there when an operator paused it, or came later."""
+    async with (
+        hosting(tmp_path, RATE, admin_token=ADMIN) as leader,
+        gateway(leader) as (one, url),
+        operating(leader.port) as operator,
+        joined(url, "other") as other,
+    ):
+        async with joined(url, "pi") as pi:
+            await operator.post("/v1/devices/pi/pause", {"because": "hot"})
+            assert await ordered(one, "pi") == "hot"
+            pulling = asyncio.create_task(pi.pull())
+            for _ in range(5):
+                await other.step()
+            assert not pulling.done()
+            await operator.post("/v1/devices/pi/resume")
+            await pulling
+            assert pi.replica.version == 5
+            assert await same(leader, pi)
+        await gone(leader, "pi")
+        await operator.post("/v1/devices/pi/pause", {"because": "still hot"})
+        async with Link(url, None, Hello(PROTOCOL, "pi", LAYOUT.digest, {}), Random(0), hurry) as link:
+            await link.join()
+            first = asyncio.create_task(link.pull(None))
+            for _ in range(5):
+                await other.step()
+            assert not first.done()
+            assert await ordered(one, "pi") == "still hot"
+            await operator.post("/v1/devices/pi/resume")
+            assert (await first).version == 10
+
+
 async def test_refusals_come_through_and_count(tmp_path: Path) -> None:
     settings = ("limits.refusals=2", RATE)
     async with (
