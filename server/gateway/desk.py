@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from edgeflock.server.gateway.talk import RemoteTalk
 from edgeflock.server.roster import Device, Line
-from edgeflock.server.sessions import Place
+from edgeflock.server.sessions import Place, Send, Talk
 from edgeflock.shared.errors import Quarantined, Refused
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway
@@ -47,6 +48,11 @@ class RemoteDesk:
 
     def greeted(self, device: Device, version: int) -> None:
         """The leader knows."""
+
+    def talk(self, device: Device, send: Send) -> Talk | None:
+        if not self._front.config.coordination.tasks:
+            return None
+        return RemoteTalk(self._upstream, self._known.ticket, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         self._upstream.send(gateway.Told(device.id, frame))

@@ -24,7 +24,7 @@ class Tally:
         self.updates += 1
 
     def duplicate(self, device: Device) -> None:
-        """Of runs of tasks, which take no gateways."""
+        """In a run of tasks."""
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         log.info("%s %s: %s", kind, "" if device is None else device.name, text)

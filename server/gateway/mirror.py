@@ -23,8 +23,6 @@ from edgeflock.shared.settings.config import Config
 class Mirror:
     """As a session asks an engine. One caller at a time."""
 
-    tasks = None
-
     def __init__(self, sync: gateway.Sync, directory: Path | None = None) -> None:
         """What devices hold lies in `directory` where memory is short of room, or where temporary files go.
 

@@ -6,7 +6,7 @@ send again what they have no receipt for, here or through another gateway. The l
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -30,9 +30,9 @@ from edgeflock.shared.errors import (
     Superseded,
     Unavailable,
 )
-from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.backoff import back_off
-from edgeflock.shared.protocol.messages import Receipt
+from edgeflock.shared.protocol.messages import Over, Receipt, Record, Stop, Task
 
 T = TypeVar("T")
 
@@ -46,7 +46,10 @@ _LONGEST_WAIT = 5.0
 
 _LOST = "this gateway has lost its leader"
 
-Answer = gateway.Known | gateway.Entered
+Answer = gateway.Known | gateway.Entered | gateway.Done
+
+_TALK: Collection[type[Record]] = (Task, Over, Stop)
+"""What devices are told in a run of tasks without having asked."""
 
 
 class Upstream:
@@ -75,6 +78,8 @@ class Upstream:
         """Those that are let in, each with its line."""
         self._entering: dict[int, tuple[str, Line]] = {}
         """By their tickets: under which name they come."""
+        self._listeners: dict[int, Callable[[Record], None]] = {}
+        """By their tickets: who tells a device what it is to compute."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Taken: self._taken,
@@ -85,6 +90,8 @@ class Upstream:
             gateway.End: lambda end: self._later(self._end(end)),
             gateway.Ask: lambda ask: self._later(self._answer(ask)),
             gateway.Paused: self._paused,
+            gateway.Said: self._said,
+            gateway.Done: self._done,
         }
 
     @property
@@ -149,7 +156,7 @@ class Upstream:
             if not future.done():
                 future.set_exception(Unavailable(_LOST))
         lines = [self._line(device) for device in self._devices]
-        self._devices, self._entering = {}, {}
+        self._devices, self._entering, self._listeners = {}, {}, {}
         await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)
         mirror, self.mirror = self.mirror, None
         if mirror is not None:
@@ -179,11 +186,20 @@ class Upstream:
             raise Unavailable(_LOST)
         return device, answer
 
+    def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
+        """`tell` gets what the leader says to this session's device, until it leaves."""
+        self._listeners[ticket] = tell
+
+    async def tell(self, ready: gateway.Ready) -> None:
+        """What a device is to compute; all of it is told by the end. Raises Unavailable."""
+        await self._ask(ready.ticket, ready)
+
     def leave(self, ticket: int, device: Device | None, why: str) -> None:
         """Nothing of this ticket is under way any more."""
         ingress, egress = (0, 0) if device is None else device.connection.traffic
         if device is not None and self._devices.get(device.id) is device:
             del self._devices[device.id]
+        self._listeners.pop(ticket, None)
         self.send(gateway.Gone(ticket, why, ingress, egress))
 
     async def push(self, push: Push) -> Accepted | Held:
@@ -192,6 +208,9 @@ class Upstream:
         self._pushes[push.device] = future
         self.send(self._told_of(push, *self._traffic(push.device)))
         outcome = await future
+        mirror = self.mirror
+        if mirror is not None and mirror.config.coordination.tasks:
+            return outcome  # the device goes on to its next task, and the leader counts
         if isinstance(outcome, Held):
             answer = asyncio.ensure_future(self._once_taken(push, outcome.answer))
             # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
@@ -229,13 +248,6 @@ class Upstream:
             if self.mirror.layout.size <= _QUICK:
                 return function()
             return await asyncio.to_thread(function)
-
-    async def turned(self) -> None:
-        """Runs of tasks take no gateways."""
-        await asyncio.get_running_loop().create_future()
-
-    def look(self) -> None:
-        """The leader looks."""
 
     def send(self, item: gateway.Item) -> None:
         """With the next message; not at all if there is no leader."""
@@ -328,6 +340,8 @@ class Upstream:
         before = self._pushes.get(held.device)
         if before is not None and not before.done():
             later: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+            # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
+            later.add_done_callback(lambda later: later.cancelled() or later.exception())
             self._pushes[held.device] = later
             _settle(before, Held(later))
 
@@ -349,6 +363,14 @@ class Upstream:
         line = self._line(ask.device)
         alive = line is not None and await line.is_alive()
         self.send(gateway.Lives(ask.device, alive))
+
+    def _said(self, said: gateway.Said) -> None:
+        record = wire.decode(said.record, _TALK)
+        if (tell := self._listeners.get(said.ticket)) is not None:
+            tell(record)
+
+    def _done(self, done: gateway.Done) -> None:
+        _settle(self._asked.get(done.ticket), done)
 
     def _paused(self, paused: gateway.Paused) -> None:
         device = self._devices.get(paused.device)

@@ -11,6 +11,7 @@ from edgeflock.server.sessions.desk import Desk, OwnDesk, Place
 from edgeflock.server.sessions.gateways import Gateways
 from edgeflock.server.sessions.host import Front, Host, Queue, Theta
 from edgeflock.server.sessions.session import Session
+from edgeflock.server.sessions.tasks import Send, Talk
 from edgeflock.server.sessions.writer import Held, Writer, settle
 
 __all__ = [
@@ -25,7 +26,9 @@ __all__ = [
     "OwnDesk",
     "Place",
     "Queue",
+    "Send",
     "Session",
+    "Talk",
     "Theta",
     "Writer",
     "settle",

@@ -19,9 +19,11 @@ from edgeflock.server.engine import Accepted, decoded
 from edgeflock.server.roster import Device, Meter
 from edgeflock.server.sessions.desk import Entry, OwnDesk
 from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.tasks import Talk
 from edgeflock.server.sessions.writer import Held, Writer, settle
 from edgeflock.shared.errors import (
     REFUSALS,
+    AlreadyComputed,
     Malformed,
     Quarantined,
     Refused,
@@ -31,7 +33,7 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
-from edgeflock.shared.protocol.messages import Hello, Telemetry, Update
+from edgeflock.shared.protocol.messages import Hello, Record, Telemetry, Update
 
 HEARTBEAT = 20.0
 """Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up. A
@@ -59,6 +61,9 @@ class Behind:
         """What the gateway was asked last."""
         self.ended = asyncio.Event()
         self._gateway = gateway_line
+        self._talk: Talk | None = None
+        """In a run of tasks."""
+        self._talking: set[asyncio.Task[None]] = set()
 
     async def is_alive(self) -> bool:
         if self.alive is None or self.alive.done():
@@ -77,6 +82,22 @@ class Behind:
     async def leave(self) -> None:
         self._tell(gateway.End(self._id, "", "", 0))
 
+    def enter(self, device: Device) -> None:
+        """It is let in."""
+        self.device = device
+        self._talk = self.desk.talk(device, self._say)
+        if self._talk is not None:
+            self._talks(self._talk.follow())
+
+    def ready(self, ready: gateway.Ready) -> None:
+        """It wants to know what to compute."""
+        if (talk := self._talk) is None:
+            raise Malformed("a gateway asks what to compute, and this is no run of tasks")
+        if ready.version is None:
+            self._talks(self._answered(talk.went_on(counted=ready.counted)))
+        else:
+            self._talks(self._answered(talk.begin(ready.version)))
+
     def heed(self) -> None:
         if self.device is not None:  # before, its Entered will say so
             self._tell(gateway.Paused(self._id, self.paused))
@@ -87,6 +108,8 @@ class Behind:
             self.desk.leave(self.device, why)
         if self.alive is not None and not self.alive.done():
             self.alive.set_result(False)
+        for talking in self._talking:
+            talking.cancel()
         self.ended.set()
 
     @property
@@ -106,6 +129,24 @@ class Behind:
 
     def _tell(self, item: gateway.Item) -> None:
         self._gateway.send(item)
+
+    async def _say(self, record: Record) -> None:
+        self._tell(gateway.Said(self.ticket, wire.encode(record)))
+
+    async def _answered(self, saying: Coroutine[Any, Any, None]) -> None:
+        await saying
+        self._tell(gateway.Done(self.ticket))
+
+    def _talks(self, work: Coroutine[Any, Any, None]) -> None:
+        async def until_it_stops() -> None:
+            try:
+                await work
+            except Refused as refusal:  # the server stops
+                self._gateway.deny(refusal, ticket=self.ticket)
+
+        talking = asyncio.create_task(until_it_stops())
+        self._talking.add(talking)
+        talking.add_done_callback(self._talking.discard)
 
 
 class GatewayLine:
@@ -143,6 +184,7 @@ class GatewayLine:
             gateway.Blamed: self._blamed,
             gateway.Gone: self._gone,
             gateway.Lives: self._lives,
+            gateway.Ready: self._ready,
         }
 
     @property
@@ -246,7 +288,7 @@ class GatewayLine:
         except Refused as refusal:
             self.deny(refusal, ticket=enter.ticket)
             return
-        behind.device = place.device
+        behind.enter(place.device)
         if self._lost:
             behind.end(f"killed: the line to its gateway {self.name} broke")
             return
@@ -299,21 +341,49 @@ class GatewayLine:
 
     def answered(self, device: Device, update: Update, accepted: Accepted) -> None:
         """An update is in the model, whether its device is still there or not."""
-        self.updates += 1
         device.connection.given = True
-        self._host.hub.updated(device, update, accepted.staleness)
+        if self._host.engine.tasks is None:
+            self._count_update(device, update, accepted)
+        else:  # after those of the same round that were held: their futures are told with the next turn
+            asyncio.get_running_loop().call_soon(self._count_update, device, update, accepted)
         version, staleness = accepted.receipt.version, accepted.staleness
         self.send(gateway.Taken(device.id, update.sequence, version, staleness))
+
+    def refused(self, device: Device, refusal: Refused) -> None:
+        """An update was. Its gateway says so if that counts."""
+        if isinstance(refusal, AlreadyComputed):
+            self._host.hub.duplicate(device)
+        self.deny(refusal, device=device.id)
 
     def waits(self, device: Device, update: Update, answer: "asyncio.Future[Accepted]") -> None:
         """An update waits for others."""
         self.send(gateway.Held(device.id))
+        in_tasks = self._host.engine.tasks is not None
+        if in_tasks:
+            device.connection.given = True
 
         def over(answer: "asyncio.Future[Accepted]") -> None:
-            if not answer.cancelled():
-                settle(_Answer(self, device, update), _outcome(answer))
+            if answer.cancelled():
+                return
+            outcome = _outcome(answer)
+            if not in_tasks:
+                settle(_Answer(self, device, update), outcome)
+            elif isinstance(outcome, Accepted):
+                self._count_update(device, update, outcome)
+            elif not isinstance(outcome, SessionRefused):
+                device.statistics.refuse()
+                self._host.hub.refused(device, outcome)
 
         answer.add_done_callback(over)
+
+    def _count_update(self, device: Device, update: Update, accepted: Accepted) -> None:
+        self.updates += 1
+        self._host.hub.updated(device, update, accepted.staleness)
+
+    def _ready(self, ready: gateway.Ready) -> None:
+        behind = self._tickets.get(ready.ticket)
+        if behind is not None and behind.device is not None:
+            behind.ready(ready)
 
     def _told(self, told: gateway.Told) -> None:
         behind = self._devices.get(told.device)
@@ -380,7 +450,7 @@ class _Answer:
             self._line.answered(self._device, self._update, result)
 
     def set_exception(self, refusal: Refused, /) -> None:
-        self._line.deny(refusal, device=self._device.id)
+        self._line.refused(self._device, refusal)
 
 
 def _outcome(answer: "asyncio.Future[Accepted]") -> Accepted | Refused:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from edgeflock.server.roster import WINDOW, Connection, Device, Line
 from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.tasks import Send, Talk, TaskLine
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import (
@@ -66,6 +67,9 @@ class Desk(Protocol):
 
     def greeted(self, device: Device, version: int) -> None:
         """It has its Welcome."""
+
+    def talk(self, device: Device, send: Send) -> Talk | None:
+        """What says what it computes, in a run of tasks; `send` tells the device."""
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         """What it says of itself."""
@@ -129,6 +133,10 @@ class OwnDesk:
     def greeted(self, device: Device, version: int) -> None:
         by = f", through {self.through}" if self.through else ""
         self.host.hub.note("joined", device, f"at version {version:,}{by}")
+
+    def talk(self, device: Device, send: Send) -> Talk | None:
+        tasks = self.host.engine.tasks
+        return None if tasks is None else TaskLine(self.host, self.writer, tasks, device.id, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         """It says that it is there, and gives nothing: it is as idle as before."""

@@ -33,7 +33,6 @@ class Gateways:
         config = self.host.config
         shares = config.injection.alpha > 0 and config.injection.beta > 0
         keys = {
-            "coordination.tasks": config.coordination.tasks,
             "injection.alpha": config.injection.alpha if shares else 0,
             "run.client_certificates": config.run.client_certificates,
         }

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from edgeflock.server.coordination import Push, Tasks
+from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.roster import Device, Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions.writer import Held
@@ -59,8 +59,6 @@ class Theta(Protocol):
     def start(self) -> Start | None: ...
     @property
     def published(self) -> Published: ...
-    @property
-    def tasks(self) -> Tasks | None: ...
     def weights(self) -> Weights | None: ...
     def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model: ...
 
@@ -115,9 +113,3 @@ class Queue(Protocol):
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` while the model is at rest."""
-
-    async def turned(self) -> None:
-        """Wait until a round ends, who is there changes, or it is time to look again."""
-
-    def look(self) -> None:
-        """What is held may be decided by now: see to it."""

@@ -1,7 +1,7 @@
 """What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
 
-    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives
-    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused
+    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready
+    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done
 
 A message holds any number of items, in order: a msgpack array of arrays [tag, field, ...]. Records of devices
 travel in them as they came. Both ends are of one version, and trust each other as far as a credential of the
@@ -67,6 +67,7 @@ class Decoded(NamedTuple):
     value_mode: int
     loss: float
     samples: int
+    task: int | None
     where: bytes
     """Little-endian int32, strictly increasing."""
     delta: bytes
@@ -107,6 +108,18 @@ class Lives(NamedTuple):
 
     device: int
     alive: bool
+
+
+class Ready(NamedTuple):
+    """In a run of tasks: the device of this ticket has a model, or has computed a shard, and is to be told
+    what comes next. Answered by Done or Denied.
+    """
+
+    ticket: int
+    version: int | None
+    """Of the model; None: it has computed a shard."""
+    counted: bool
+    """Whether that is the first result of its shard."""
 
 
 class Sync(NamedTuple):
@@ -196,7 +209,7 @@ class Taken(NamedTuple):
 
 
 class Held(NamedTuple):
-    """An update waits for others."""
+    """An update waits for others. In a run of tasks its device waits no longer, and nothing follows."""
 
     device: int
 
@@ -225,6 +238,19 @@ class Paused(NamedTuple):
     """None: it goes on."""
 
 
+class Said(NamedTuple):
+    """What the device of this ticket is told in a run of tasks: a Task, Over or Stop."""
+
+    ticket: int
+    record: bytes
+
+
+class Done(NamedTuple):
+    """What a Ready comes to has been Said."""
+
+    ticket: int
+
+
 Item = (
     Knock
     | Enter
@@ -234,6 +260,7 @@ Item = (
     | Blamed
     | Gone
     | Lives
+    | Ready
     | Sync
     | Change
     | Known
@@ -244,10 +271,14 @@ Item = (
     | End
     | Ask
     | Paused
+    | Said
+    | Done
 )
 
-OF_GATEWAYS: tuple[type[Item], ...] = (Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives)
-OF_LEADERS: tuple[type[Item], ...] = (*(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused),)
+OF_GATEWAYS: tuple[type[Item], ...] = (Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready)
+OF_LEADERS: tuple[type[Item], ...] = (
+    *(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done),
+)
 
 _KINDS: dict[int, type[Item]] = dict(enumerate((*OF_GATEWAYS, *OF_LEADERS), 1))
 _TAGS = {kind: tag for tag, kind in _KINDS.items()}

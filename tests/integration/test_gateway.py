@@ -411,11 +411,6 @@ async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
             for path, status in (("/v1/feed", 403), ("/v1/devices/pi", 403), ("/v1/model", 403)):
                 async with http.get(leader.url + path, headers=headers, ssl=False) as answer:
                     assert answer.status == status
-    tasks = ("coordination.mode=rounds", "coordination.tasks=2")
-    async with hosting(tmp_path / "c", *tasks) as leader:
-        with pytest.raises(ConfigError, match="coordination.tasks = 2: devices of such a run come directly"):
-            async with gateway(leader):
-                pass
     with pytest.raises(ConfigError, match="give --certificate and --key"):
         Gateway("https://127.0.0.1:1", "", "one", Place(host="0.0.0.0"))
     with pytest.raises(ConfigError, match="--insecure"):
