@@ -86,11 +86,11 @@ class Gateway:
     @property
     def front(self) -> GatewayFront:
         """What sessions find. Raises Unavailable while there is no leader."""
-        mirror = self.upstream.mirror
-        if mirror is None:
+        mirror, relay = self.upstream.mirror, self.upstream.relay
+        if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._front is None or self._front.engine is not mirror:
-            self._front = GatewayFront.of(mirror, self.traffic)
+            self._front = GatewayFront.of(mirror, self.traffic, relay)
             self._doors.terms = Terms.of(mirror.config.limits)
         return self._front
 

@@ -41,7 +41,7 @@ class RemoteDesk:
         return asked | {ROTATE: "1"} if self._known.rotate else asked
 
     async def take(self, line: Line, hello: Hello, frame: bytes) -> Place:
-        device, entered = await self._upstream.enter(self._known.ticket, hello.device, frame, line)
+        device, entered = await self._upstream.enter(self._known.ticket, hello, frame, line)
         self._device = device
         self._front.devices[device.name] = device
         return Place(device, entered.sequence, entered.secret)

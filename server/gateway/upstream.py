@@ -19,7 +19,8 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, decoded
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
-from edgeflock.server.roster import Device, Line
+from edgeflock.server.gateway.relay import GatewayRelay
+from edgeflock.server.roster import Device, Line, Relay
 from edgeflock.server.roster.registry import Identity
 from edgeflock.server.sessions import HEARTBEAT, Held
 from edgeflock.shared.errors import (
@@ -32,7 +33,7 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.backoff import back_off
-from edgeflock.shared.protocol.messages import Over, Receipt, Record, Stop, Task
+from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task
 
 T = TypeVar("T")
 
@@ -60,6 +61,8 @@ class Upstream:
         self.leaders, self._name, self._fits = leaders, name, fits
         self.mirror: Mirror | None = None
         """While there is a leader."""
+        self.relay: GatewayRelay | None = None
+        """Made with it."""
         self.sync: gateway.Sync | None = None
         """What it began with, without theta."""
         self.ready = asyncio.Event()
@@ -76,8 +79,8 @@ class Upstream:
         """By their devices, each of which has one under way."""
         self._devices: dict[int, Device] = {}
         """Those that are let in, each with its line."""
-        self._entering: dict[int, tuple[str, Line]] = {}
-        """By their tickets: under which name they come."""
+        self._entering: dict[int, tuple[Hello, Line]] = {}
+        """By their tickets."""
         self._listeners: dict[int, Callable[[Record], None]] = {}
         """By their tickets: who tells a device what it is to compute."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +95,7 @@ class Upstream:
             gateway.Paused: self._paused,
             gateway.Said: self._said,
             gateway.Done: self._done,
+            gateway.Dealt: self._dealt,
         }
 
     @property
@@ -173,11 +177,13 @@ class Upstream:
         assert isinstance(answer, gateway.Known), "it answers a Knock"
         return answer
 
-    async def enter(self, ticket: int, name: str, hello: bytes, line: Line) -> tuple[Device, gateway.Entered]:
+    async def enter(
+        self, ticket: int, hello: Hello, frame: bytes, line: Line
+    ) -> tuple[Device, gateway.Entered]:
         """Let in who has knocked. Raises the refusal it meets."""
-        self._entering[ticket] = name, line
+        self._entering[ticket] = hello, line
         try:
-            answer = await self._ask(ticket, gateway.Enter(ticket, hello))
+            answer = await self._ask(ticket, gateway.Enter(ticket, frame))
         finally:
             self._entering.pop(ticket, None)
         assert isinstance(answer, gateway.Entered), "it answers an Enter"
@@ -199,6 +205,8 @@ class Upstream:
         ingress, egress = (0, 0) if device is None else device.connection.traffic
         if device is not None and self._devices.get(device.id) is device:
             del self._devices[device.id]
+            if self.relay is not None:
+                self.relay.leave(device.id)
         self._listeners.pop(ticket, None)
         self.send(gateway.Gone(ticket, why, ingress, egress))
 
@@ -299,7 +307,9 @@ class Upstream:
             if self.sync is None or self.sync.welcome != item.welcome:
                 leader, version = self.leaders.url.origin(), mirror.published.version
                 log.info("follows %s, run %s, from version %d on", leader, mirror.terms.run, version)
+            relay = Relay(mirror.config.injection, mirror.config.limits.samples)
             self.mirror, self.sync = mirror, item._replace(theta=b"")
+            self.relay = GatewayRelay(relay, self.send)
             self.ready.set()
         elif self.mirror is None:
             raise Malformed(f"the leader begins with a {type(item).__name__}")
@@ -314,9 +324,11 @@ class Upstream:
 
     def _entered(self, entered: gateway.Entered) -> None:
         if (entering := self._entering.get(entered.ticket)) is not None:
-            name, line = entering
-            device = self._devices[entered.device] = Device(Identity(name, entered.device))
+            hello, line = entering
+            device = self._devices[entered.device] = Device(Identity(hello.device, entered.device))
             device.connection.join(line)
+            if hello.shares and self.relay is not None:
+                self.relay.join(entered.device)
             if entered.paused is not None:
                 device.connection.pause(entered.paused)
         _settle(self._asked.get(entered.ticket), entered)
@@ -371,6 +383,10 @@ class Upstream:
 
     def _done(self, done: gateway.Done) -> None:
         _settle(self._asked.get(done.ticket), done)
+
+    def _dealt(self, dealt: gateway.Dealt) -> None:
+        if self.relay is not None:
+            self.relay.dealt(dealt)
 
     def _paused(self, paused: gateway.Paused) -> None:
         device = self._devices.get(paused.device)

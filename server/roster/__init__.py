@@ -11,7 +11,7 @@ from edgeflock.server.roster.connection import Connection, Line
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.pace import Pace, Paces
 from edgeflock.server.roster.registry import Device, Registry
-from edgeflock.server.roster.relay import Relay
+from edgeflock.server.roster.relay import Parcel, Relay
 from edgeflock.server.roster.traffic import Meter, Traffic
 from edgeflock.server.roster.trail import Trail
 
@@ -24,6 +24,7 @@ __all__ = [
     "Meter",
     "Pace",
     "Paces",
+    "Parcel",
     "Registry",
     "Relay",
     "Traffic",

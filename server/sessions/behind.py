@@ -16,7 +16,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Step
 from edgeflock.server.doors import Door
 from edgeflock.server.engine import Accepted, decoded
-from edgeflock.server.roster import Device, Meter
+from edgeflock.server.roster import Device, Meter, Parcel
 from edgeflock.server.sessions.desk import Entry, OwnDesk
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.tasks import Talk
@@ -33,7 +33,7 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
-from edgeflock.shared.protocol.messages import Hello, Record, Telemetry, Update
+from edgeflock.shared.protocol.messages import Hello, Record, Samples, Telemetry, Update
 
 HEARTBEAT = 20.0
 """Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up. A
@@ -185,6 +185,8 @@ class GatewayLine:
             gateway.Gone: self._gone,
             gateway.Lives: self._lives,
             gateway.Ready: self._ready,
+            gateway.Shared: self._shared,
+            gateway.Spilled: self._spilled,
         }
 
     @property
@@ -271,7 +273,7 @@ class GatewayLine:
         except Unauthorized as refusal:
             self.deny(refusal, ticket=knock.ticket)
             return
-        desk = OwnDesk(self._host, self._writer, entry, self.name)
+        desk = OwnDesk(self._host, self._writer, entry, self.name, self._post)
         credential = b"" if entry is None else entry.credential
         self._tickets[knock.ticket] = Behind(self, knock.ticket, desk, credential)
         asked = desk.headers
@@ -379,6 +381,30 @@ class GatewayLine:
     def _count_update(self, device: Device, update: Update, accepted: Accepted) -> None:
         self.updates += 1
         self._host.hub.updated(device, update, accepted.staleness)
+
+    def _shared(self, shared: gateway.Shared) -> None:
+        behind = self._devices.get(shared.device)
+        if behind is None or (device := behind.device) is None:
+            return
+        samples = wire.decode(shared.samples, (Samples,))
+        assert isinstance(samples, Samples), "nothing else is taken"
+        device.connection.hear()
+        self._host.relay.share(device.id, samples, shared.samples)
+        device.statistics.shared += samples.count
+
+    def _post(self, device: Device, parcel: Parcel) -> None:
+        count, octets = parcel
+        device.statistics.received += count
+        self.send(gateway.Dealt(device.id, octets))
+
+    def _spilled(self, spilled: gateway.Spilled) -> None:
+        behind = self._devices.get(spilled.device)
+        if behind is None or (device := behind.device) is None:
+            return
+        if spilled.samples > device.statistics.received:
+            raise Malformed("a gateway has lost more samples than it was given")
+        device.statistics.received -= spilled.samples
+        self._host.relay.dropped += spilled.samples
 
     def _ready(self, ready: gateway.Ready) -> None:
         behind = self._tickets.get(ready.ticket)

@@ -5,11 +5,12 @@ A session asks its desk; that of a server is here, that of a gateway asks the se
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from edgeflock.server.roster import WINDOW, Connection, Device, Line
+from edgeflock.server.roster import WINDOW, Connection, Device, Line, Parcel
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.tasks import Send, Talk, TaskLine
 from edgeflock.server.sessions.writer import Writer
@@ -93,7 +94,9 @@ class OwnDesk:
     entry: Entry | None = None
     """Without one anybody is believed."""
     through: str = ""
-    """The gateway that the device comes through."""
+    """The gateway that the device comes through, and"""
+    post: Callable[[Device, Parcel], None] | None = None
+    """what hands samples of others on to it there."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -127,7 +130,7 @@ class OwnDesk:
             # Later it is of what came in since, also while the device was away.
             device.statistics.sequence = sequence
         if identity.shares:
-            host.relay.join(device.id)
+            host.relay.join(device.id, None if self.post is None else partial(self.post, device))
         return Place(device, sequence, connection.secret)
 
     def greeted(self, device: Device, version: int) -> None:

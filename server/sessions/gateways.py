@@ -31,9 +31,7 @@ class Gateways:
     def refuses(self) -> str:
         """Why this run takes no gateways; empty if it does."""
         config = self.host.config
-        shares = config.injection.alpha > 0 and config.injection.beta > 0
         keys = {
-            "injection.alpha": config.injection.alpha if shares else 0,
             "run.client_certificates": config.run.client_certificates,
         }
         set_ = [f"{key} = {value!r}" for key, value in keys.items() if value]

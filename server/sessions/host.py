@@ -6,14 +6,14 @@ from typing import Protocol, TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
-from edgeflock.server.roster import Device, Hub, Paces, Registry, Relay, Traffic
+from edgeflock.server.roster import Device, Hub, Paces, Parcel, Registry, Relay, Traffic
 from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.protocol.messages import Model, Update
+from edgeflock.shared.protocol.messages import Model, Samples, Update
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -76,6 +76,13 @@ class Heard(Protocol):
         """Something happened, to `device` if it is one's."""
 
 
+class Dealer(Protocol):
+    """What sessions ask a Relay."""
+
+    def share(self, device: int, samples: Samples, octets: bytes) -> None: ...
+    def take(self, device: int) -> list[Parcel]: ...
+
+
 class Front(Protocol):
     """What sessions need of a Host: a gateway has that, too."""
 
@@ -90,7 +97,7 @@ class Front(Protocol):
     @property
     def traffic(self) -> Traffic: ...
     @property
-    def relay(self) -> Relay: ...
+    def relay(self) -> Dealer: ...
     @property
     def paces(self) -> Paces: ...
     @property

@@ -1,7 +1,8 @@
 """What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
 
-    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready
-    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done
+    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready, Shared, Spilled
+    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done,
+                         Dealt
 
 A message holds any number of items, in order: a msgpack array of arrays [tag, field, ...]. Records of devices
 travel in them as they came. Both ends are of one version, and trust each other as far as a credential of the
@@ -120,6 +121,20 @@ class Ready(NamedTuple):
     """Of the model; None: it has computed a shard."""
     counted: bool
     """Whether that is the first result of its shard."""
+
+
+class Shared(NamedTuple):
+    """A Samples of a device, for others."""
+
+    device: int
+    samples: bytes
+
+
+class Spilled(NamedTuple):
+    """So many samples that were for a device have waited too long at its gateway, or until it left."""
+
+    device: int
+    samples: int
 
 
 class Sync(NamedTuple):
@@ -251,6 +266,13 @@ class Done(NamedTuple):
     ticket: int
 
 
+class Dealt(NamedTuple):
+    """A Samples of others, for a device."""
+
+    device: int
+    samples: bytes
+
+
 Item = (
     Knock
     | Enter
@@ -261,6 +283,8 @@ Item = (
     | Gone
     | Lives
     | Ready
+    | Shared
+    | Spilled
     | Sync
     | Change
     | Known
@@ -273,11 +297,14 @@ Item = (
     | Paused
     | Said
     | Done
+    | Dealt
 )
 
-OF_GATEWAYS: tuple[type[Item], ...] = (Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready)
+OF_GATEWAYS: tuple[type[Item], ...] = (
+    *(Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready, Shared, Spilled),
+)
 OF_LEADERS: tuple[type[Item], ...] = (
-    *(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done),
+    *(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done, Dealt),
 )
 
 _KINDS: dict[int, type[Item]] = dict(enumerate((*OF_GATEWAYS, *OF_LEADERS), 1))
