@@ -21,6 +21,7 @@ from edgeflock.server.identity import (
     Authority,
     Certificate,
     Register,
+    demand,
     keys_of,
     own_certificate,
     pin_of_file,
@@ -441,7 +442,7 @@ def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) ->
         return None
     authority = Authority(directory)
     if who:
-        authority.demand(tls, of_everybody=who == "everybody")
+        demand(tls, authority.pem, of_everybody=who == "everybody")
     return authority
 
 

@@ -33,6 +33,7 @@
             ├── LayoutMismatch
             ├── FrameTooLarge
             ├── Unauthorized
+            ├── Forbidden              through a gateway: without the certificate that the run demands
             ├── Superseded             the same device connected again
             ├── NameInUse              another device of this name is connected
             ├── Quarantined            refused again and again, it is not to come for a time
@@ -212,6 +213,11 @@ class FrameTooLarge(SessionRefused):
 class Unauthorized(SessionRefused):
     code = "unauthorized"
     status = 401
+
+
+class Forbidden(SessionRefused):
+    code = "forbidden"
+    status = 403
 
 
 class Superseded(SessionRefused):

@@ -34,6 +34,7 @@ from edgeflock.shared.errors import (
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task
+from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ _TALK: Collection[type[Record]] = (Task, Over, Stop)
 class Upstream:
     """Also the queue of its sessions (sessions.Queue)."""
 
-    def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync], None]) -> None:
+    def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync, Config], None]) -> None:
         """`fits` raises ConfigError if this gateway cannot stand before the leader of a Sync."""
         self.leaders, self._name, self._fits = leaders, name, fits
         self.mirror: Mirror | None = None
@@ -171,9 +172,9 @@ class Upstream:
     def ticket(self) -> int:
         return next(self._tickets)
 
-    async def knock(self, ticket: int, bearer: str, path: str, address: str) -> gateway.Known:
-        """Who shows this secret. Raises Unauthorized."""
-        answer = await self._ask(ticket, gateway.Knock(ticket, bearer, path, address))
+    async def knock(self, knock: gateway.Knock) -> gateway.Known:
+        """Who shows this secret. Raises the refusal it meets."""
+        answer = await self._ask(knock.ticket, knock)
         assert isinstance(answer, gateway.Known), "it answers a Knock"
         return answer
 
@@ -302,8 +303,8 @@ class Upstream:
 
     async def _take(self, item: gateway.Item) -> None:
         if isinstance(item, gateway.Sync):
-            self._fits(item)
             mirror = await asyncio.to_thread(Mirror, item)
+            self._fits(item, mirror.config)
             if self.sync is None or self.sync.welcome != item.welcome:
                 leader, version = self.leaders.url.origin(), mirror.published.version
                 log.info("follows %s, run %s, from version %d on", leader, mirror.terms.run, version)

@@ -11,7 +11,7 @@ from aiohttp import web
 from edgeflock.server.engine import Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Touched
-from edgeflock.server.sessions.behind import GatewayLine
+from edgeflock.server.sessions.gateway_line import GatewayLine
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.protocol import gateway, wire
@@ -22,20 +22,19 @@ class Gateways:
     for it.
     """
 
-    def __init__(self, host: Host, writer: Writer, pin: bytes, offered: Path | None) -> None:
-        self.host, self.writer = host, writer
+    def __init__(
+        self,
+        host: Host,
+        writer: Writer,
+        pin: bytes,
+        offered: Path | None,
+        authority: str,
+    ) -> None:
+        """`authority` is that of the certificates which devices must show, in PEM; empty: they need not."""
+        self.host, self.writer, self._authority = host, writer, authority
         self._pin, self._offered = pin, offered
         self._told: Published | None = None
         self.lines: list[GatewayLine] = []
-
-    def refuses(self) -> str:
-        """Why this run takes no gateways; empty if it does."""
-        config = self.host.config
-        keys = {
-            "run.client_certificates": config.run.client_certificates,
-        }
-        set_ = [f"{key} = {value!r}" for key, value in keys.items() if value]
-        return f"{set_[0]}: devices of such a run come directly to their server" if set_ else ""
 
     def publish(self) -> None:
         """The engine is at rest and durable: tell what is new."""
@@ -94,6 +93,7 @@ class Gateways:
                 engine.theta()[1].astype("<f4").tobytes(),
                 b"" if self._offered is None else self._offered.read_bytes(),
                 self._pin,
+                self._authority,
                 host.config.run.open is False,
                 now.learning_rate,
                 now.over,

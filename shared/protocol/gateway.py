@@ -34,6 +34,8 @@ class Knock(NamedTuple):
     bearer: str
     path: str
     address: str
+    certificate: bytes
+    """That it has shown and proved in TLS, in DER; empty: none."""
 
 
 class Enter(NamedTuple):
@@ -152,6 +154,8 @@ class Sync(NamedTuple):
     """The file that devices load the first model from; empty if there is none."""
     pin: bytes
     """Of the public key that devices compare."""
+    authority: str
+    """Whose certificates devices must show, in PEM; empty: they need not."""
     closed: bool
     """Whether only devices that have joined are let in."""
     learning_rate: float

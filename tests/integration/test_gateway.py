@@ -463,7 +463,7 @@ async def test_a_gateway_that_decodes_otherwise_than_its_leader_is_sent_away(tmp
             async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
                 await socket.receive()
                 hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
-                for item in (protocol.Knock(1, "", "/v1/session", ""), protocol.Enter(1, hello)):
+                for item in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
                     await socket.send_bytes(protocol.message([protocol.packed(item)]))
                 while not any(
                     isinstance(item, protocol.Entered)

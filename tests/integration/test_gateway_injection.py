@@ -108,7 +108,7 @@ async def test_a_gateway_that_makes_samples_up_is_sent_away(tmp_path: Path) -> N
         for item, code in made_up:
             async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
                 await socket.receive()
-                for begun in (protocol.Knock(1, "", "/v1/session", ""), protocol.Enter(1, hello)):
+                for begun in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
                     await socket.send_bytes(protocol.message([protocol.packed(begun)]))
                 while not any(
                     isinstance(answer, protocol.Entered)

@@ -106,7 +106,7 @@ async def test_a_gateway_that_asks_for_tasks_where_there_are_none_is_sent_away(t
         async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
             await socket.receive()
             hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
-            for item in (protocol.Knock(1, "", "/v1/session", ""), protocol.Enter(1, hello)):
+            for item in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
                 await socket.send_bytes(protocol.message([protocol.packed(item)]))
             while not any(
                 isinstance(item, protocol.Entered)
