@@ -300,8 +300,12 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
     name = request.query.get("name", "")
     if not 0 < len(name) <= 100 or not name.isprintable():
         return problem(400, "bad-request", "name must be a text of 1 to 100 printable characters")
+    try:
+        mark = bytes.fromhex(request.query.get("mark", ""))
+    except ValueError:
+        return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
     admitted = partial(_admitted, request.app)
-    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name)
+    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name, mark)
     return await gateways.serve(line)
 
 

@@ -7,6 +7,7 @@ send again what they have no receipt for, here or through another gateway. The l
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -62,6 +63,10 @@ class Upstream:
         self.leaders, self._name, self._fits = leaders, name, fits
         self.mirror: Mirror | None = None
         """While there is a leader."""
+        self._before: Mirror | None = None
+        """What the last leader was followed with, should it be there again in a moment."""
+        self._mark = b""
+        """Up to where; empty: that is not known."""
         self.relay: GatewayRelay | None = None
         """Made with it."""
         self.sync: gateway.Sync | None = None
@@ -110,8 +115,11 @@ class Upstream:
         """Follow a leader, and the next one, until cancelled. Raises ConfigError if it never can."""
         delays = back_off(Random(), longest=_LONGEST_WAIT)
         connector = aiohttp.TCPConnector(ssl=self.leaders.tls)
-        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
-            self._http = http
+        async with AsyncExitStack() as stack:
+            http = self._http = await stack.enter_async_context(
+                aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            )
+            stack.callback(self._forget)
             while True:
                 why: object = "it hung up"
                 try:
@@ -119,6 +127,8 @@ class Upstream:
                     delays = back_off(Random(), longest=_LONGEST_WAIT)
                 except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
                     why = error
+                    if isinstance(error, Malformed):
+                        self._mark = b""  # nobody knows what of it was taken
                     if (hopeless := await self.leaders.hopeless(http, self._url, error)) is not None:
                         raise hopeless from error
                 finally:
@@ -148,7 +158,8 @@ class Upstream:
 
     @property
     def _url(self) -> URL:
-        return self.leaders.url / "v1/gateway" % {"name": self._name}
+        mark = {"mark": self._mark.hex()} if self._mark else {}
+        return self.leaders.url / "v1/gateway" % {"name": self._name, **mark}
 
     async def _lose(self) -> None:
         """The leader is gone: so are the sessions, and what they have under way."""
@@ -163,9 +174,14 @@ class Upstream:
         lines = [self._line(device) for device in self._devices]
         self._devices, self._entering, self._listeners = {}, {}, {}
         await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)
-        mirror, self.mirror = self.mirror, None
-        if mirror is not None:
-            mirror.close()
+        if self.mirror is not None:
+            self._before, self.mirror = self.mirror, None
+
+    def _forget(self) -> None:
+        """What the last leader was followed with."""
+        before, self._before, self._mark = self._before, None, b""
+        if before is not None:
+            before.close()
 
     # What its sessions ask
 
@@ -305,6 +321,8 @@ class Upstream:
         if isinstance(item, gateway.Sync):
             mirror = await asyncio.to_thread(Mirror, item)
             self._fits(item, mirror.config)
+            self._forget()
+            self._mark = item.mark
             if self.sync is None or self.sync.welcome != item.welcome:
                 leader, version = self.leaders.url.origin(), mirror.published.version
                 log.info("follows %s, run %s, from version %d on", leader, mirror.terms.run, version)
@@ -312,11 +330,17 @@ class Upstream:
             self.mirror, self.sync = mirror, item._replace(theta=b"")
             self.relay = GatewayRelay(relay, self.send)
             self.ready.set()
+        elif isinstance(item, gateway.Resumed):
+            if self._before is None or item.mark != self._mark:
+                raise Malformed("the leader goes on from what this gateway does not have")
+            self.mirror, self._before = self._before, None
+            self.ready.set()
         elif self.mirror is None:
             raise Malformed(f"the leader begins with a {type(item).__name__}")
         elif isinstance(item, gateway.Change):
             mirror, change = self.mirror, item
             await self.call(lambda: mirror.follow(change))
+            self._mark = gateway.marked(self._mark, gateway.packed(change))
         else:
             self._takes[type(item)](item)
 

@@ -45,8 +45,17 @@ class GatewayLine:
     """One gateway's WebSocket."""
 
     def __init__(
-        self, host: Host, writer: Writer, admitted: Admitted, request: web.Request, door: Door, name: str
+        self,
+        host: Host,
+        writer: Writer,
+        admitted: Admitted,
+        request: web.Request,
+        door: Door,
+        name: str,
+        mark: bytes,
     ) -> None:
+        """`mark` is that up to which the gateway was told of the model; empty: it was not."""
+        self.mark = mark
         self.name, self.address, self.since = name, door.address, time.time()
         self.updates = 0
         self._host, self._writer, self._admitted = host, writer, admitted

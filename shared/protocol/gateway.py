@@ -1,14 +1,15 @@
 """What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
 
     gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready, Shared, Spilled
-    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done,
-                         Dealt
+    leader -> gateway    Sync, Resumed, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said,
+                         Done, Dealt
 
 A message holds any number of items, in order: a msgpack array of arrays [tag, field, ...]. Records of devices
 travel in them as they came. Both ends are of one version, and trust each other as far as a credential of the
 role gateway goes: a leader looks at what its gateways say, and hangs up on what is none of this.
 """
 
+import hashlib
 from collections.abc import Iterable
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -21,6 +22,9 @@ from edgeflock.shared.errors import Malformed
 
 GATEWAY = 1
 """Version of all this; another one is refused."""
+
+MARK = 16
+"""Bytes of a mark: what says up to where somebody was told of the model."""
 
 LONGEST = 1 << 20
 """Bytes of items that share a message. One that is longer has a message of its own."""
@@ -154,6 +158,8 @@ class Sync(NamedTuple):
     """The file that devices load the first model from; empty if there is none."""
     pin: bytes
     """Of the public key that devices compare."""
+    mark: bytes
+    """Of where the Changes begin that follow."""
     authority: str
     """Whose certificates devices must show, in PEM; empty: they need not."""
     closed: bool
@@ -161,6 +167,14 @@ class Sync(NamedTuple):
     learning_rate: float
     over: str | None
     diverged: str | None
+
+
+class Resumed(NamedTuple):
+    """In the place of a Sync: the gateway has shown the mark of its last Change, and those follow that it
+    missed.
+    """
+
+    mark: bytes
 
 
 class Change(NamedTuple):
@@ -302,13 +316,14 @@ Item = (
     | Said
     | Done
     | Dealt
+    | Resumed
 )
 
 OF_GATEWAYS: tuple[type[Item], ...] = (
     *(Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready, Shared, Spilled),
 )
 OF_LEADERS: tuple[type[Item], ...] = (
-    *(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done, Dealt),
+    *(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done, Dealt, Resumed),
 )
 
 _KINDS: dict[int, type[Item]] = dict(enumerate((*OF_GATEWAYS, *OF_LEADERS), 1))
@@ -324,6 +339,11 @@ def _types_of(hint: Any) -> frozenset[type]:
 _TYPES: dict[int, list[frozenset[type]]] = {
     tag: [_types_of(hint) for hint in get_type_hints(kind).values()] for tag, kind in _KINDS.items()
 }
+
+
+def marked(mark: bytes, change: bytes) -> bytes:
+    """The mark behind a packed Change that comes after `mark`."""
+    return hashlib.sha256(mark + change).digest()[:MARK]
 
 
 def packed(item: Item) -> bytes:

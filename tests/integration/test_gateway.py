@@ -24,6 +24,7 @@ from edgeflock.server.engine import decoded
 from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.sessions import gateways
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
@@ -36,6 +37,7 @@ from tests.integration.operator import ADMIN, operating
 from tests.integration.test_first_model import HEADS, LARGE, begun
 from tests.integration.test_lossy import NORMED, Device, gradient, hurry
 from tests.postgres import free_port
+from tests.proxy import Proxy, proxying
 
 START = Start(3, tuple(Filling(NORMAL, 0.0, 0.5) for _ in LAYOUT.tensors))
 RATE = "coordination.learning_rate=0.05"
@@ -325,6 +327,84 @@ async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> 
         await stepping
         assert leader.engine.published.version == 2
         assert await same(leader, pi)
+
+
+@asynccontextmanager
+async def with_a_line(leader: Hosted) -> AsyncIterator[tuple[Gateway, str, Proxy]]:
+    """(A gateway, its URL, what its line to the leader goes through)."""
+    async with proxying(leader.port) as proxy:
+        async with gateway(leader, leaders=f"http://127.0.0.1:{proxy.port}") as (one, url):
+            yield one, url, proxy
+
+
+async def cut(proxy: Proxy, one: Gateway) -> None:
+    """The leader cannot be reached any more, until the proxy has its target again."""
+    proxy.target = free_port()
+    proxy.cut_all()
+    while one.upstream.mirror is not None:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
+async def test_a_line_that_breaks_for_a_moment_costs_no_model(tmp_path: Path, mode: str) -> None:
+    """Neither the gateway nor its devices; what happened meanwhile they are told."""
+    async with (
+        hosting(tmp_path, RATE, mode, start=START) as leader,
+        with_a_line(leader) as (one, url, proxy),
+        joined(url, "pi") as pi,
+        joined(leader.url, "direct") as direct,
+    ):
+        for _ in range(3):
+            await pi.step()
+        mirror, wholes = one.upstream.mirror, pi.wholes
+        for _ in range(2):
+            await cut(proxy, one)
+            await direct.step()
+            proxy.target = leader.port
+            await pi.step()
+            assert one.upstream.mirror is mirror
+            assert pi.wholes == wholes
+        assert leader.engine.published.version == 7
+        assert mirror is not None
+        assert mirror.theta.tobytes() == leader.engine.parameters.theta.tobytes()
+        await pi.pull()
+        number = leader.registry.devices["pi"].id
+        held = of(one, pi, number) if mode == LOSSY else mirror.theta.tobytes()
+        assert pi.replica.theta.tobytes() == held
+        assert replays(leader)
+
+
+async def test_a_line_that_breaks_for_long_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateways, "_KEPT", 0)
+    async with (
+        hosting(tmp_path, RATE, "downlink.mode=exact") as leader,
+        with_a_line(leader) as (one, url, proxy),
+        joined(url, "pi") as pi,
+        joined(leader.url, "direct") as direct,
+    ):
+        await pi.step()
+        mirror, wholes = one.upstream.mirror, pi.wholes
+        await cut(proxy, one)
+        while leader.gateways._changes is not None:  # until they come to as much as the model
+            await direct.step()
+        proxy.target = leader.port
+        await pi.step()
+        assert one.upstream.mirror is not mirror
+        assert pi.wholes == wholes + 1
+        assert await same(leader, pi)
+
+
+async def test_marks_that_nobody_knows_begin_anew(tmp_path: Path) -> None:
+    async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http, gateway(leader):
+        for mark in ("", "00", "00" * protocol.MARK):
+            line = f"{leader.url}/v1/gateway?name=x&mark={mark}"
+            async with http.ws_connect(line, max_msg_size=0) as socket:
+                first = protocol.items((await socket.receive()).data, protocol.OF_LEADERS)[0]
+                assert isinstance(first, protocol.Sync)
+        async with http.get(f"{leader.url}/v1/gateway?name=x&mark=zz") as answer:
+            assert answer.status == 400
 
 
 async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> None:
