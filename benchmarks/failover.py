@@ -5,9 +5,9 @@
 A PostgreSQL with a synchronous standby keeps the journal. Two `edgeflock server --standby` share it; devices
 push to whichever leads. In each round, at random: the leader is killed (SIGKILL); it is paused (SIGSTOP) for
 twice the lease; the database is killed and its standby promoted; or the leader is cut off from the database
-for twice the lease, its connections open and silent; with --shards, one of the leader's shards is killed. Then
-all receipts are held against the journal, and
-the model that a start finds against a replay from version 0. It prints a line a round, and JSON at the end.
+for twice the lease, its connections open and silent; with --shards, one of the leader's shards is killed.
+Then all receipts are held against the journal, and the model that a start finds against a replay from version
+0. It prints a line a round, and JSON at the end.
 """
 
 import argparse
@@ -125,10 +125,12 @@ class Server:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return 0
 
-    async def shards_processes(self) -> list[int]:
+    async def standing(self) -> tuple[list[int], int]:
+        """(The processes of its shards, how often one was made again)."""
         async with aiohttp.ClientSession() as http:
             async with http.get(f"http://127.0.0.1:{self.port}/v1/status") as answer:
-                return [shard["process"] for shard in (await answer.json())["shards"]["processes"]]
+                shards = (await answer.json())["shards"]
+        return [shard["process"] for shard in shards["processes"]], shards["restored"]
 
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -193,8 +195,7 @@ class Scene:
         elif fault == "cut":
             leader.line.whole.clear()
         elif fault == SHARD:
-            os.kill(self.random.choice(await leader.shards_processes()), signal.SIGKILL)
-            return 0.0, await self.receipt(time.monotonic()) - began
+            return 0.0, await self._lose_a_shard(leader) - began
         else:
             self.primary.kill()
             await asyncio.to_thread(self.second.promote)
@@ -212,6 +213,16 @@ class Scene:
             self.primary = self.second
             self.second = await asyncio.to_thread(self._another)
         return led - began, served - began
+
+    async def _lose_a_shard(self, leader: Server) -> float:
+        """When the first receipt came of the shards that were made again."""
+        processes, before = await leader.standing()
+        os.kill(self.random.choice(processes), signal.SIGKILL)
+        until = time.monotonic() + _PATIENCE
+        while (await leader.standing())[1] == before:
+            assert time.monotonic() < until, "the shard is not missed"
+            await asyncio.sleep(0.1)
+        return await self.receipt(time.monotonic())
 
     def verdict(self) -> dict[str, object]:
         """Of the journal, copied to a file, where the audit reads it; all is ended."""
