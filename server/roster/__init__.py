@@ -7,7 +7,7 @@ Imports the ledger's records only; knows sessions as a `connection.Line`.
 """
 
 from edgeflock.server.roster.conduct import WINDOW
-from edgeflock.server.roster.connection import Connection, Line
+from edgeflock.server.roster.connection import Connection, Line, Order
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.pace import Pace, Paces
 from edgeflock.server.roster.registry import Device, Registry
@@ -22,6 +22,7 @@ __all__ = [
     "Hub",
     "Line",
     "Meter",
+    "Order",
     "Pace",
     "Paces",
     "Parcel",

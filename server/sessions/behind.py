@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from edgeflock.server.roster import Device, Meter
+from edgeflock.server.roster import Device, Meter, Order
 from edgeflock.server.sessions.desk import OwnDesk
 from edgeflock.server.sessions.tasks import Talk
 from edgeflock.shared.errors import Malformed, Refused, SessionRefused, Superseded
@@ -39,6 +39,8 @@ class Behind:
         self.alive: asyncio.Future[bool] | None = None
         """What the gateway was asked last."""
         self.ended = asyncio.Event()
+        self._heeds: Order | None = None
+        """An operator's, since which an update of it was taken: it waits for the answer."""
         self._gateway = through
         self._talk: Talk | None = None
         """In a run of tasks."""
@@ -67,6 +69,16 @@ class Behind:
         self._talk = self.desk.talk(device, self._say)
         if self._talk is not None:
             self._talks(self._talk.follow())
+
+    def offers(self) -> None:
+        """It sends an update. Raises Malformed if it should be waiting."""
+        order = None if self.device is None else self.device.connection.order
+        if order is not None and order is self._heeds:
+            raise Malformed("a gateway lets a device go on that an operator has paused")
+
+    def taken(self) -> None:
+        """An update of it was."""
+        self._heeds = None if self.device is None else self.device.connection.order
 
     def ready(self, ready: gateway.Ready) -> None:
         """It wants to know what to compute."""

@@ -237,6 +237,7 @@ class GatewayLine:
     def _push(self, behind: Behind, push: Push) -> None:
         device = behind.device
         assert device is not None, "it is let in"
+        behind.offers()
         try:
             self._writer.put(push, _Answer(self, device, push.update))
         except Refused as refusal:
@@ -244,13 +245,18 @@ class GatewayLine:
 
     def answered(self, device: Device, update: Update, accepted: Accepted) -> None:
         """An update is in the model, whether its device is still there or not."""
-        device.connection.given = True
+        self._taken(device)
         if self._host.engine.tasks is None:
             self._count_update(device, update, accepted)
         else:  # after those of the same round that were held: their futures are told with the next turn
             asyncio.get_running_loop().call_soon(self._count_update, device, update, accepted)
         version, staleness = accepted.receipt.version, accepted.staleness
         self.send(gateway.Taken(device.id, update.sequence, version, staleness))
+
+    def _taken(self, device: Device) -> None:
+        device.connection.given = True
+        if (behind := self._devices.get(device.id)) is not None:
+            behind.taken()
 
     def refused(self, device: Device, refusal: Refused) -> None:
         """An update was. Its gateway says so if that counts."""
@@ -263,7 +269,7 @@ class GatewayLine:
         self.send(gateway.Held(device.id))
         in_tasks = self._host.engine.tasks is not None
         if in_tasks:
-            device.connection.given = True
+            self._taken(device)
 
         def over(answer: "asyncio.Future[Accepted]") -> None:
             if answer.cancelled():

@@ -286,6 +286,46 @@ async def test_a_device_that_is_paused_gets_no_answer(tmp_path: Path) -> None:
             assert (await first).version == 10
 
 
+async def let_in(socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
+    """As a gateway: a device of this name has come."""
+    hello = wire.encode(Hello(PROTOCOL, name, LAYOUT.digest, {}))
+    for item in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
+        await socket.send_bytes(protocol.message([protocol.packed(item)]))
+    await until(socket, protocol.Entered)
+
+
+async def until(socket: aiohttp.ClientWebSocketResponse, kind: type[protocol.Item]) -> protocol.Item:
+    """The next item of this kind that the leader says."""
+    while True:
+        for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS):
+            if isinstance(item, kind):
+                return item
+
+
+async def test_a_gateway_that_lets_a_paused_device_go_on_is_sent_away(tmp_path: Path) -> None:
+    """One update may have been under way; for its answer a device waits."""
+    async with (
+        hosting(tmp_path, RATE, admin_token=ADMIN) as leader,
+        operating(leader.port) as operator,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket,
+    ):
+        await let_in(socket, "pi")
+        for sequence in (1, 2, 3):
+            update = replace(record_update(LAYOUT, np.random.default_rng(0)), sequence=sequence)
+            given = protocol.Given(1, 0, 0, wire.encode(update))
+            await socket.send_bytes(protocol.message([protocol.packed(given)]))
+            if sequence == 3:
+                break
+            assert await until(socket, protocol.Taken) is not None
+            if sequence == 1:
+                await operator.post("/v1/devices/pi/pause", {"because": "hot"})
+                assert await until(socket, protocol.Paused) == protocol.Paused(1, "hot")
+        assert [message async for message in socket] == []
+        assert socket.close_code == 4400
+        assert leader.engine.published.version == 2
+
+
 async def test_refusals_come_through_and_count(tmp_path: Path) -> None:
     settings = ("limits.refusals=2", RATE)
     async with (
@@ -541,15 +581,7 @@ async def test_a_gateway_that_decodes_otherwise_than_its_leader_is_sent_away(tmp
     async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
         for delta in (b"\0\0\x80\x3f", b"\0\0\xc0\x7f", b"\0\0"):
             async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-                await socket.receive()
-                hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
-                for item in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
-                    await socket.send_bytes(protocol.message([protocol.packed(item)]))
-                while not any(
-                    isinstance(item, protocol.Entered)
-                    for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
-                ):
-                    pass
+                await let_in(socket, "pi")
                 step = decoded.step_of(update, LAYOUT, 100, 1 << 20)
                 assert step is not None
                 told = decoded.told(1, 0, 0, update, step, wire.encode(update))

@@ -10,10 +10,10 @@ import pytest
 from edgeflock.server.roster import relay
 from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello
-from tests.hosting import LAYOUT, gateway, hosting
+from tests.hosting import gateway, hosting
 from tests.integration import test_injection
 from tests.integration.foreign_client import REFUSAL
+from tests.integration.test_gateway import let_in
 from tests.integration.test_gateway_tasks import behind
 from tests.integration.test_injection import ON, foreign, samples, sharing, until_shared
 from tests.integration.test_reconnect import update
@@ -98,7 +98,6 @@ async def test_what_waits_at_a_gateway_is_bounded(tmp_path: Path, monkeypatch: p
 
 
 async def test_a_gateway_that_makes_samples_up_is_sent_away(tmp_path: Path) -> None:
-    hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
     made_up = (
         (protocol.Shared(1, wire.encode(samples(3))), 4405),  # of a device that does not share
         (protocol.Shared(1, b"\xc1"), 4400),
@@ -107,14 +106,7 @@ async def test_a_gateway_that_makes_samples_up_is_sent_away(tmp_path: Path) -> N
     async with hosting(tmp_path, *ON) as leader, aiohttp.ClientSession() as http:
         for item, code in made_up:
             async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-                await socket.receive()
-                for begun in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
-                    await socket.send_bytes(protocol.message([protocol.packed(begun)]))
-                while not any(
-                    isinstance(answer, protocol.Entered)
-                    for answer in protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
-                ):
-                    pass
+                await let_in(socket, "pi")
                 await socket.send_bytes(protocol.message([protocol.packed(item)]))
                 assert [message async for message in socket] == []
                 assert socket.close_code == code

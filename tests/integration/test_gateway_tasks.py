@@ -11,12 +11,11 @@ import aiohttp
 import pytest
 
 from edgeflock.shared.protocol import gateway as protocol
-from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Task
-from tests.hosting import LAYOUT, Hosted, gateway, hosting
+from edgeflock.shared.protocol.messages import Task
+from tests.hosting import Hosted, gateway, hosting
 from tests.integration import test_task_devices, test_tasks
 from tests.integration.operator import ADMIN, operating
-from tests.integration.test_gateway import ordered
+from tests.integration.test_gateway import let_in, ordered
 from tests.integration.test_task_devices import stored as stored
 from tests.integration.test_tasks import TASKS, begun, link, settled, update
 
@@ -104,15 +103,7 @@ async def test_shards_are_shared_out_over_all_gateways(tmp_path: Path) -> None:
 async def test_a_gateway_that_asks_for_tasks_where_there_are_none_is_sent_away(tmp_path: Path) -> None:
     async with hosting(tmp_path) as leader, aiohttp.ClientSession() as http:
         async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-            await socket.receive()
-            hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
-            for item in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
-                await socket.send_bytes(protocol.message([protocol.packed(item)]))
-            while not any(
-                isinstance(item, protocol.Entered)
-                for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
-            ):
-                pass
+            await let_in(socket, "pi")
             await socket.send_bytes(protocol.message([protocol.packed(protocol.Ready(1, 0, True))]))
             assert [message async for message in socket] == []
             assert socket.close_code == 4400
