@@ -331,16 +331,19 @@ class Upstream:
             self.relay = GatewayRelay(relay, self.send)
             self.ready.set()
         elif isinstance(item, gateway.Resumed):
-            if self._before is None or item.mark != self._mark:
+            before = self._before
+            if before is None or item.mark != self._mark:
                 raise Malformed("the leader goes on from what this gateway does not have")
-            self.mirror, self._before = self._before, None
+            await asyncio.to_thread(before.resume, item)
+            self._mark = gateway.further(item.mark, len(item.changes))
+            self.mirror, self._before = before, None
             self.ready.set()
         elif self.mirror is None:
             raise Malformed(f"the leader begins with a {type(item).__name__}")
         elif isinstance(item, gateway.Change):
             mirror, change = self.mirror, item
             await self.call(lambda: mirror.follow(change))
-            self._mark = gateway.marked(self._mark, gateway.packed(change))
+            self._mark = gateway.further(self._mark, 1)
         else:
             self._takes[type(item)](item)
 

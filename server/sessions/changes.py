@@ -1,42 +1,40 @@
 """The latest changes that gateways were told of: one whose line breaks for a moment goes on where it was."""
 
 import os
-from collections import OrderedDict
+from collections import deque
+from itertools import islice
 
 from edgeflock.shared.protocol import gateway
 
 
 class Changes:
-    """One after the other. Which of them somebody had, a mark says: a digest of all that came before, of this
-    leader's life alone.
-    """
+    """One after the other. How many of them somebody had, of this leader's life alone, a mark says."""
 
     def __init__(self, most: int) -> None:
         """Keeps the newest, up to so many bytes."""
-        self.mark = os.urandom(gateway.MARK)
+        self.mark = gateway.first_mark(os.urandom(gateway.LIFE))
         """Behind the last one."""
         self._most, self._bytes = most, 0
-        self._kept: OrderedDict[bytes, bytes] = OrderedDict()
-        """Mark before a change -> it, packed."""
+        self._kept: deque[bytes] = deque()
+        """Packed."""
 
     def add(self, change: bytes) -> None:
         """The next one, packed."""
-        self._kept[self.mark] = change
+        self._kept.append(change)
         self._bytes += len(change)
-        self.mark = gateway.marked(self.mark, change)
+        self.mark = gateway.further(self.mark, 1)
         while self._bytes > self._most:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest)
+            self._bytes -= len(self._kept.popleft())
+
+    def since(self, mark: bytes) -> list[bytes] | None:
+        """What followed a mark, the oldest first; None if that is not known, or no longer."""
+        missed = self._missed(mark)
+        return None if missed is None else list(islice(self._kept, len(self._kept) - missed, None))
 
     def knows(self, mark: bytes) -> bool:
-        """Whether all that followed it is kept."""
-        return mark == self.mark or mark in self._kept
+        """Whether it knows that."""
+        return self._missed(mark) is not None
 
-    def since(self, mark: bytes) -> list[bytes]:
-        """What followed a mark that it knows, the oldest first."""
-        found: list[bytes] = []
-        for before, change in reversed(self._kept.items()) if mark != self.mark else ():
-            found.append(change)
-            if before == mark:
-                break
-        return found[::-1]
+    def _missed(self, mark: bytes) -> int | None:
+        missed = gateway.between(mark, self.mark)
+        return missed if missed is not None and missed <= len(self._kept) else None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,9 @@ class Gateways:
             if self._changes is None:
                 engine.follow()
                 self._changes = Changes(max(_KEPT, 4 * host.layout.size))
-            elif self._changes.knows(line.mark):
-                line.queue(gateway.packed(gateway.Resumed(line.mark)))
-                for change in self._changes.since(line.mark):
-                    line.queue(change)
+            elif (missed := self._changes.since(line.mark)) is not None:
+                digest = sha256(engine.theta()[1].astype("<f4")).digest()
+                line.queue(gateway.packed(gateway.Resumed(line.mark, missed, digest)))
                 self.lines.append(line)
                 return
             self._told = now = engine.published

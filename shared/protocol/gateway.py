@@ -9,7 +9,6 @@ travel in them as they came. Both ends are of one version, and trust each other 
 role gateway goes: a leader looks at what its gateways say, and hangs up on what is none of this.
 """
 
-import hashlib
 from collections.abc import Iterable
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -23,8 +22,9 @@ from edgeflock.shared.errors import Malformed
 GATEWAY = 1
 """Version of all this; another one is refused."""
 
-MARK = 16
-"""Bytes of a mark: what says up to where somebody was told of the model."""
+LIFE = 16
+"""Bytes that a leader draws anew for each of its lives. A mark, which says up to where somebody was told of
+the model, is these and how many Changes there were, in eight bytes."""
 
 LONGEST = 1 << 20
 """Bytes of items that share a message. One that is longer has a message of its own."""
@@ -170,11 +170,15 @@ class Sync(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """In the place of a Sync: the gateway has shown the mark of its last Change, and those follow that it
+    """In the place of a Sync: the gateway has shown the mark of its last Change, and is told what it has
     missed.
     """
 
     mark: bytes
+    changes: list[bytes]
+    """Changes, packed."""
+    digest: bytes
+    """SHA-256 of theta behind them: little-endian float32 [P + B]."""
 
 
 class Change(NamedTuple):
@@ -341,9 +345,22 @@ _TYPES: dict[int, list[frozenset[type]]] = {
 }
 
 
-def marked(mark: bytes, change: bytes) -> bytes:
-    """The mark behind a packed Change that comes after `mark`."""
-    return hashlib.sha256(mark + change).digest()[:MARK]
+def first_mark(life: bytes) -> bytes:
+    """Before the first Change of a leader's life."""
+    return life + bytes(8)
+
+
+def further(mark: bytes, changes: int) -> bytes:
+    """The mark behind so many more Changes."""
+    return mark[:LIFE] + (int.from_bytes(mark[LIFE:], "big") + changes).to_bytes(8, "big")
+
+
+def between(mark: bytes, later: bytes) -> int | None:
+    """How many Changes lead from one mark to another; None: they do not."""
+    if len(mark) != len(later) or mark[:LIFE] != later[:LIFE]:
+        return None
+    changes = int.from_bytes(later[LIFE:], "big") - int.from_bytes(mark[LIFE:], "big")
+    return changes if changes >= 0 else None
 
 
 def packed(item: Item) -> bytes:

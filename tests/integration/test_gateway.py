@@ -436,9 +436,27 @@ async def test_a_line_that_breaks_for_long_begins_anew(
         assert await same(leader, pi)
 
 
+async def test_a_copy_that_went_astray_begins_anew(tmp_path: Path) -> None:
+    """Whoever goes on where it was comes to the leader's model, to the last bit, or asks for all of it."""
+    async with (
+        hosting(tmp_path, RATE) as leader,
+        with_a_line(leader) as (one, url, proxy),
+        joined(url, "pi") as pi,
+    ):
+        await pi.step()
+        mirror = one.upstream.mirror
+        assert mirror is not None
+        await cut(proxy, one)
+        mirror.theta[7] += 1
+        proxy.target = leader.port
+        await pi.step()
+        assert one.upstream.mirror is not mirror
+        assert await same(leader, pi)
+
+
 async def test_marks_that_nobody_knows_begin_anew(tmp_path: Path) -> None:
     async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http, gateway(leader):
-        for mark in ("", "00", "00" * protocol.MARK):
+        for mark in ("", "00", "00" * len(protocol.first_mark(bytes(protocol.LIFE)))):
             line = f"{leader.url}/v1/gateway?name=x&mark={mark}"
             async with http.ws_connect(line, max_msg_size=0) as socket:
                 first = protocol.items((await socket.receive()).data, protocol.OF_LEADERS)[0]
