@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.data.injection import Injected
     from edgeflock.client.flower.app import FlowerApp
     from edgeflock.shared.model.torch_module import Make
-    from edgeflock.shared.settings.config import ClientSettings
+    from edgeflock.shared.settings.client import ClientSettings
 
 log = logging.getLogger(__name__)
 

@@ -59,7 +59,8 @@ from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Attempts, Logins, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
-from edgeflock.shared.settings.config import ELASTIC, Config
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.coordination import ELASTIC
 
 BACKGROUND = web.AppKey("background", Background)
 

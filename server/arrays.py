@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.app import Arrays
-from edgeflock.shared.settings.config import ModelSettings
+from edgeflock.shared.settings.model import ModelSettings
 
 Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 

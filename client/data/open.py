@@ -18,7 +18,7 @@ from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from edgeflock.client.data.stream_buffer import Buffer
-    from edgeflock.shared.settings.config import ClientSettings
+    from edgeflock.shared.settings.client import ClientSettings
 
 
 @asynccontextmanager

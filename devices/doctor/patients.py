@@ -22,7 +22,8 @@ from edgeflock.devices.doctor.packages import package
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.extras import install
-from edgeflock.shared.settings.config import ClientSettings, Config
+from edgeflock.shared.settings.client import ClientSettings
+from edgeflock.shared.settings.config import Config
 
 DEVICE_DISK, SERVER_DISK = 1 << 30, 10 << 30
 """Bytes that are a comfort: a journal grows."""

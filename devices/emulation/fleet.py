@@ -51,7 +51,7 @@ from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.model.trial import SAMPLES
 from edgeflock.shared.protocol.frames import Evaluation, Finding
-from edgeflock.shared.settings.config import ELASTIC
+from edgeflock.shared.settings.coordination import ELASTIC
 
 News = TypeVar("News")
 

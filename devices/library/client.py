@@ -18,7 +18,7 @@ from edgeflock.shared.data.account import Account
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings import config
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 
 if TYPE_CHECKING:
     from torch import nn

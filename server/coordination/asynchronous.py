@@ -6,7 +6,7 @@ from types import MappingProxyType
 from edgeflock.server.coordination.coordinator import Apply, Push
 from edgeflock.server.descent import Step
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 
 _NONE: Mapping[int, Push] = MappingProxyType({})
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 
 
 class Gate(Protocol):

@@ -8,7 +8,7 @@ from edgeflock.server.coordination.rounds import Rounds
 from edgeflock.server.coordination.tasks import TaskRounds
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.plugins import Table
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 
 Make = Callable[[CoordinationSettings, Layout], Coordinator]
 

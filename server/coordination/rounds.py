@@ -11,7 +11,7 @@ from edgeflock.server.coordination.coordinator import Apply, Push
 from edgeflock.server.descent import MEAN, Gathered, Step, Where
 from edgeflock.shared.errors import BadSequence
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, NoSuchTask
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.frames import Standing
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 
 
 @dataclass(slots=True)

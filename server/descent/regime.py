@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from edgeflock.server.descent.how import How
-from edgeflock.shared.settings.config import ELASTIC, Config
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.coordination import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)

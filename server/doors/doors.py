@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edgeflock.server.doors.door import Door
 from edgeflock.server.doors.handshake import Handshake, with_small_buffers
-from edgeflock.shared.settings.config import LimitSettings
+from edgeflock.shared.settings.limits import LimitSettings
 
 _LOOK = 0.25
 """Seconds between looks at the clock for whoever has begun something."""

@@ -12,7 +12,8 @@ from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Pull
 from edgeflock.shared.selection.largest import fraction_of, quotas
-from edgeflock.shared.settings.config import ELASTIC, Config
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.coordination import ELASTIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 from edgeflock.shared.selection.largest import fraction_of
-from edgeflock.shared.settings.config import ELASTIC, Config
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.coordination import ELASTIC
 
 _WORTH = 65 / 64
 """A load that goes on where it broke off may cost this much more than a model that comes in one piece."""

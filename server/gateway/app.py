@@ -26,7 +26,8 @@ from edgeflock.server.sessions import Session
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
 from edgeflock.shared.protocol import gateway
-from edgeflock.shared.settings.config import Config, LimitSettings
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.limits import LimitSettings
 
 _LONGEST_BODY = 1 << 16
 """Bytes of what a device says to join."""

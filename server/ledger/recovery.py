@@ -24,7 +24,8 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused, Unexpe
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update
-from edgeflock.shared.settings.config import ELASTIC, Config
+from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.coordination import ELASTIC
 
 log = logging.getLogger(__name__)
 

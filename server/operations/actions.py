@@ -12,7 +12,7 @@ from edgeflock.server.operations.keys import HOST, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.settings.config import ELASTIC, LARGEST_RATE, LEAST_RATE
+from edgeflock.shared.settings.coordination import ELASTIC, LARGEST_RATE, LEAST_RATE
 
 routes = web.RouteTableDef()
 

@@ -27,7 +27,7 @@ from edgeflock.shared.protocol.frames import (
     Snapshot,
     finite,
 )
-from edgeflock.shared.settings.config import ELASTIC
+from edgeflock.shared.settings.coordination import ELASTIC
 
 MOST_EVALUATIONS = 2000
 """In a frame: more than a curve on a terminal has columns."""

@@ -12,7 +12,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.shared.plugins import Table
 from edgeflock.shared.protocol.frames import Evaluation, Finding
-from edgeflock.shared.settings.config import RunSettings
+from edgeflock.shared.settings.run import RunSettings
 
 News = TypeVar("News")
 Told = Callable[[News], object]

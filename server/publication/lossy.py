@@ -24,7 +24,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain
 from edgeflock.shared.protocol.messages import Model
 from edgeflock.shared.selection.largest import fraction_of
-from edgeflock.shared.settings.config import DownlinkSettings
+from edgeflock.shared.settings.traffic import DownlinkSettings
 
 _FAR = 8
 """A device that lacks eight times as much as usual gets levels of magnitudes, too."""

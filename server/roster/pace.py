@@ -4,7 +4,7 @@ What is beyond it is owed. Until it is paid, nothing more is read of who owes it
 operations/access.py): the line holds the sender back, and nothing is refused or lost. No clock here.
 """
 
-from edgeflock.shared.settings.config import LimitSettings
+from edgeflock.shared.settings.limits import LimitSettings
 
 RECORD = 1 << 13
 """Bytes that each record or answer counts beside its own: what it costs to look at a small one."""

@@ -15,7 +15,7 @@ from typing import Protocol
 from edgeflock.shared.errors import FrameTooLarge, Malformed, UnexpectedRecord
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Samples
-from edgeflock.shared.settings.config import InjectionSettings
+from edgeflock.shared.settings.traffic import InjectionSettings
 
 WAITING_BYTES = 1 << 22
 """The most that waits for one device, unless it is one record: the oldest go first."""

@@ -11,7 +11,7 @@ from edgeflock.server.descent import Part, Place
 from edgeflock.server.shards.sharded import Sharded
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
-from edgeflock.shared.settings.config import ScaleSettings
+from edgeflock.shared.settings.run import ScaleSettings
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.losses import LOSSES
-from edgeflock.shared.settings.config import ModelSettings
+from edgeflock.shared.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
 

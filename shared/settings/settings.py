@@ -23,6 +23,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def in_one_line(entries: object) -> object:
+    """A list: the environment and --set have its entries behind each other, with commas."""
+    if not isinstance(entries, str):
+        return entries
+    return [entry.strip() for entry in entries.split(",") if entry.strip()]
+
+
 @dataclass(frozen=True, slots=True)
 class _Setting:
     value: object

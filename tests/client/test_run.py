@@ -8,7 +8,7 @@ import pytest
 from edgeflock.client import run
 from edgeflock.client.run import choose
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 
 ZOO, OWN = "edgeflock.client.zoo:PaperCNN", "theirs:Net"
 BOTH, NEITHER = ("onnxruntime", "torch"), ()

@@ -18,7 +18,8 @@ from edgeflock.server.operations.api import status
 from edgeflock.server.operations.federated import federated
 from edgeflock.server.operations.keys import EVALUATOR, HOST
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.config import ClientSettings, parse
+from edgeflock.shared.settings.client import ClientSettings
+from edgeflock.shared.settings.config import parse
 from tests.flower.welcomes import welcome_of
 
 PROJECT = """

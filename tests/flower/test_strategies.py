@@ -7,7 +7,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 
 from edgeflock.server.flower import AsyncAdaComp, ScaDLES
-from edgeflock.shared.settings.config import CompressionSettings
+from edgeflock.shared.settings.traffic import CompressionSettings
 from tests.flower.apps import MODEL, PLAIN, Change, Numbers, app, numbers, plus, record
 from tests.flower.grid import Clock, FakeGrid
 

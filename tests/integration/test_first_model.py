@@ -22,7 +22,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model, Update
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 from tests.hosting import hosting, initial_theta
 from tests.integration.held import LOSSY, agree
 from tests.integration.test_reconnect import link

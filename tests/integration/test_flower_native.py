@@ -12,7 +12,8 @@ import pytest
 from edgeflock.client.run import run_client
 from edgeflock.devices.library.server import Server
 from edgeflock.server.choices import CHOICES
-from edgeflock.shared.settings.config import ClientSettings, parse
+from edgeflock.shared.settings.client import ClientSettings
+from edgeflock.shared.settings.config import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -10,7 +10,7 @@ import pytest
 from edgeflock.client.joining import join
 from edgeflock.client.run import run_client
 from edgeflock.shared.errors import ConfigError, NameInUse
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.tui.sources.feed_client import FeedClient
 from tests.hosting import Hosted, hosting
 from tests.integration.foreign_client import GOODBYE, connected, joined, pack

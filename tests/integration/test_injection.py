@@ -20,7 +20,7 @@ from edgeflock.server.roster import relay
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Samples
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 from tests.client.training.fakes import WELCOME as GREETING
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import (

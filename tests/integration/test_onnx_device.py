@@ -22,7 +22,8 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable, Unauthorized
 from edgeflock.shared.identity import new_key
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
-from edgeflock.shared.settings.config import ClientSettings, ModelSettings
+from edgeflock.shared.settings.client import ClientSettings
+from edgeflock.shared.settings.model import ModelSettings
 from tests.client.backends.graphs import INPUTS, LAYOUT, OUTPUTS, expected, model
 from tests.hosting import hosting, initial_theta
 from tests.integration.test_reconnect import at_once

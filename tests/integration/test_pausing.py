@@ -10,7 +10,7 @@ import pytest
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.neighbour import pausing
 from edgeflock.client.run import run_client
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 from tests.hosting import hosting
 from tests.integration.operator import operating
 from tests.integration.test_feed import until_told

@@ -8,7 +8,7 @@ import pytest
 
 from edgeflock.client.run import run_client
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 from tests.client.backends.graphs import INPUTS, LAYOUT, OUTPUTS
 from tests.hosting import hosting
 from tests.integration.test_onnx_device import HandMade

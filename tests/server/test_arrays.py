@@ -15,7 +15,8 @@ from edgeflock.server.hosting import open_run
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.app import decode
-from edgeflock.shared.settings.config import Config, ModelSettings, parse
+from edgeflock.shared.settings.config import Config, parse
+from edgeflock.shared.settings.model import ModelSettings
 from tests.test_imports import modules_after
 
 CONTENTS: dict[str, np.ndarray] = {

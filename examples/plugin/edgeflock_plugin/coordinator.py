@@ -7,7 +7,7 @@ from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.descent import Step
 from edgeflock.shared.errors import NonFinite
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 
 
 class Wary(Asynchronous):

@@ -14,7 +14,7 @@ from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources import folder, waits
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 
 
 def numbered(first: int, last: int) -> Chunk:

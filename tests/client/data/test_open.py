@@ -10,7 +10,7 @@ from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.data.open import batches_of
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 from tests.client.training.fakes import WELCOME, FakeBackend
 
 

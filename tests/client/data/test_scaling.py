@@ -19,7 +19,7 @@ from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.client.data.stream_disk import Persistence
 from edgeflock.devices.emulation.clock import run_virtually
-from edgeflock.shared.settings.config import ClientSettings
+from edgeflock.shared.settings.client import ClientSettings
 from tests.client.training.fakes import WELCOME, FakeBackend
 
 CENTRES = np.array([0.0, 5.0, -1e4, 1e-3], np.float32)

@@ -19,7 +19,7 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture, Superseded
 from edgeflock.shared.protocol.messages import Receipt, Update
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 from tests.server.pushes import (
     LAYOUT,
     NORMED,

@@ -16,7 +16,7 @@ from edgeflock.server.ledger.recovery import recover
 from edgeflock.server.scheduling import ORDERS, Assignments
 from edgeflock.shared.errors import AlreadyComputed, BaseExpired, NoSuchTask
 from edgeflock.shared.protocol.messages import Receipt, Update
-from edgeflock.shared.settings.config import CoordinationSettings
+from edgeflock.shared.settings.coordination import CoordinationSettings
 from tests.server.pushes import (
     DEADLINE,
     LAYOUT,

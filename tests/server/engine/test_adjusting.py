@@ -9,7 +9,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.weighting import RULES
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.shared.settings.config import ELASTIC
+from edgeflock.shared.settings.coordination import ELASTIC
 from tests.server.coordination.test_rounds import ROUNDS, dense, ended
 from tests.server.pushes import (
     LAYOUT,

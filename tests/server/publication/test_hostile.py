@@ -10,7 +10,7 @@ from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication.copies import Copy
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model
-from edgeflock.shared.settings.config import DownlinkSettings
+from edgeflock.shared.settings.traffic import DownlinkSettings
 from tests.server.publication.test_lossy import LAYOUT, Fleet
 
 BYTES = 4 * LAYOUT.size

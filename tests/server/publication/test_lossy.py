@@ -17,7 +17,7 @@ from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Model, Receipt
-from edgeflock.shared.settings.config import DownlinkSettings
+from edgeflock.shared.settings.traffic import DownlinkSettings
 
 LAYOUT = Layout.of([("kernel", (40, 50)), ("bias", (40,))])
 NORMED = Layout.of([("kernel", (40, 50)), ("bias", (40,)), ("mean", (40,), True), ("variance", (40,), True)])

@@ -3,7 +3,7 @@
 import pytest
 
 from edgeflock.server.roster.pace import BURST, LONGEST, MAKING, RECORD, Bucket, Paces
-from edgeflock.shared.settings.config import LimitSettings
+from edgeflock.shared.settings.limits import LimitSettings
 
 RATE = 1 << 16
 

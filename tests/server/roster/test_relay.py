@@ -17,7 +17,7 @@ from edgeflock.server.roster import Relay
 from edgeflock.server.roster.relay import parts
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Facts, Samples, Welcome
-from edgeflock.shared.settings.config import InjectionSettings
+from edgeflock.shared.settings.traffic import InjectionSettings
 from tests.client.data.test_injection import Picky
 from tests.client.training.fakes import WELCOME
 

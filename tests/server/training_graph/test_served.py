@@ -19,7 +19,7 @@ from edgeflock.server.training_graph import served
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.shared.errors import NotExportable
-from edgeflock.shared.settings.config import ModelSettings
+from edgeflock.shared.settings.model import ModelSettings
 from tests.hosting import hosting
 from tests.server.training_graph import models
 

@@ -1,0 +1,98 @@
+"""[model]: what is trained."""
+
+import json
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from edgeflock.shared.codecs.values import CODINGS
+from edgeflock.shared.model.calls import Call
+from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.settings.choices import call_of, one_of
+from edgeflock.shared.settings.settings import Section
+
+ARRAYS = "arrays:"
+"""What a model begins with that is named by a file of its initial arrays."""
+
+
+class ModelSettings(Section):
+    """What is trained."""
+
+    module: str = Field(
+        "edgeflock.client.zoo:DigitsCNN",
+        description="package.module:Name, or Name(argument=value, ...); arrays:FILE, of .npz or "
+        ".safetensors, for devices' own apps",
+    )
+    arguments: dict[str, Any] = Field({}, description="of module, by name: plain values")
+    evaluate: str = Field(
+        "", description="of arrays: package.module:function of a dict of them to loss or (loss, accuracy)"
+    )
+    weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
+    loss: Annotated[str, call_of(LOSSES, "model.loss")] = Field(
+        "cross_entropy",
+        description="cross_entropy, bce, mse, huber, l1, with arguments as (label_smoothing=0.1); or "
+        "package.module:name of (outputs, batch) -> scalar",
+    )
+    metrics: list[str] = Field(
+        [],
+        description="of the whole held-out data: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra "
+        "metrics); or package.module:name of (outputs, targets) -> number",
+    )
+    data: str = Field("digits:", description="held-out data for evaluation; empty: none")
+    input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
+        [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or not known"
+    )
+    pull: Annotated[str, one_of(CODINGS, lambda coding: coding.of_models)] = Field(
+        "f32", description="coding of whole models, if downlink.mode is exact; lossy: as few bytes as will do"
+    )
+
+    @property
+    def arrays(self) -> str:
+        """The file of initial arrays that the model is, if it is one."""
+        return self.module.removeprefix(ARRAYS) if self.module.startswith(ARRAYS) else ""
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _metrics_from_one_line(cls, metrics: object) -> object:
+        """The environment and --set have them behind each other, with commas, or as JSON."""
+        if not isinstance(metrics, str):
+            return metrics
+        if metrics.lstrip().startswith("["):
+            return _json(metrics, '["f1", "topk(k=3)"]')
+        return [text.strip() for text in re.split(r",(?![^(]*\))", metrics) if text.strip()]
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _from_json(cls, arguments: object) -> object:
+        """The environment and --set have them as JSON."""
+        return _json(arguments or "{}", '{"width": 64}') if isinstance(arguments, str) else arguments
+
+    @model_validator(mode="after")
+    def _is_one_call(self) -> Self:
+        """From now on the module's name has its arguments with it."""
+        if self.arguments:
+            call = Call.of(self.module, "model.module")
+            both = Call(call.name, {**call.arguments, **self.arguments})
+            Call.of(str(both), "model.arguments")
+            object.__setattr__(self, "module", str(both))
+            object.__setattr__(self, "arguments", {})
+        return self
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _from_one_line(cls, sizes: object) -> object:
+        """The environment and --set have them behind each other, with commas."""
+        if not isinstance(sizes, str):
+            return sizes
+        named = [size.strip() for size in sizes.strip("[ ]").split(",") if size.strip()]
+        if not all(size.isascii() and size.isdecimal() for size in named):
+            raise ValueError("must be the sizes of one sample, e.g. 16 or 1,28,28")
+        return [int(size) for size in named]
+
+
+def _json(text: str, example: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"must be JSON, e.g. {example}") from error
