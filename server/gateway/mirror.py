@@ -80,7 +80,7 @@ class Mirror:
         for change in gateway.items(gateway.message(resumed.changes), (gateway.Change,)):
             assert isinstance(change, gateway.Change), "nothing else is taken"
             self.follow(change)
-        if sha256(self.theta).digest() != resumed.digest:
+        if sha256(self.theta.data).digest() != resumed.digest:
             raise Malformed("what changed meanwhile does not lead to the leader's model")
 
     def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:

@@ -94,7 +94,7 @@ class Gateways:
                 engine.follow()
                 self._changes = Changes(max(_KEPT, 4 * host.layout.size))
             elif (missed := self._changes.since(line.mark)) is not None:
-                digest = sha256(engine.theta()[1].astype("<f4")).digest()
+                digest = sha256(engine.theta()[1].astype("<f4").data).digest()
                 line.queue(gateway.packed(gateway.Resumed(line.mark, missed, digest)))
                 self.lines.append(line)
                 return

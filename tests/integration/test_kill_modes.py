@@ -201,8 +201,9 @@ async def test_so_it_is_through_gateways_that_are_killed_too(
         for one in devices:
             one.cancel()
         await asyncio.gather(*devices, return_exceptions=True)
-        for process in (*gateways, server):
-            process.kill()
+        for one_of_them in gateways:
+            one_of_them.kill()
+        server.kill()
     check(tmp_path / "journal.sqlite", seen)
 
 
