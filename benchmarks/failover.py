@@ -37,7 +37,8 @@ from tests.postgres import Cluster, cluster, free_port, needed, standby
 FAULTS = ("kill", "pause", "database", "cut")
 SHARD = "shard"
 """Another one, of runs in shards."""
-_PATIENCE = 120.0
+_PATIENCE = 300.0
+"""Seconds: on a busy machine, servers take minutes to come up."""
 
 
 @dataclass(slots=True)

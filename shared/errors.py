@@ -25,6 +25,7 @@
         ├── NoSuchTask                 of no shard that the device holds, in a run of tasks
         ├── AlreadyComputed            of a shard that another update of the round is of
         ├── RunComplete                the run has all its updates
+        ├── Forbidden                  through a gateway, without the certificate that the run demands
         └── SessionRefused             the session ends with it
             ├── Malformed              not one whole msgpack array of the record's fields
             ├── UnknownRecord
@@ -33,7 +34,6 @@
             ├── LayoutMismatch
             ├── FrameTooLarge
             ├── Unauthorized
-            ├── Forbidden              through a gateway: without the certificate that the run demands
             ├── Superseded             the same device connected again
             ├── NameInUse              another device of this name is connected
             ├── Quarantined            refused again and again, it is not to come for a time
@@ -215,7 +215,7 @@ class Unauthorized(SessionRefused):
     status = 401
 
 
-class Forbidden(SessionRefused):
+class Forbidden(Refused):
     code = "forbidden"
     status = 403
 

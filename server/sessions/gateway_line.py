@@ -171,7 +171,7 @@ class GatewayLine:
     def _knock(self, knock: gateway.Knock) -> None:
         try:
             role, name, entry = self._admitted(knock.bearer, knock.path, knock.certificate)
-        except SessionRefused as refusal:
+        except Refused as refusal:
             self.deny(refusal, ticket=knock.ticket)
             return
         desk = OwnDesk(self._host, self._writer, entry, self.name, self._post)
