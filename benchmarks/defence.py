@@ -9,9 +9,10 @@ each defence, and honest fleets too: of samples dealt at random, and of one labe
 coordination is asynchronous with AdaComp's weights, sparse signs up, lossy down. mean, median, trimmed and
 krum are rounds, without a defence, of a tenth of each gradient.
 
-The defence was chosen on `digits`, with rows of `mnist` and `fsdd` at hand; `words` had no part in it. All are evaluated on the samples that
-`score` leaves to evaluate on. A row is a JSON file in --output, and what is there is not run again: stop it
-when you like, and go on later. Prints a table of what there is, and says what is not.
+The defence was chosen on `digits`, with rows of `mnist` and `fsdd` at hand; `words` had no part in it. All
+are evaluated on the samples that `score` leaves to evaluate on. A row is a JSON file in --output, and what is
+there is not run again: stop it when you like, and go on later. Prints a table of what there is, and says what
+is not.
 """
 
 import argparse

@@ -1,17 +1,19 @@
 """Two servers, two databases, and at random one of them fails: what was acknowledged is there, once.
 
-    python -m benchmarks.failover [--rounds 100] [--seed 0] [--lease 2]
+    python -m benchmarks.failover [--rounds 100] [--seed 0] [--lease 2] [--shards 0]
 
 A PostgreSQL with a synchronous standby keeps the journal. Two `edgeflock server --standby` share it; devices
 push to whichever leads. In each round, at random: the leader is killed (SIGKILL); it is paused (SIGSTOP) for
 twice the lease; the database is killed and its standby promoted; or the leader is cut off from the database
-for twice the lease, its connections open and silent. Then all receipts are held against the journal, and
-the model that a start finds against a replay from version 0. It prints a line a round, and JSON at the end.
+for twice the lease, its connections open and silent; with --shards, one of the leader's shards is killed.
+Then all receipts are held against the journal, and the model that a start finds against a replay from version
+0. It prints a line a round, and JSON at the end.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
 import sys
@@ -34,7 +36,10 @@ from tests.ports import lasting
 from tests.postgres import Cluster, cluster, needed, standby
 
 FAULTS = ("kill", "pause", "database", "cut")
-_PATIENCE = 120.0
+SHARD = "shard"
+"""Another one, of runs in shards."""
+_PATIENCE = 300.0
+"""Seconds: on a busy machine, servers take minutes to come up."""
 
 
 @dataclass(slots=True)
@@ -82,6 +87,7 @@ class Server:
     url: str
     line: Line
     lease: float
+    shards: int
     process: asyncio.subprocess.Process | None = None
     led: float = 0.0
     """When it last said that it leads, by the monotonic clock."""
@@ -96,6 +102,7 @@ class Server:
             f"journal.url={self.url}",
             f"journal.lease={self.lease}",
             "run.snapshot_every=200",
+            f"scale.shards={self.shards}",
         )
         command = [sys.executable, "-m", "edgeflock.devices", "server", "--standby", "--json"]
         for setting in settings:
@@ -119,6 +126,13 @@ class Server:
                     return answer.status
         except (aiohttp.ClientError, OSError, TimeoutError):
             return 0
+
+    async def standing(self) -> tuple[list[int], int]:
+        """(The processes of its shards, how often one was made again)."""
+        async with aiohttp.ClientSession() as http:
+            async with http.get(f"http://127.0.0.1:{self.port}/v1/status") as answer:
+                shards = (await answer.json())["shards"]
+        return [shard["process"] for shard in shards["processes"]], shards["restored"]
 
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -182,6 +196,8 @@ class Scene:
             leader.send(signal.SIGSTOP)
         elif fault == "cut":
             leader.line.whole.clear()
+        elif fault == SHARD:
+            return 0.0, await self._lose_a_shard(leader) - began
         else:
             self.primary.kill()
             await asyncio.to_thread(self.second.promote)
@@ -199,6 +215,16 @@ class Scene:
             self.primary = self.second
             self.second = await asyncio.to_thread(self._another)
         return led - began, served - began
+
+    async def _lose_a_shard(self, leader: Server) -> float:
+        """When the first receipt came of the shards that were made again."""
+        processes, before = await leader.standing()
+        os.kill(self.random.choice(processes), signal.SIGKILL)
+        until = time.monotonic() + _PATIENCE
+        while (await leader.standing())[1] == before:
+            assert time.monotonic() < until, "the shard is not missed"
+            await asyncio.sleep(0.1)
+        return await self.receipt(time.monotonic())
 
     def verdict(self) -> dict[str, object]:
         """Of the journal, copied to a file, where the audit reads it; all is ended."""
@@ -219,7 +245,7 @@ class Scene:
 
 
 async def run(
-    rounds: int, seed: int, lease: float, place: Path, faults: tuple[str, ...] = FAULTS
+    rounds: int, seed: int, lease: float, place: Path, faults: tuple[str, ...] = FAULTS, shards: int = 0
 ) -> dict[str, object]:
     """What came of so many faults."""
     (place / "receipts").mkdir(parents=True)
@@ -232,7 +258,7 @@ async def run(
         async with line(scene.primary.port) as first, line(scene.primary.port) as second:
             for number, proxy in enumerate((first, second)):
                 url = scene.primary.url(scene.schema, proxy.port)
-                server = Server(place / f"run{number}", lasting(), url, proxy, lease)
+                server = Server(place / f"run{number}", lasting(), url, proxy, lease, shards)
                 scene.servers.append(server)
                 await server.start()
             urls = ",".join(f"http://127.0.0.1:{server.port}" for server in scene.servers)
@@ -278,10 +304,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lease", type=float, default=2.0)
+    parser.add_argument("--shards", type=int, default=0)
     asked = parser.parse_args()
     needed()
     with tempfile.TemporaryDirectory(prefix="edgeflock-failover-") as place:
-        print(json.dumps(asyncio.run(run(asked.rounds, asked.seed, asked.lease, Path(place)))))
+        faults = (*FAULTS, SHARD) if asked.shards else FAULTS
+        work = run(asked.rounds, asked.seed, asked.lease, Path(place), faults, asked.shards)
+        print(json.dumps(asyncio.run(work)))
 
 
 if __name__ == "__main__":

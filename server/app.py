@@ -140,7 +140,9 @@ def create_app(
             hosted.beside,
             hosted.app,
         )
-        gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.offered)
+        demanded = hosted.authority if config.run.client_certificates else None
+        authority = "" if demanded is None else demanded.pem
+        gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.offered, authority)
         told, close_trackers = _tracking(host, hub, listeners)
         evaluator = Evaluator(
             engine,
@@ -299,16 +301,20 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
     name = request.query.get("name", "")
     if not 0 < len(name) <= 100 or not name.isprintable():
         return problem(400, "bad-request", "name must be a text of 1 to 100 printable characters")
-    if why := gateways.refuses():
-        return problem(409, "no-gateways", why)
+    try:
+        mark = bytes.fromhex(request.query.get("mark", ""))
+    except ValueError:
+        return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
     admitted = partial(_admitted, request.app)
-    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name)
+    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name, mark)
     return await gateways.serve(line)
 
 
-def _admitted(app: web.Application, bearer: str, path: str) -> tuple[str, str, Entry | None]:
-    """Who asks a gateway for `path`, and what its session has to prove. Raises Unauthorized."""
-    caller = behind_gateway(app, bearer, path)
+def _admitted(
+    app: web.Application, bearer: str, path: str, certificate: bytes
+) -> tuple[str, str, Entry | None]:
+    """As of `GatewayLine`."""
+    caller = behind_gateway(app, bearer, path, certificate)
     return caller.role, caller.name, _entry_of(app, caller)
 
 

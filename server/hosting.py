@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.defence import DEFENCES
+from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine, check_limits
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
@@ -21,6 +22,7 @@ from edgeflock.server.identity import (
     Authority,
     Certificate,
     Register,
+    demand,
     keys_of,
     own_certificate,
     pin_of_file,
@@ -146,9 +148,12 @@ class _Model:
 
 
 @contextmanager
-def open_run(config: Config, given: Given = Given(), wait: Waiting | None = None) -> Iterator[HostedRun]:
+def open_run(
+    config: Config, given: Given = Given(), wait: Waiting | None = None, place: Place | None = None
+) -> Iterator[HostedRun]:
     """Begin the run that `config` describes, or take it up where it was left. While another server hosts it,
     `wait` is called again and again, as `Waiting` says; it raises to give up. Without it that is an error.
+    What is kept of parameters lies where `place` puts it, or where config.scale says (ledger/claim.py).
 
     The run is this process's while the context lasts; then it may be opened again, also after a failure.
     Raises ConfigError if the model, the data or the directory cannot serve.
@@ -160,7 +165,8 @@ def open_run(config: Config, given: Given = Given(), wait: Waiting | None = None
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
-    with claimed(directory, "run.directory", model.layout, theta, config, model.start, wait) as claim:
+    run = claimed(directory, "run.directory", model.layout, theta, config, model.start, wait, place)
+    with run as claim:
         first = claim.journal.snapshot(first=True).theta
         if config.model.weights and first.tobytes() != theta.tobytes():
             raise ConfigError(
@@ -441,7 +447,7 @@ def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) ->
         return None
     authority = Authority(directory)
     if who:
-        authority.demand(tls, of_everybody=who == "everybody")
+        demand(tls, authority.pem, of_everybody=who == "everybody")
     return authority
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from edgeflock.server.descent import Place
 from edgeflock.server.hosting import line_of
 from edgeflock.server.ledger import JournalLost, Unreachable
 from edgeflock.server.operations.access import problem
@@ -36,7 +37,11 @@ class StoodDown(EdgeflockError):
 class Standby:
     """Waits, in a thread, until it is told to go."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place | None = None) -> None:
+        """`place` keeps the parameters of the run that it follows, whoever leads; without it it does not
+        follow.
+        """
+        self.place = place
         self._told = threading.Event()
         self.why = "it has just started"
         self.version: int | None = None

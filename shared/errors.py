@@ -25,6 +25,7 @@
         ├── NoSuchTask                 of no shard that the device holds, in a run of tasks
         ├── AlreadyComputed            of a shard that another update of the round is of
         ├── RunComplete                the run has all its updates
+        ├── Forbidden                  through a gateway, without the certificate that the run demands
         └── SessionRefused             the session ends with it
             ├── Malformed              not one whole msgpack array of the record's fields
             ├── UnknownRecord
@@ -212,6 +213,11 @@ class FrameTooLarge(SessionRefused):
 class Unauthorized(SessionRefused):
     code = "unauthorized"
     status = 401
+
+
+class Forbidden(Refused):
+    code = "forbidden"
+    status = 403
 
 
 class Superseded(SessionRefused):

@@ -13,7 +13,7 @@ from edgeflock.client.identity import Identity
 from edgeflock.server.app import create_app, listening
 from edgeflock.server.doors import Doors
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.gateway import Gateway, Place
+from edgeflock.server.gateway import Gateway, Place, Shown
 from edgeflock.server.hosting import HostedRun, authority_of
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
@@ -89,13 +89,17 @@ async def gateway(
     token: str | None = None,
     tls: Path | None = None,
     leaders: str = "",
+    shown: Identity | None = None,
 ) -> AsyncIterator[tuple[Gateway, str]]:
-    """(A gateway of `hosted`, its URL). `tls` is the directory of the run, whose key it shows."""
+    """(A gateway of `hosted`, its URL). `tls` is the directory of the run, whose key it shows; `shown` is
+    what it joined with, if it has.
+    """
     token = hosted.register.create("gateway", reusable=True).text if token is None else token
     place = Place(port=0)
     if tls is not None:
         place = Place(port=0, certificate=tls / "certificate.pem", key=tls / "certificate-key.pem")
-    one = Gateway(leaders or hosted.url, token, name, place)
+    own = None if shown is None else Shown(shown.key, shown.certificate)
+    one = Gateway(leaders or hosted.url, token, name, place, own)
     async with one.serving() as port:
         await one.until(one.upstream.ready)
         yield one, f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"

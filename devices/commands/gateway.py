@@ -48,6 +48,13 @@ def gateway(
         typer.Option(help="In PEM, of the key that devices compare: the server's."),
     ] = None,
     key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
+    identity: Annotated[
+        Path | None,
+        typer.Option(
+            help="What it joined with as a device, to show that certificate where "
+            'run.client_certificates = "everybody".'
+        ),
+    ] = None,
     name: Annotated[str, typer.Option(help="As operators see it; empty: this host's and the port.")] = "",
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Speak plain HTTP also beyond this machine.")
@@ -59,18 +66,22 @@ def gateway(
     """Hold devices' connections for a server, until interrupted; see docs/gateways.md."""
     import asyncio
 
+    from edgeflock.client.identity import kept
+
     log_to_stderr(log_level, log_format)
     secret = token if token_file is None else token_of(None, token_file)
     shown = name or f"{socket.gethostname()}:{port}"
     with needing("server", "a gateway needs"):
-        from edgeflock.server.gateway import Gateway, Place
+        from edgeflock.server.gateway import Gateway, Place, Shown
+    own = None if identity is None else kept(identity)
 
     async def until_stopped() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         place = Place(host, port, certificate, key, insecure)
-        one = Gateway(upstream, secret or "", shown, place, insecure=insecure)
+        certified = None if own is None else Shown(own.key, own.certificate)
+        one = Gateway(upstream, secret or "", shown, place, certified, insecure=insecure)
         async with one.serving() as bound:
             url = f"{'https' if key else 'http'}://{host}:{bound}"
             if json:

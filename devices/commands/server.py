@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -106,7 +107,12 @@ def server(
             waiting.leave()
 
         _on_signals(told)
-        async with supervised(lambda: doing(leading[0]) if leading else f"stands by: {waiting.why}"):
+        async with (
+            supervised(lambda: doing(leading[0]) if leading else f"stands by: {waiting.why}"),
+            AsyncExitStack() as opened,
+        ):
+            if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
+                waiting.place = await opened.enter_async_context(in_a_thread(placed(settings.scale)))
             while not stop.is_set():
                 try:
                     async with Server.configured(settings, waiting) as server:
@@ -125,9 +131,11 @@ def server(
                     log.warning("%s; standing by", error)
 
     with needing("server", "the server needs"):
+        from edgeflock.devices.library.opening import in_a_thread
         from edgeflock.devices.library.server import Server
         from edgeflock.server.choices import CHOICES
         from edgeflock.server.ledger import JournalLost, Unreachable
+        from edgeflock.server.shards import placed
         from edgeflock.server.standby import Standby, StoodDown
 
         asked = [*(set_ or []), *(["run.insecure=true"] if insecure else [])]

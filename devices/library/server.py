@@ -131,7 +131,7 @@ class Server:
             )
         tls = await asyncio.to_thread(standby.line, self.config)
         async with standing_by(self.config, tls, standby):
-            run = open_run(self.config, self._given, standby.wait)
+            run = open_run(self.config, self._given, standby.wait, standby.place)
             return await opening.enter_async_context(in_a_thread(run))
 
     def _end(self) -> None:

@@ -43,6 +43,7 @@ REMEDIES = {
     "layout-mismatch": "the device's client.model is another one than the server's model.module",
     "frame-too-large": "limits.frame_bytes, if the model is that large",
     "unauthorized": "edgeflock client join with a new token; edgeflock token create makes one",
+    "forbidden": "the certificate that the device got when it joined; edgeflock device rotate gives another",
     "superseded": "nothing, if the device was restarted; else a name of its own for each",
     "name-in-use": "a name of its own for each device: --name",
     "quarantined": "what it was refused for is in its log; edgeflock device release NAME ends it early",

@@ -2,7 +2,7 @@
 
 The journal has an update as its device sent it, and a replay decodes that again. Decoding is the same bits
 on every machine, so that both come to one model as long as a gateway does what it is there for; of each one's
-work the leader takes samples (sessions/behind.py).
+work the leader takes samples (sessions/gateway_line.py).
 """
 
 import numpy as np
@@ -55,6 +55,7 @@ def told(device: int, ingress: int, egress: int, update: Update, step: Step, fra
         update.value_mode,
         update.loss,
         update.samples,
+        update.task,
         step.where.astype("<i4").tobytes(),
         step.delta.astype("<f4").tobytes(),
         step.statistics.astype("<f4").tobytes(),
@@ -84,6 +85,7 @@ def read(item: Decoded, layout: Layout) -> tuple[Update, Step]:
         item.loss,
         item.samples,
         False,
+        task=item.task,
     )
     return update, Step(item.base, where, delta, statistics, item.samples)
 
@@ -92,7 +94,10 @@ def same(theirs: tuple[Update, Step], update: Update, step: Step) -> bool:
     """Whether what a gateway made of an update is what comes of it here, bit for bit."""
     other, done = theirs
     one, two = (
-        (each.sequence, each.base, each.index_mode, each.value_mode, each.count, each.samples, str(each.loss))
+        (
+            *(each.sequence, each.base, each.index_mode, each.value_mode),
+            *(each.count, each.samples, each.task, str(each.loss)),
+        )
         for each in (other, update)
     )
     assert not isinstance(done.where, slice), "read as places"

@@ -7,5 +7,6 @@ its devices a whole model each.
 """
 
 from edgeflock.server.gateway.app import Gateway, Place
+from edgeflock.server.gateway.leaders import Shown
 
-__all__ = ["Gateway", "Place"]
+__all__ = ["Gateway", "Place", "Shown"]

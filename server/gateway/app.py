@@ -15,17 +15,18 @@ from aiohttp import web
 from edgeflock.server.doors import Door, Doors, Terms
 from edgeflock.server.gateway.desk import RemoteDesk
 from edgeflock.server.gateway.front import GatewayFront
-from edgeflock.server.gateway.leaders import Leaders
+from edgeflock.server.gateway.leaders import Leaders, Shown
 from edgeflock.server.gateway.upstream import Upstream
-from edgeflock.server.identity import Certificate, pin_of_file, server_tls
+from edgeflock.server.identity import Certificate, certificate_shown, demand, pin_of_file, server_tls
 from edgeflock.server.listening import listening_on
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import problem
 from edgeflock.server.roster import Traffic
 from edgeflock.server.sessions import Session
-from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused, Unavailable
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
 from edgeflock.shared.protocol import gateway
+from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.limits import LimitSettings
 
 _LONGEST_BODY = 1 << 16
@@ -61,11 +62,22 @@ class Place:
 class Gateway:
     """One process's. Use `serving`."""
 
-    def __init__(self, leaders: str, token: str, name: str, place: Place, *, insecure: bool = False) -> None:
+    def __init__(
+        self,
+        leaders: str,
+        token: str,
+        name: str,
+        place: Place,
+        shown: Shown | None = None,
+        *,
+        insecure: bool = False,
+    ) -> None:
         """Raises ConfigError if it cannot be."""
         self.place, self.name = place, name
         self._tls, self._pin = place.line()
-        self.leaders = Leaders(leaders, token, insecure=insecure)
+        self._trusts = ""
+        """Whose certificates devices may show, in PEM."""
+        self.leaders = Leaders(leaders, token, shown, insecure=insecure)
         self.upstream = Upstream(self.leaders, name, self._fits)
         self.traffic = Traffic()
         self._front: GatewayFront | None = None
@@ -73,8 +85,10 @@ class Gateway:
         """By the leader's limits, once they are known."""
         self._following: asyncio.Task[None] | None = None
 
-    def _fits(self, sync: gateway.Sync) -> None:
-        """Raises ConfigError if devices would take it for somebody else."""
+    def _fits(self, sync: gateway.Sync, config: Config) -> None:
+        """Raises ConfigError if devices would take it for somebody else, or it can demand less of them than
+        its leader.
+        """
         shown = self.place.certificate
         if shown is not None and sync.pin and sync.pin != self._pin:
             raise ConfigError(
@@ -83,14 +97,35 @@ class Gateway:
                 "run.certificate and run.key"
             )
 
+        self._demand(sync.authority, config.run.client_certificates)
+
+    def _demand(self, authority: str, who: str) -> None:
+        """Ask devices for certificates from their next handshake on, as the leader does."""
+        tls = self._tls
+        if tls is None and authority:
+            raise ConfigError(
+                f"run.client_certificates = {who!r}: devices show certificates in TLS, which this gateway "
+                "does not speak; give --certificate and --key"
+            )
+        if tls is None:
+            return
+        if self._trusts not in ("", authority) and authority:
+            raise ConfigError(
+                "the leader gives devices certificates of another authority than before; start anew"
+            )
+        tls.verify_mode = ssl.CERT_NONE
+        if authority:
+            self._trusts = authority
+            demand(tls, authority, of_everybody=who == "everybody")
+
     @property
     def front(self) -> GatewayFront:
         """What sessions find. Raises Unavailable while there is no leader."""
-        mirror = self.upstream.mirror
-        if mirror is None:
+        mirror, relay = self.upstream.mirror, self.upstream.relay
+        if mirror is None or relay is None:
             raise Unavailable("this gateway has no leader; try again, or elsewhere")
         if self._front is None or self._front.engine is not mirror:
-            self._front = GatewayFront.of(mirror, self.traffic)
+            self._front = GatewayFront.of(mirror, self.traffic, relay)
             self._doors.terms = Terms.of(mirror.config.limits)
         return self._front
 
@@ -166,6 +201,10 @@ class Gateway:
             return problem(Unavailable.status, Unavailable.code, "the connection is lost")
         door.begin(known=False)
         try:
+            if not self._has_shown(request):
+                return problem(
+                    403, Forbidden.code, "run.client_certificates: TLS begins with a certificate here"
+                )
             if "Origin" in request.headers:  # which browsers send, and no device
                 return problem(403, "forbidden", "a gateway is for devices, and not for pages")
             return await handler(request)
@@ -177,6 +216,13 @@ class Gateway:
             return problem(Unavailable.status, Unavailable.code, f"the leader does not answer: {error}")
         finally:
             door.end()
+
+    def _has_shown(self, request: web.Request) -> bool:
+        """Whether TLS began with a certificate, if it must: it may have begun before there was a leader."""
+        mirror = self.upstream.mirror
+        if mirror is None or mirror.config.run.client_certificates != "everybody":
+            return True
+        return bool(certificate_shown(request.get_extra_info("ssl_object")))
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reason = "" if self.upstream.mirror is not None else "this gateway has no leader"
@@ -190,18 +236,23 @@ class Gateway:
             return await Session(front, self.upstream, request, door, desk).serve()
 
     async def _known(self, request: web.Request) -> gateway.Known:
-        """Who asks. Raises Unauthorized. The leader remembers until it is told that it is over."""
+        """Who asks. Raises Unauthorized or Forbidden. The leader remembers until it is told that it is
+        over.
+        """
         upstream, ticket = self.upstream, self.upstream.ticket()
-        known = await upstream.knock(ticket, _bearer(request), request.path, request.remote or "")
+        shown = certificate_shown(request.get_extra_info("ssl_object"))
+        known = await upstream.knock(
+            gateway.Knock(ticket, _bearer(request), request.path, request.remote or "", shown)
+        )
         if (door := self._door(request)) is not None:
             door.begin(known=True)
         return known
 
     async def _look(self, request: web.Request) -> GatewayFront:
-        """What whoever asks may see. Raises Unauthorized."""
+        """What whoever asks may see. Raises Unauthorized or Forbidden."""
         front = self.front
         known = await self._known(request)
-        self.upstream.leave(known.ticket, None, None, "")
+        self.upstream.leave(known.ticket, None, "")
         return front
 
     async def _status(self, request: web.Request) -> web.Response:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from edgeflock.server.gateway.talk import RemoteTalk
 from edgeflock.server.roster import Device, Line
-from edgeflock.server.roster.registry import Identity
-from edgeflock.server.sessions import Place
+from edgeflock.server.sessions import Place, Send, Talk
 from edgeflock.shared.errors import Quarantined, Refused
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway
@@ -24,7 +24,6 @@ class RemoteDesk:
     def __init__(self, upstream: "Upstream", front: "GatewayFront", known: gateway.Known) -> None:
         self._upstream, self._front, self._known = upstream, front, known
         self._device: Device | None = None
-        self._line: Line | None = None
         self._why = ""
 
     def __enter__(self) -> "RemoteDesk":
@@ -34,7 +33,7 @@ class RemoteDesk:
         device = self._device
         if device is not None and self._front.devices.get(device.name) is device:
             del self._front.devices[device.name]
-        self._upstream.leave(self._known.ticket, device, self._line, self._why)
+        self._upstream.leave(self._known.ticket, device, self._why)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -42,15 +41,18 @@ class RemoteDesk:
         return asked | {ROTATE: "1"} if self._known.rotate else asked
 
     async def take(self, line: Line, hello: Hello, frame: bytes) -> Place:
-        entered = await self._upstream.enter(self._known.ticket, frame, line)
-        self._line = line
-        device = self._device = Device(Identity(hello.device, entered.device))
-        device.connection.join(line)
+        device, entered = await self._upstream.enter(self._known.ticket, hello, frame, line)
+        self._device = device
         self._front.devices[device.name] = device
         return Place(device, entered.sequence, entered.secret)
 
     def greeted(self, device: Device, version: int) -> None:
         """The leader knows."""
+
+    def talk(self, device: Device, send: Send) -> Talk | None:
+        if not self._front.config.coordination.tasks:
+            return None
+        return RemoteTalk(self._upstream, self._known.ticket, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         self._upstream.send(gateway.Told(device.id, frame))

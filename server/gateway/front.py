@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from edgeflock.server.engine import Published
 from edgeflock.server.gateway.mirror import Mirror
-from edgeflock.server.roster import Device, Paces, Relay, Traffic
+from edgeflock.server.gateway.relay import GatewayRelay
+from edgeflock.server.roster import Device, Paces, Traffic
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.frames import EventKind
@@ -24,7 +25,7 @@ class Tally:
         self.updates += 1
 
     def duplicate(self, device: Device) -> None:
-        """Of runs of tasks, which take no gateways."""
+        """In a run of tasks."""
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         log.info("%s %s: %s", kind, "" if device is None else device.name, text)
@@ -36,17 +37,15 @@ class GatewayFront:
 
     engine: Mirror
     traffic: Traffic
-    relay: Relay
+    relay: GatewayRelay
     paces: Paces
     hub: Tally
     devices: dict[str, Device] = field(default_factory=dict)
     """Those that are connected, by name."""
 
     @classmethod
-    def of(cls, mirror: Mirror, traffic: Traffic) -> "GatewayFront":
-        config = mirror.config
-        relay = Relay(config.injection, config.limits.samples)
-        return cls(mirror, traffic, relay, Paces(config.limits), Tally())
+    def of(cls, mirror: Mirror, traffic: Traffic, relay: GatewayRelay) -> "GatewayFront":
+        return cls(mirror, traffic, relay, Paces(mirror.config.limits), Tally())
 
     @property
     def run(self) -> str:

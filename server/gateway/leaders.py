@@ -1,27 +1,42 @@
 """Where a gateway's leader is, and with which credential it is asked."""
 
+import ssl
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import aiohttp
 from yarl import URL
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.identity import pin_in, tls_for
+from edgeflock.shared.identity import pin_in, tls_for, with_certificate
 from edgeflock.shared.protocol.backoff import may_pass, permanent
 
 _LONGEST_GRAPH = 1 << 28
 """Bytes."""
 
 
+class Shown(NamedTuple):
+    """What a gateway shows in TLS where everybody must show something: it has joined as a device."""
+
+    key: bytes
+    """Private, of Ed25519."""
+    certificate: str
+    """In PEM."""
+
+
 class Leaders:
     """Servers that stand by for each other: the first is asked."""
 
-    def __init__(self, urls: str, token: str, *, insecure: bool = False) -> None:
+    def __init__(self, urls: str, token: str, shown: Shown | None = None, *, insecure: bool = False) -> None:
         """`urls` have commas between. Raises ConfigError if one is none, or the token may not go there."""
         self._urls = _urls(urls)
         pin = pin_in(token)
         for url in self._urls:
-            self.tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure)
+            self.tls = tls_for(
+                url.scheme, url.host or "", pin, insecure=insecure, of_its_own=shown is not None
+            )
+        if shown is not None and isinstance(self.tls, ssl.SSLContext):
+            with_certificate(self.tls, shown.key, shown.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._graphs: dict[str, tuple[str, bytes]] = {}
 

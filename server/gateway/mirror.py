@@ -1,6 +1,7 @@
 """A gateway's copy of the model: it follows its leader, and knows what each of its devices holds."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,6 @@ from edgeflock.shared.settings.config import Config
 
 class Mirror:
     """As a session asks an engine. One caller at a time."""
-
-    tasks = None
 
     def __init__(self, sync: gateway.Sync, directory: Path | None = None) -> None:
         """What devices hold lies in `directory` where memory is short of room, or where temporary files go.
@@ -73,6 +72,16 @@ class Mirror:
         for each in touched:
             self._publication.add(each)
         self.published = Published(change.version, change.learning_rate, change.over, change.diverged)
+
+    def resume(self, resumed: gateway.Resumed) -> None:
+        """Follow what happened while the line was broken. Raises Malformed if that does not lead to the
+        leader's model.
+        """
+        for change in gateway.items(gateway.message(resumed.changes), (gateway.Change,)):
+            assert isinstance(change, gateway.Change), "nothing else is taken"
+            self.follow(change)
+        if sha256(self.theta.data).digest() != resumed.digest:
+            raise Malformed("what changed meanwhile does not lead to the leader's model")
 
     def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:
         """As an engine's."""

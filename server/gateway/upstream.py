@@ -6,7 +6,8 @@ send again what they have no receipt for, here or through another gateway. The l
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -19,7 +20,9 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, decoded
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
-from edgeflock.server.roster import Device, Line
+from edgeflock.server.gateway.relay import GatewayRelay
+from edgeflock.server.roster import Device, Line, Relay
+from edgeflock.server.roster.registry import Identity
 from edgeflock.server.sessions import HEARTBEAT, Held
 from edgeflock.shared.errors import (
     REFUSALS,
@@ -29,9 +32,10 @@ from edgeflock.shared.errors import (
     Superseded,
     Unavailable,
 )
-from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.backoff import back_off
-from edgeflock.shared.protocol.messages import Receipt
+from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task
+from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
 
@@ -45,17 +49,26 @@ _LONGEST_WAIT = 5.0
 
 _LOST = "this gateway has lost its leader"
 
-Answer = gateway.Known | gateway.Entered
+Answer = gateway.Known | gateway.Entered | gateway.Done
+
+_TALK: Collection[type[Record]] = (Task, Over, Stop)
+"""What devices are told in a run of tasks without having asked."""
 
 
 class Upstream:
     """Also the queue of its sessions (sessions.Queue)."""
 
-    def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync], None]) -> None:
+    def __init__(self, leaders: Leaders, name: str, fits: Callable[[gateway.Sync, Config], None]) -> None:
         """`fits` raises ConfigError if this gateway cannot stand before the leader of a Sync."""
         self.leaders, self._name, self._fits = leaders, name, fits
         self.mirror: Mirror | None = None
         """While there is a leader."""
+        self._before: Mirror | None = None
+        """What the last leader was followed with, should it be there again in a moment."""
+        self._mark = b""
+        """Up to where; empty: that is not known."""
+        self.relay: GatewayRelay | None = None
+        """Made with it."""
         self.sync: gateway.Sync | None = None
         """What it began with, without theta."""
         self.ready = asyncio.Event()
@@ -70,10 +83,12 @@ class Upstream:
         """By their tickets."""
         self._pushes: dict[int, asyncio.Future[Accepted | Held] | asyncio.Future[Accepted]] = {}
         """By their devices, each of which has one under way."""
-        self._lines: dict[int, Line] = {}
-        """Of the devices that are let in."""
-        self._entering: dict[int, Line] = {}
+        self._devices: dict[int, Device] = {}
+        """Those that are let in, each with its line."""
+        self._entering: dict[int, tuple[Hello, Line]] = {}
         """By their tickets."""
+        self._listeners: dict[int, Callable[[Record], None]] = {}
+        """By their tickets: who tells a device what it is to compute."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Taken: self._taken,
@@ -83,6 +98,10 @@ class Upstream:
             gateway.Held: self._held,
             gateway.End: lambda end: self._later(self._end(end)),
             gateway.Ask: lambda ask: self._later(self._answer(ask)),
+            gateway.Paused: self._paused,
+            gateway.Said: self._said,
+            gateway.Done: self._done,
+            gateway.Dealt: self._dealt,
         }
 
     @property
@@ -96,8 +115,11 @@ class Upstream:
         """Follow a leader, and the next one, until cancelled. Raises ConfigError if it never can."""
         delays = back_off(Random(), longest=_LONGEST_WAIT)
         connector = aiohttp.TCPConnector(ssl=self.leaders.tls)
-        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
-            self._http = http
+        async with AsyncExitStack() as stack:
+            http = self._http = await stack.enter_async_context(
+                aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            )
+            stack.callback(self._forget)
             while True:
                 why: object = "it hung up"
                 try:
@@ -105,6 +127,8 @@ class Upstream:
                     delays = back_off(Random(), longest=_LONGEST_WAIT)
                 except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
                     why = error
+                    if isinstance(error, Malformed):
+                        self._mark = b""  # nobody knows what of it was taken
                     if (hopeless := await self.leaders.hopeless(http, self._url, error)) is not None:
                         raise hopeless from error
                 finally:
@@ -134,7 +158,8 @@ class Upstream:
 
     @property
     def _url(self) -> URL:
-        return self.leaders.url / "v1/gateway" % {"name": self._name}
+        mark = {"mark": self._mark.hex()} if self._mark else {}
+        return self.leaders.url / "v1/gateway" % {"name": self._name, **mark}
 
     async def _lose(self) -> None:
         """The leader is gone: so are the sessions, and what they have under way."""
@@ -146,38 +171,60 @@ class Upstream:
         for future in waiting:
             if not future.done():
                 future.set_exception(Unavailable(_LOST))
-        lines, self._lines, self._entering = list(self._lines.values()), {}, {}
-        await asyncio.gather(*(line.leave() for line in lines), return_exceptions=True)
-        mirror, self.mirror = self.mirror, None
-        if mirror is not None:
-            mirror.close()
+        lines = [self._line(device) for device in self._devices]
+        self._devices, self._entering, self._listeners = {}, {}, {}
+        await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)
+        if self.mirror is not None:
+            self._before, self.mirror = self.mirror, None
+
+    def _forget(self) -> None:
+        """What the last leader was followed with."""
+        before, self._before, self._mark = self._before, None, b""
+        if before is not None:
+            before.close()
 
     # What its sessions ask
 
     def ticket(self) -> int:
         return next(self._tickets)
 
-    async def knock(self, ticket: int, bearer: str, path: str, address: str) -> gateway.Known:
-        """Who shows this secret. Raises Unauthorized."""
-        answer = await self._ask(ticket, gateway.Knock(ticket, bearer, path, address))
+    async def knock(self, knock: gateway.Knock) -> gateway.Known:
+        """Who shows this secret. Raises the refusal it meets."""
+        answer = await self._ask(knock.ticket, knock)
         assert isinstance(answer, gateway.Known), "it answers a Knock"
         return answer
 
-    async def enter(self, ticket: int, hello: bytes, line: Line) -> gateway.Entered:
+    async def enter(
+        self, ticket: int, hello: Hello, frame: bytes, line: Line
+    ) -> tuple[Device, gateway.Entered]:
         """Let in who has knocked. Raises the refusal it meets."""
-        self._entering[ticket] = line
+        self._entering[ticket] = hello, line
         try:
-            answer = await self._ask(ticket, gateway.Enter(ticket, hello))
+            answer = await self._ask(ticket, gateway.Enter(ticket, frame))
         finally:
             self._entering.pop(ticket, None)
         assert isinstance(answer, gateway.Entered), "it answers an Enter"
-        return answer
+        device = self._devices.get(answer.device)
+        if device is None:  # the leader was lost just now
+            raise Unavailable(_LOST)
+        return device, answer
 
-    def leave(self, ticket: int, device: Device | None, line: Line | None, why: str) -> None:
+    def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
+        """`tell` gets what the leader says to this session's device, until it leaves."""
+        self._listeners[ticket] = tell
+
+    async def tell(self, ready: gateway.Ready) -> None:
+        """What a device is to compute; all of it is told by the end. Raises Unavailable."""
+        await self._ask(ready.ticket, ready)
+
+    def leave(self, ticket: int, device: Device | None, why: str) -> None:
         """Nothing of this ticket is under way any more."""
         ingress, egress = (0, 0) if device is None else device.connection.traffic
-        if device is not None and self._lines.get(device.id) is line:
-            del self._lines[device.id]
+        if device is not None and self._devices.get(device.id) is device:
+            del self._devices[device.id]
+            if self.relay is not None:
+                self.relay.leave(device.id)
+        self._listeners.pop(ticket, None)
         self.send(gateway.Gone(ticket, why, ingress, egress))
 
     async def push(self, push: Push) -> Accepted | Held:
@@ -186,6 +233,9 @@ class Upstream:
         self._pushes[push.device] = future
         self.send(self._told_of(push, *self._traffic(push.device)))
         outcome = await future
+        mirror = self.mirror
+        if mirror is not None and mirror.config.coordination.tasks:
+            return outcome  # the device goes on to its next task, and the leader counts
         if isinstance(outcome, Held):
             answer = asyncio.ensure_future(self._once_taken(push, outcome.answer))
             # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
@@ -224,13 +274,6 @@ class Upstream:
                 return function()
             return await asyncio.to_thread(function)
 
-    async def turned(self) -> None:
-        """Runs of tasks take no gateways."""
-        await asyncio.get_running_loop().create_future()
-
-    def look(self) -> None:
-        """The leader looks."""
-
     def send(self, item: gateway.Item) -> None:
         """With the next message; not at all if there is no leader."""
         if self._socket is not None:
@@ -260,8 +303,12 @@ class Upstream:
             pass  # whoever receives notices, too
 
     def _traffic(self, device: int) -> tuple[int, int]:
-        line = self._lines.get(device)
+        line = self._line(device)
         return (0, 0) if line is None else (line.meter.ingress, line.meter.egress)
+
+    def _line(self, device: int) -> Line | None:
+        known = self._devices.get(device)
+        return None if known is None else known.connection.line
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -272,18 +319,31 @@ class Upstream:
 
     async def _take(self, item: gateway.Item) -> None:
         if isinstance(item, gateway.Sync):
-            self._fits(item)
             mirror = await asyncio.to_thread(Mirror, item)
+            self._fits(item, mirror.config)
+            self._forget()
+            self._mark = item.mark
             if self.sync is None or self.sync.welcome != item.welcome:
                 leader, version = self.leaders.url.origin(), mirror.published.version
                 log.info("follows %s, run %s, from version %d on", leader, mirror.terms.run, version)
+            relay = Relay(mirror.config.injection, mirror.config.limits.samples)
             self.mirror, self.sync = mirror, item._replace(theta=b"")
+            self.relay = GatewayRelay(relay, self.send)
+            self.ready.set()
+        elif isinstance(item, gateway.Resumed):
+            before = self._before
+            if before is None or item.mark != self._mark:
+                raise Malformed("the leader goes on from what this gateway does not have")
+            await asyncio.to_thread(before.resume, item)
+            self._mark = gateway.further(item.mark, len(item.changes))
+            self.mirror, self._before = before, None
             self.ready.set()
         elif self.mirror is None:
             raise Malformed(f"the leader begins with a {type(item).__name__}")
         elif isinstance(item, gateway.Change):
             mirror, change = self.mirror, item
             await self.call(lambda: mirror.follow(change))
+            self._mark = gateway.further(self._mark, 1)
         else:
             self._takes[type(item)](item)
 
@@ -291,9 +351,14 @@ class Upstream:
         _settle(self._asked.get(known.ticket), known)
 
     def _entered(self, entered: gateway.Entered) -> None:
-        line = self._entering.get(entered.ticket)
-        if line is not None:
-            self._lines[entered.device] = line
+        if (entering := self._entering.get(entered.ticket)) is not None:
+            hello, line = entering
+            device = self._devices[entered.device] = Device(Identity(hello.device, entered.device))
+            device.connection.join(line)
+            if hello.shares and self.relay is not None:
+                self.relay.join(entered.device)
+            if entered.paused is not None:
+                device.connection.pause(entered.paused)
         _settle(self._asked.get(entered.ticket), entered)
 
     def _denied(self, denied: gateway.Denied) -> None:
@@ -315,11 +380,13 @@ class Upstream:
         before = self._pushes.get(held.device)
         if before is not None and not before.done():
             later: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+            # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
+            later.add_done_callback(lambda later: later.cancelled() or later.exception())
             self._pushes[held.device] = later
             _settle(before, Held(later))
 
     async def _end(self, end: gateway.End) -> None:
-        line = self._lines.get(end.device)
+        line = self._line(end.device)
         if line is None:
             return
         kind = REFUSALS.get(end.code)
@@ -333,9 +400,30 @@ class Upstream:
             await line.drop(because)
 
     async def _answer(self, ask: gateway.Ask) -> None:
-        line = self._lines.get(ask.device)
+        line = self._line(ask.device)
         alive = line is not None and await line.is_alive()
         self.send(gateway.Lives(ask.device, alive))
+
+    def _said(self, said: gateway.Said) -> None:
+        record = wire.decode(said.record, _TALK)
+        if (tell := self._listeners.get(said.ticket)) is not None:
+            tell(record)
+
+    def _done(self, done: gateway.Done) -> None:
+        _settle(self._asked.get(done.ticket), done)
+
+    def _dealt(self, dealt: gateway.Dealt) -> None:
+        if self.relay is not None:
+            self.relay.dealt(dealt)
+
+    def _paused(self, paused: gateway.Paused) -> None:
+        device = self._devices.get(paused.device)
+        if device is None:
+            return
+        if paused.because is not None:
+            device.connection.pause(paused.because)
+        elif device.connection.order is not None:
+            device.connection.resume()
 
 
 def _settle(future: "asyncio.Future[Any] | None", outcome: object) -> None:

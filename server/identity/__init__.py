@@ -9,7 +9,7 @@ loop, no network but to that database. Imports ledger, for its connections.
 """
 
 from edgeflock.server.identity.audit import Audit
-from edgeflock.server.identity.authority import Authority, key_shown, keys_of
+from edgeflock.server.identity.authority import Authority, certificate_shown, demand, key_shown, keys_of
 from edgeflock.server.identity.certificate import Certificate, own_certificate, pin_of_file, server_tls, share
 from edgeflock.server.identity.databases import ELSEWHERE, IDENTITIES
 from edgeflock.server.identity.entry import Entry
@@ -30,6 +30,8 @@ __all__ = [
     "Joined",
     "Register",
     "Role",
+    "certificate_shown",
+    "demand",
     "key_shown",
     "keys_of",
     "own_certificate",

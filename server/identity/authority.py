@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -40,7 +41,7 @@ class Authority:
         key = load_pem_private_key(own.key.read_bytes(), None)
         assert isinstance(key, EllipticCurvePrivateKey), "made here"
         self._key, self.pem = key, own.certificate.read_text("ascii")
-        self._issuer = x509.load_pem_x509_certificate(self.pem.encode()).subject
+        self._own = x509.load_pem_x509_certificate(self.pem.encode())
 
     def certificate(self, public: bytes) -> str:
         """One in PEM, of the device that has this Ed25519 key."""
@@ -48,7 +49,7 @@ class Authority:
         builder = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, public.hex()[:32])]))
-            .issuer_name(self._issuer)
+            .issuer_name(self._own.subject)
             .public_key(Ed25519PublicKey.from_public_bytes(public))
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=1))
@@ -57,18 +58,41 @@ class Authority:
         )
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
 
-    def demand(self, tls: ssl.SSLContext, *, of_everybody: bool) -> None:
-        """Let `tls` ask clients for such a certificate. One that is shown must be good; if it is demanded of
-        everybody, the handshake ends without one.
+    def key_in(self, shown: bytes) -> bytes | None:
+        """The Ed25519 key in a certificate, in DER, that a gateway was shown; None if it was shown none,
+        empty if that one is not good.
         """
-        tls.verify_mode = ssl.CERT_REQUIRED if of_everybody else ssl.CERT_OPTIONAL
-        tls.load_verify_locations(cadata=self.pem)
+        if not shown:
+            return None
+        try:
+            certificate = x509.load_der_x509_certificate(shown)
+            certificate.verify_directly_issued_by(self._own)
+        except (ValueError, TypeError, InvalidSignature):
+            return b""
+        holds = certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc
+        return _key_of(certificate) if holds else b""
+
+
+def demand(tls: ssl.SSLContext, authority: str, *, of_everybody: bool) -> None:
+    """Let `tls` ask clients for a certificate of this authority, in PEM. One that is shown must be good; if
+    it is demanded of everybody, the handshake ends without one.
+    """
+    tls.verify_mode = ssl.CERT_REQUIRED if of_everybody else ssl.CERT_OPTIONAL
+    tls.load_verify_locations(cadata=authority)
+
+
+def certificate_shown(line: ssl.SSLObject | None) -> bytes:
+    """The certificate, in DER, that the other end has shown and proved; empty if it showed none."""
+    return (None if line is None else line.getpeercert(binary_form=True)) or b""
 
 
 def key_shown(line: ssl.SSLObject | None) -> bytes | None:
     """The Ed25519 key of the certificate that the other end has shown and proved; None if it showed none."""
-    shown = None if line is None else line.getpeercert(binary_form=True)
-    if shown is None:
-        return None
-    public = x509.load_der_x509_certificate(shown).public_key()
+    shown = certificate_shown(line)
+    return _key_of(x509.load_der_x509_certificate(shown)) if shown else None
+
+
+def _key_of(certificate: x509.Certificate) -> bytes:
+    """Empty if it is none of Ed25519."""
+    public = certificate.public_key()
     return public.public_bytes_raw() if isinstance(public, Ed25519PublicKey) else b""

@@ -15,6 +15,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine
 from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
@@ -48,10 +49,13 @@ def claimed(
     config: Config,
     start: Start | None = None,
     wait: Waiting | None = None,
+    place: Place | None = None,
 ) -> Iterator[Claim]:
     """The run in the directory that `setting` names, or where journal.url says, begun with theta, which
     `start` makes, if there is none; without either one in memory. `wait` is called as of `lease_of`, with the
-    version up to which the run, led by another server, was followed meanwhile.
+    version up to which the run, led by another server, was followed meanwhile, if there is a `place` for what
+    is kept of its parameters; without one that lies where config.scale says, from when the run is this
+    process's.
 
     It ends with a snapshot, so that the next start replays nothing; with an exception, as if it were killed.
     Raises ConfigError if the directory cannot hold a run, or holds one of another layout. Whatever fails,
@@ -62,20 +66,19 @@ def claimed(
             if directory is not None:
                 directory.mkdir(0o700, parents=True, exist_ok=True)
                 opened.enter_context(lock(directory, setting))
-            place = config.journal.url or default_place(directory)
-            path = file_of(place)
+            url = config.journal.url or default_place(directory)
+            path = file_of(url)
             if path is not None and directory is not None and path.parent.resolve() != directory.resolve():
                 opened.enter_context(lock(path.parent, "the folder of journal.url"))
             holder = f"{socket.gethostname()}:{config.run.port}"
-            # Shards are for whoever leads: until then they would take the memory twice.
-            follows = wait is not None and path is None and not config.scale.shards
-            follower = Follower(place, layout) if follows else None
+            follows = wait is not None and path is None
+            follower = Follower(url, layout, place) if follows and place is not None else None
             waiting = None if wait is None else _following(follower, wait)
-            with _saying_what_to_run(place):
-                journal = open_journal(place, config.journal.lease, waiting, holder)
+            with _saying_what_to_run(url):
+                journal = open_journal(url, config.journal.lease, waiting, holder)
             closing = opened.enter_context(ExitStack())
             closing.callback(journal.abandon)
-            with _saying_what_to_run(place):
+            with _saying_what_to_run(url):
                 known = journal.run()
         except (OSError, sqlite3.Error) as error:
             where = (
@@ -94,8 +97,8 @@ def claimed(
                     f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
                     f"{config.model.module}; choose another {setting}"
                 )
-        kept = opened.enter_context(placed(config.scale))
-        with _saying_what_to_run(place):
+        kept = opened.enter_context(placed(config.scale)) if place is None else place
+        with _saying_what_to_run(url):
             followed = None if follower is None else follower.known
             engine = open_engine(journal, layout, config, directory, followed, kept)
         yield Claim(run, journal, engine)
@@ -114,11 +117,11 @@ def _following(follower: Follower | None, wait: Waiting) -> Callable[[str], None
 
 
 @contextmanager
-def _saying_what_to_run(place: str) -> Iterator[None]:
+def _saying_what_to_run(url: str) -> Iterator[None]:
     try:
         yield
     except JournalDamaged as damage:
-        named = place.removeprefix("sqlite:") if file_of(place) else "URL"
+        named = url.removeprefix("sqlite:") if file_of(url) else "URL"
         raise JournalDamaged(f"{damage}; to see what is whole: edgeflock journal verify {named}") from damage
 
 

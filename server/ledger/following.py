@@ -8,6 +8,7 @@ import sqlite3
 import time
 from contextlib import closing
 
+from edgeflock.server.descent import Part, Place
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.examination import look
 from edgeflock.server.ledger.postgres import Reader
@@ -36,9 +37,11 @@ class Seen(Contents):
 class Follower:
     """Of the run in a database, whose model has this layout."""
 
-    def __init__(self, url: str, layout: Layout) -> None:
+    def __init__(self, url: str, layout: Layout, place: Place = Part) -> None:
+        """What is kept of parameters lies where `place` puts it."""
         self._url = url
         self._layout = layout
+        self._place = place
         self._next = 0.0
         self.known: Followed | None = None
         """None: there is nothing to follow yet, or it could not be read."""
@@ -66,7 +69,7 @@ class Follower:
         if begun is None or begun.layout.digest != self._layout.digest:
             return
         before, began = self.known, time.monotonic()
-        self.known = follow(seen, self._layout, before)
+        self.known = follow(seen, self._layout, before, self._place)
         if before is not self.known:
             version = self.known.parameters.version
             log.info("following the run at version %d, after %.1f s", version, time.monotonic() - began)

@@ -133,18 +133,25 @@ def recover(
 
 def follow(journal: Contents, layout: Layout, known: Followed | None = None, place: Place = Part) -> Followed:
     """The parameters as of the last journaled update: those that are `known` go on, in place, while they are
-    of the same run and regime; others begin at the newest snapshot.
+    of the same run and regime, and whole; others begin at the newest snapshot, where `place` puts them.
 
-    Raises JournalDamaged, also of a run that has no regime yet.
+    Raises JournalDamaged, also of a run that has no regime yet, and Lost if what `place` keeps is lost at
+    once.
     """
     begun, regimes = journal.run(), journal.regimes()
     if begun is None or not regimes:
         raise JournalDamaged(f"{journal.path}: it does not say how its updates count")
-    if known is None or (known.run, known.turns) != (begun.run, len(regimes)):
-        parameters = _under(regimes, journal.snapshot(), journal, layout, place)
-        known = Followed(begun.run, len(regimes), parameters)
-    _replay(known.parameters, journal, layout)
-    return known
+    if known is not None and (known.run, known.turns) == (begun.run, len(regimes)):
+        try:
+            _replay(known.parameters, journal, layout)
+            known.parameters.flush()
+            return known
+        except Lost as lost:
+            log.warning("%s; the run is followed from the newest snapshot on", lost)
+    parameters = _under(regimes, journal.snapshot(), journal, layout, place)
+    _replay(parameters, journal, layout)
+    parameters.flush()
+    return Followed(begun.run, len(regimes), parameters)
 
 
 def replay(journal: Journal, layout: Layout, *, newest: bool = False) -> Parameters:

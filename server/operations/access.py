@@ -7,9 +7,9 @@ from contextlib import suppress
 from aiohttp import web
 
 from edgeflock.server.identity import NOBODY, Caller, key_shown
-from edgeflock.server.operations.keys import AUDIT, DOORS, HOST, LOGINS, ORIGINS, REGISTER
+from edgeflock.server.operations.keys import AUDIT, AUTHORITY, DOORS, HOST, LOGINS, ORIGINS, REGISTER
 from edgeflock.server.roster import Pace
-from edgeflock.shared.errors import Unauthorized, Unavailable
+from edgeflock.shared.errors import Forbidden, Unauthorized, Unavailable
 from edgeflock.shared.identity import is_loopback
 
 JOIN, SESSION, LOGIN, LOGOUT = "/v1/join", "/v1/session", "/v1/login", "/v1/logout"
@@ -23,6 +23,11 @@ ASSETS = "/assets/"
 
 _OF_DEVICES = (SESSION, "/v1/start", GRAPHS, "/v1/status", "/v1/evaluations", "/v1/model")
 """What devices may ask for: the run, its model, and nothing of each other."""
+
+_CERTIFICATES = (
+    "run.client_certificates: a device shows the certificate that it got when it joined, and nobody one of a "
+    "device that was revoked"
+)
 
 _READING = ("GET", "HEAD")
 
@@ -108,13 +113,18 @@ async def authenticate(
         door.end()
 
 
-def behind_gateway(app: web.Application, bearer: str, path: str) -> Caller:
-    """Whoever asks a gateway for `path`. Raises Unauthorized unless devices may, and it is one."""
+def behind_gateway(app: web.Application, bearer: str, path: str, certificate: bytes) -> Caller:
+    """Whoever asks a gateway for `path`, and has shown this certificate there, in DER. Raises Unauthorized
+    unless devices may, and it is one, and Forbidden without the certificate that the run demands.
+    """
     caller = who(app, bearer)
-    if caller.role == "device" or (is_open(app) and caller is NOBODY):
-        if path.startswith(_OF_DEVICES):
-            return caller
-    raise Unauthorized("a gateway serves devices that have joined; ask the leader")
+    may = caller.role == "device" or (is_open(app) and caller is NOBODY)
+    if not may or not path.startswith(_OF_DEVICES):
+        raise Unauthorized("a gateway serves devices that have joined; ask the leader")
+    authority = app.get(AUTHORITY)
+    if not _may_show(app, caller, None if authority is None else authority.key_in(certificate)):
+        raise Forbidden(_CERTIFICATES)
+    return caller
 
 
 def pay(request: web.Request, octets: int) -> None:
@@ -162,11 +172,8 @@ def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
     role, path = caller.role, request.path
     if path == JOIN:
         why = "" if role in ("joining", "device") else "a token of the role device lets a device join"
-    elif not _may_show(request, caller):
-        why = (
-            "run.client_certificates: a device shows the certificate that it got when it joined, and nobody "
-            "one of a device that was revoked"
-        )
+    elif not _may_show(request.app, caller, key_shown(request.get_extra_info("ssl_object"))):
+        why = _CERTIFICATES
     elif path == GATEWAY:
         let_in = role == "gateway" or is_open(request.app)
         why = (
@@ -193,11 +200,13 @@ def _forbidden(request: web.Request, caller: Caller) -> web.Response | None:
     return problem(403, "forbidden", why) if why else None
 
 
-def _may_show(request: web.Request, caller: Caller) -> bool:
-    """Whether the caller's certificate, or that there is none, goes with who it is."""
-    if not request.app[HOST].config.run.client_certificates:
+def _may_show(app: web.Application, caller: Caller, shown: bytes | None) -> bool:
+    """Whether the key of the certificate that the caller has shown, or that there is none, goes with who it
+    is.
+    """
+    if not app[HOST].config.run.client_certificates:
         return True
-    register, shown = request.app[REGISTER], key_shown(request.get_extra_info("ssl_object"))
+    register = app[REGISTER]
     if caller.role == "device":
         device = register.devices[caller.name]
         return shown is not None and shown in (device.key, device.next_key)

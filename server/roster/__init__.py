@@ -7,11 +7,11 @@ Imports the ledger's records only; knows sessions as a `connection.Line`.
 """
 
 from edgeflock.server.roster.conduct import WINDOW
-from edgeflock.server.roster.connection import Connection, Line
+from edgeflock.server.roster.connection import Connection, Line, Order
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.pace import Pace, Paces
 from edgeflock.server.roster.registry import Device, Registry
-from edgeflock.server.roster.relay import Relay
+from edgeflock.server.roster.relay import Parcel, Relay
 from edgeflock.server.roster.traffic import Meter, Traffic
 from edgeflock.server.roster.trail import Trail
 
@@ -22,8 +22,10 @@ __all__ = [
     "Hub",
     "Line",
     "Meter",
+    "Order",
     "Pace",
     "Paces",
+    "Parcel",
     "Registry",
     "Relay",
     "Traffic",

@@ -37,6 +37,9 @@ class Line(Protocol):
     async def leave(self) -> None:
         """End because the server stops."""
 
+    def heed(self) -> None:
+        """An operator has paused its device, or lets it go on: `Connection.order` says which."""
+
 
 class State(Enum):
     AWAY = auto()
@@ -177,4 +180,6 @@ class Connection:
             self.order = order
             if earlier is not None:
                 earlier.over.set()  # whoever waits for it looks again
+            if self.line is not None:
+                self.line.heed()
         assert (self.order is not None) == (self.state in _HELD), "the table says both"

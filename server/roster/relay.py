@@ -8,7 +8,9 @@ for anybody.
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from edgeflock.shared.errors import FrameTooLarge, Malformed, UnexpectedRecord
 from edgeflock.shared.protocol import wire
@@ -24,6 +26,8 @@ _LEAST = 1 << 12
 Parcel = tuple[int, bytes]
 """(number of samples, the record's bytes)."""
 
+Post = Callable[[Parcel], None]
+
 
 class Relay:
     """Deals the samples of each device that shares out among all others that do and are connected."""
@@ -32,7 +36,7 @@ class Relay:
         """A record has `most` samples at most."""
         self._on = injection.alpha > 0 and injection.beta > 0
         self._most = most
-        self._boxes: dict[int, _Mailbox] = {}
+        self._boxes: dict[int, _Box] = {}
         self.samples = 0
         """Shared so far."""
         self.dropped = 0
@@ -40,10 +44,10 @@ class Relay:
         self._turn = 0
         """Whose turn it is to get one more, if a record cannot be dealt out evenly."""
 
-    def join(self, device: int) -> None:
-        """A device that shares is connected."""
+    def join(self, device: int, post: Post | None = None) -> None:
+        """A device that shares is connected; if it is to a gateway, `post` gets what is for it."""
         if self._on:
-            self._boxes[device] = _Mailbox()
+            self._boxes[device] = _Mailbox() if post is None else _Posted(post)
 
     def leave(self, device: int) -> None:
         """It is no longer; or it never shared."""
@@ -56,11 +60,7 @@ class Relay:
 
         Raises UnexpectedRecord if it may not share, FrameTooLarge or Malformed.
         """
-        if not self._on:
-            raise UnexpectedRecord("this run shares no samples (injection.alpha, injection.beta)")
-        if device not in self._boxes:
-            raise UnexpectedRecord("this device did not say that it shares samples (client.share)")
-        self._check(samples)
+        self.check(device, samples)
         self.samples += samples.count
         others = [box for other, box in self._boxes.items() if other != device]
         if len(others) < 2:
@@ -72,13 +72,24 @@ class Relay:
             self.dropped += box.put((part.count, wire.encode(part)))
         self._turn = (first + samples.count) % len(others)
 
+    def hand(self, device: int, parcel: Parcel) -> int:
+        """Let it wait for `device`; how many samples reach nobody for that."""
+        box = self._boxes.get(device)
+        return parcel[0] if box is None else box.put(parcel)
+
     def take(self, device: int) -> list[Parcel]:
         """What waits for `device`, oldest first, and then waits no more."""
         box = self._boxes.get(device)
         return box.take() if box is not None else []
 
-    def _check(self, samples: Samples) -> None:
-        """Of what shape a sample is, only devices know."""
+    def check(self, device: int, samples: Samples) -> None:
+        """Raises UnexpectedRecord if the device may not share, FrameTooLarge or Malformed. Of what shape a
+        sample is, only devices know.
+        """
+        if not self._on:
+            raise UnexpectedRecord("this run shares no samples (injection.alpha, injection.beta)")
+        if device not in self._boxes:
+            raise UnexpectedRecord("this device did not say that it shares samples (client.share)")
         count, x, y = samples.count, len(samples.x), len(samples.y)
         if count > self._most:
             raise FrameTooLarge(
@@ -100,6 +111,29 @@ def parts(samples: Samples, most: int) -> list[Samples]:
     ]
 
 
+class _Box(Protocol):
+    """Where samples for one device go."""
+
+    def put(self, parcel: Parcel) -> int:
+        """How many samples had to go for it."""
+
+    def take(self) -> list[Parcel]: ...
+
+
+class _Posted:
+    """Nothing waits here."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+
+    def put(self, parcel: Parcel) -> int:
+        self._post(parcel)
+        return 0
+
+    def take(self) -> list[Parcel]:
+        return []
+
+
 class _Mailbox:
     """What waits for one device."""
 
@@ -108,7 +142,6 @@ class _Mailbox:
         self._octets = 0
 
     def put(self, parcel: Parcel) -> int:
-        """How many samples had to go for it."""
         self._parcels.append(parcel)
         self._octets += _size(parcel)
         dropped = 0

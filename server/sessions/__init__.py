@@ -1,16 +1,18 @@
 """A device's line to the engine: its WebSocket (session), and the group commit behind all of them (writer).
 
 The two places where asyncio meets the engine. A new record is answered in session.py; how many updates share
-a flush is writer.py's, who is let in under which name desk.py's, what gateways say behind.py's. A gateway
-serves the same sessions, with a desk and a copy of the model of its own (server/gateway). Imports roster and
-engine; nothing here knows how updates are coordinated.
+a flush is writer.py's, who is let in under which name desk.py's, what gateways say gateway_line.py's. A
+gateway serves the same sessions, with a desk and a copy of the model of its own (server/gateway). Imports
+roster and engine; nothing here knows how updates are coordinated.
 """
 
-from edgeflock.server.sessions.behind import HEARTBEAT, Behind, GatewayLine
+from edgeflock.server.sessions.behind import Behind
 from edgeflock.server.sessions.desk import Desk, OwnDesk, Place
+from edgeflock.server.sessions.gateway_line import HEARTBEAT, GatewayLine
 from edgeflock.server.sessions.gateways import Gateways
 from edgeflock.server.sessions.host import Front, Host, Queue, Theta
 from edgeflock.server.sessions.session import Session
+from edgeflock.server.sessions.tasks import Send, Talk
 from edgeflock.server.sessions.writer import Held, Writer, settle
 
 __all__ = [
@@ -25,7 +27,9 @@ __all__ = [
     "OwnDesk",
     "Place",
     "Queue",
+    "Send",
     "Session",
+    "Talk",
     "Theta",
     "Writer",
     "settle",

@@ -5,12 +5,14 @@ A session asks its desk; that of a server is here, that of a gateway asks the se
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from edgeflock.server.roster import WINDOW, Connection, Device, Line
+from edgeflock.server.roster import WINDOW, Connection, Device, Line, Parcel
 from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.tasks import Send, Talk, TaskLine
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.errors import (
@@ -67,6 +69,9 @@ class Desk(Protocol):
     def greeted(self, device: Device, version: int) -> None:
         """It has its Welcome."""
 
+    def talk(self, device: Device, send: Send) -> Talk | None:
+        """What says what it computes, in a run of tasks; `send` tells the device."""
+
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         """What it says of itself."""
 
@@ -89,7 +94,9 @@ class OwnDesk:
     entry: Entry | None = None
     """Without one anybody is believed."""
     through: str = ""
-    """The gateway that the device comes through."""
+    """The gateway that the device comes through, and"""
+    post: Callable[[Device, Parcel], None] | None = None
+    """what hands samples of others on to it there."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -123,12 +130,16 @@ class OwnDesk:
             # Later it is of what came in since, also while the device was away.
             device.statistics.sequence = sequence
         if identity.shares:
-            host.relay.join(device.id)
+            host.relay.join(device.id, None if self.post is None else partial(self.post, device))
         return Place(device, sequence, connection.secret)
 
     def greeted(self, device: Device, version: int) -> None:
         by = f", through {self.through}" if self.through else ""
         self.host.hub.note("joined", device, f"at version {version:,}{by}")
+
+    def talk(self, device: Device, send: Send) -> Talk | None:
+        tasks = self.host.engine.tasks
+        return None if tasks is None else TaskLine(self.host, self.writer, tasks, device.id, send)
 
     def tell(self, device: Device, told: Telemetry, frame: bytes) -> None:
         """It says that it is there, and gives nothing: it is as idle as before."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ from aiohttp import web
 from edgeflock.server.engine import Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Touched
-from edgeflock.server.sessions.behind import GatewayLine
+from edgeflock.server.sessions.changes import Changes
+from edgeflock.server.sessions.gateway_line import GatewayLine
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.protocol import gateway, wire
+
+_KEPT = 1 << 20
+"""Bytes of changes, or as many as the model has: beyond that it is cheaper to send that, whole."""
 
 
 class Gateways:
@@ -22,31 +27,32 @@ class Gateways:
     for it.
     """
 
-    def __init__(self, host: Host, writer: Writer, pin: bytes, offered: Path | None) -> None:
-        self.host, self.writer = host, writer
+    def __init__(
+        self,
+        host: Host,
+        writer: Writer,
+        pin: bytes,
+        offered: Path | None,
+        authority: str,
+    ) -> None:
+        """`authority` is that of the certificates which devices must show, in PEM; empty: they need not."""
+        self.host, self.writer, self._authority = host, writer, authority
         self._pin, self._offered = pin, offered
         self._told: Published | None = None
+        self._changes: Changes | None = None
+        """While it is known what changes."""
+        self._left = b""
+        """The mark that there was when the last line broke."""
         self.lines: list[GatewayLine] = []
-
-    def refuses(self) -> str:
-        """Why this run takes no gateways; empty if it does."""
-        config = self.host.config
-        shares = config.injection.alpha > 0 and config.injection.beta > 0
-        keys = {
-            "coordination.tasks": config.coordination.tasks,
-            "injection.alpha": config.injection.alpha if shares else 0,
-            "run.client_certificates": config.run.client_certificates,
-        }
-        set_ = [f"{key} = {value!r}" for key, value in keys.items() if value]
-        return f"{set_[0]}: devices of such a run come directly to their server" if set_ else ""
 
     def publish(self) -> None:
         """The engine is at rest and durable: tell what is new."""
         engine = self.host.engine
-        if not self.lines:
-            if self._told is not None:
-                engine.follow(on=False)
-                self._told = None
+        if self._changes is None:
+            return
+        if not self.lines and not self._changes.knows(self._left):
+            engine.follow(on=False)
+            self._told = self._changes = None
             return
         touched, now = engine.changes(), engine.published
         if touched is None and now == self._told:
@@ -65,6 +71,7 @@ class Gateways:
             now.diverged,
         )
         octets = gateway.packed(change)
+        self._changes.add(octets)
         for line in list(self.lines):
             line.put(octets)
 
@@ -75,14 +82,22 @@ class Gateways:
         finally:
             if line in self.lines:
                 self.lines.remove(line)
+            if self._changes is not None:
+                self._left = self._changes.mark
 
     async def _join(self, line: GatewayLine) -> None:
         """From now on it is told of each version."""
         host, engine = self.host, self.host.engine
 
         def begin() -> None:
-            if self._told is None:
+            if self._changes is None:
                 engine.follow()
+                self._changes = Changes(max(_KEPT, 4 * host.layout.size))
+            elif (missed := self._changes.since(line.mark)) is not None:
+                digest = sha256(engine.theta()[1].astype("<f4").data).digest()
+                line.queue(gateway.packed(gateway.Resumed(line.mark, missed, digest)))
+                self.lines.append(line)
+                return
             self._told = now = engine.published
             terms = welcome(
                 *(host.run, host.config, host.layout, now.version, 0, engine.start, engine.weights(), b""),
@@ -97,6 +112,8 @@ class Gateways:
                 engine.theta()[1].astype("<f4").tobytes(),
                 b"" if self._offered is None else self._offered.read_bytes(),
                 self._pin,
+                self._changes.mark,
+                self._authority,
                 host.config.run.open is False,
                 now.learning_rate,
                 now.over,

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from edgeflock.server.coordination import Push, Tasks
+from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
-from edgeflock.server.roster import Device, Hub, Paces, Registry, Relay, Traffic
+from edgeflock.server.roster import Device, Hub, Paces, Parcel, Registry, Relay, Traffic
 from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.protocol.messages import Model, Update
+from edgeflock.shared.protocol.messages import Model, Samples, Update
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -59,8 +59,6 @@ class Theta(Protocol):
     def start(self) -> Start | None: ...
     @property
     def published(self) -> Published: ...
-    @property
-    def tasks(self) -> Tasks | None: ...
     def weights(self) -> Weights | None: ...
     def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model: ...
 
@@ -78,6 +76,13 @@ class Heard(Protocol):
         """Something happened, to `device` if it is one's."""
 
 
+class Dealer(Protocol):
+    """What sessions ask a Relay."""
+
+    def share(self, device: int, samples: Samples, octets: bytes) -> None: ...
+    def take(self, device: int) -> list[Parcel]: ...
+
+
 class Front(Protocol):
     """What sessions need of a Host: a gateway has that, too."""
 
@@ -92,7 +97,7 @@ class Front(Protocol):
     @property
     def traffic(self) -> Traffic: ...
     @property
-    def relay(self) -> Relay: ...
+    def relay(self) -> Dealer: ...
     @property
     def paces(self) -> Paces: ...
     @property
@@ -115,9 +120,3 @@ class Queue(Protocol):
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` while the model is at rest."""
-
-    async def turned(self) -> None:
-        """Wait until a round ends, who is there changes, or it is time to look again."""
-
-    def look(self) -> None:
-        """What is held may be decided by now: see to it."""

@@ -16,7 +16,7 @@ from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device, Meter, Pace
 from edgeflock.server.sessions.desk import Desk, Place
 from edgeflock.server.sessions.host import Front, Queue
-from edgeflock.server.sessions.tasks import TaskLine
+from edgeflock.server.sessions.tasks import Talk
 from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.errors import (
     AlreadyComputed,
@@ -108,7 +108,7 @@ class Session:
         """Updates that were refused for their size since the last accepted one."""
         self._why: str | None = None
         """It ends (frames.LEFT), as whoever ends it says first."""
-        self._tasks: TaskLine | None = None
+        self._tasks: Talk | None = None
         """In a run of tasks, once the device is let in."""
 
     async def serve(self) -> web.StreamResponse:
@@ -162,6 +162,9 @@ class Session:
         self._end_for("stopped: the server stops")
         await self._close(WSCloseCode.GOING_AWAY)
 
+    def heed(self) -> None:
+        """It looks by itself, before each answer."""
+
     def _hung_up(self, refusal: Refused) -> None:
         """The door has said so to the device."""
         self._end_for(f"refused: {refusal.code}")
@@ -213,9 +216,7 @@ class Session:
         hello, frame = self._received(message.type, message.data, _FIRST)
         assert isinstance(hello, Hello), "nothing else is taken"
         place = await self._desk.take(self, hello, frame)
-        if host.engine.tasks is not None:
-            tasks = host.engine.tasks
-            self._tasks = TaskLine(host, self._writer, tasks, place.device.id, self._send)
+        self._tasks = self._desk.talk(place.device, self._send)
         self._door.welcome(self._longest)
         self._pace = host.paces.of(place.device.name)
         return place
@@ -292,7 +293,7 @@ class Session:
                 await self._send_samples(device)
                 await self._send(receipt)
 
-    async def _computed(self, device: Device, push: Push, tasks: TaskLine) -> None:
+    async def _computed(self, device: Device, push: Push, tasks: Talk) -> None:
         """In a run of tasks: the device goes on to the next one while its update waits for others."""
         counted = True
         try:

@@ -7,19 +7,34 @@ another one, as soon as there is something, or by the Over of the round.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from edgeflock.server.coordination import Tasks
-from edgeflock.server.sessions.host import Front, Queue
+from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import RunComplete
 from edgeflock.shared.protocol.messages import Over, Record, Stop, Task
 
 Send = Callable[[Record], Awaitable[None]]
 
 
-class TaskLine:
-    """Of one session."""
+class Talk(Protocol):
+    """What a session has in a run of tasks."""
 
-    def __init__(self, host: Front, writer: Queue, tasks: Tasks, device: int, send: Send) -> None:
+    async def begin(self, version: int) -> None:
+        """The device has the model of `version`: tell it what to compute from that."""
+
+    async def went_on(self, *, counted: bool) -> None:
+        """The device has computed a shard: tell it whether that counted, and what comes next."""
+
+    async def follow(self) -> None:
+        """Tell the device, until cancelled, what it waits for, or must know while it computes."""
+
+
+class TaskLine:
+    """`Talk` of one session."""
+
+    def __init__(self, host: Host, writer: Writer, tasks: Tasks, device: int, send: Send) -> None:
         self._host, self._writer, self._tasks = host, writer, tasks
         self._device, self._send = device, send
         self._base: int | None = None
@@ -28,7 +43,6 @@ class TaskLine:
         """Whether it was told that there is nothing for now."""
 
     async def begin(self, version: int) -> None:
-        """The device has the model of `version`: tell it what to compute from that."""
         self._base = version
         if self._host.published.complete:
             await self._end()
@@ -39,7 +53,6 @@ class TaskLine:
             await self._send(Task(task))
 
     async def went_on(self, *, counted: bool) -> None:
-        """The device has computed a shard: tell it whether that counted, and what comes next."""
         task = await self._next()
         if self._base is None:  # perhaps this session has told it nothing yet
             await self._send(Over(self._host.published.version))
@@ -47,7 +60,6 @@ class TaskLine:
         await self._send(Task(task, counted))
 
     async def follow(self) -> None:
-        """Tell the device, until cancelled, what it waits for, or must know while it computes."""
         while True:
             await self._writer.turned()
             if self._base is None:

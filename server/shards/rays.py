@@ -19,7 +19,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from edgeflock.server.descent import Lost, Standing, State
 from edgeflock.server.shards.placement import Order, Shard
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,8 @@ def _new() -> Any:
 @contextmanager
 def ray_placement(address: str) -> Iterator[RayPlacement]:
     """In the Ray cluster at an address, of which this machine is a node; "": in one of its own, on this
-    machine, for as long as the context lasts. Raises ConfigError.
+    machine, for as long as the context lasts. Raises ConfigError, or EdgeflockError if this machine is too
+    slow for one.
     """
     if address and address != "auto":
         _look(address)
@@ -154,6 +155,12 @@ def ray_placement(address: str) -> Iterator[RayPlacement]:
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ConfigError(_nothing_at(address, error)) from error
+    except Exception as error:  # a node that takes too long to come up has no kind of its own
+        ray.shutdown()
+        why = str(error).strip().partition("\n")[0]
+        raise EdgeflockError(
+            f"Ray does not come up: {why} Start again, once this machine has less to do"
+        ) from error
     placement = RayPlacement()
     try:
         yield placement

@@ -1,7 +1,8 @@
 """What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
 
-    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives
-    leader -> gateway    Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask
+    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready, Shared, Spilled
+    leader -> gateway    Sync, Resumed, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said,
+                         Done, Dealt
 
 A message holds any number of items, in order: a msgpack array of arrays [tag, field, ...]. Records of devices
 travel in them as they came. Both ends are of one version, and trust each other as far as a credential of the
@@ -21,6 +22,10 @@ from edgeflock.shared.errors import Malformed
 GATEWAY = 1
 """Version of all this; another one is refused."""
 
+LIFE = 16
+"""Bytes that a leader draws anew for each of its lives. A mark, which says up to where somebody was told of
+the model, is these and how many Changes there were, in eight bytes."""
+
 LONGEST = 1 << 20
 """Bytes of items that share a message. One that is longer has a message of its own."""
 
@@ -33,6 +38,8 @@ class Knock(NamedTuple):
     bearer: str
     path: str
     address: str
+    certificate: bytes
+    """That it has shown and proved in TLS, in DER; empty: none."""
 
 
 class Enter(NamedTuple):
@@ -67,6 +74,7 @@ class Decoded(NamedTuple):
     value_mode: int
     loss: float
     samples: int
+    task: int | None
     where: bytes
     """Little-endian int32, strictly increasing."""
     delta: bytes
@@ -109,6 +117,32 @@ class Lives(NamedTuple):
     alive: bool
 
 
+class Ready(NamedTuple):
+    """In a run of tasks: the device of this ticket has a model, or has computed a shard, and is to be told
+    what comes next. Answered by Done or Denied.
+    """
+
+    ticket: int
+    version: int | None
+    """Of the model; None: it has computed a shard."""
+    counted: bool
+    """Whether that is the first result of its shard."""
+
+
+class Shared(NamedTuple):
+    """A Samples of a device, for others."""
+
+    device: int
+    samples: bytes
+
+
+class Spilled(NamedTuple):
+    """So many samples that were for a device have waited too long at its gateway, or until it left."""
+
+    device: int
+    samples: int
+
+
 class Sync(NamedTuple):
     """All that a gateway needs to begin with; the first item of a line."""
 
@@ -124,11 +158,27 @@ class Sync(NamedTuple):
     """The file that devices load the first model from; empty if there is none."""
     pin: bytes
     """Of the public key that devices compare."""
+    mark: bytes
+    """Of where the Changes begin that follow."""
+    authority: str
+    """Whose certificates devices must show, in PEM; empty: they need not."""
     closed: bool
     """Whether only devices that have joined are let in."""
     learning_rate: float
     over: str | None
     diverged: str | None
+
+
+class Resumed(NamedTuple):
+    """In the place of a Sync: the gateway has shown the mark of its last Change, and is told what it has
+    missed.
+    """
+
+    mark: bytes
+    changes: list[bytes]
+    """Changes, packed."""
+    digest: bytes
+    """SHA-256 of theta behind them: little-endian float32 [P + B]."""
 
 
 class Change(NamedTuple):
@@ -169,6 +219,8 @@ class Entered(NamedTuple):
     device: int
     sequence: int
     secret: bytes
+    paused: str | None
+    """Why an operator lets it wait; None: nobody does."""
 
 
 class Denied(NamedTuple):
@@ -194,7 +246,7 @@ class Taken(NamedTuple):
 
 
 class Held(NamedTuple):
-    """An update waits for others."""
+    """An update waits for others. In a run of tasks its device waits no longer, and nothing follows."""
 
     device: int
 
@@ -215,6 +267,34 @@ class Ask(NamedTuple):
     device: int
 
 
+class Paused(NamedTuple):
+    """An operator lets a device wait for its answers, or go on."""
+
+    device: int
+    because: str | None
+    """None: it goes on."""
+
+
+class Said(NamedTuple):
+    """What the device of this ticket is told in a run of tasks: a Task, Over or Stop."""
+
+    ticket: int
+    record: bytes
+
+
+class Done(NamedTuple):
+    """What a Ready comes to has been Said."""
+
+    ticket: int
+
+
+class Dealt(NamedTuple):
+    """A Samples of others, for a device."""
+
+    device: int
+    samples: bytes
+
+
 Item = (
     Knock
     | Enter
@@ -224,6 +304,9 @@ Item = (
     | Blamed
     | Gone
     | Lives
+    | Ready
+    | Shared
+    | Spilled
     | Sync
     | Change
     | Known
@@ -233,10 +316,19 @@ Item = (
     | Held
     | End
     | Ask
+    | Paused
+    | Said
+    | Done
+    | Dealt
+    | Resumed
 )
 
-OF_GATEWAYS: tuple[type[Item], ...] = (Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives)
-OF_LEADERS: tuple[type[Item], ...] = (*(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask),)
+OF_GATEWAYS: tuple[type[Item], ...] = (
+    *(Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready, Shared, Spilled),
+)
+OF_LEADERS: tuple[type[Item], ...] = (
+    *(Sync, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said, Done, Dealt, Resumed),
+)
 
 _KINDS: dict[int, type[Item]] = dict(enumerate((*OF_GATEWAYS, *OF_LEADERS), 1))
 _TAGS = {kind: tag for tag, kind in _KINDS.items()}
@@ -251,6 +343,24 @@ def _types_of(hint: Any) -> frozenset[type]:
 _TYPES: dict[int, list[frozenset[type]]] = {
     tag: [_types_of(hint) for hint in get_type_hints(kind).values()] for tag, kind in _KINDS.items()
 }
+
+
+def first_mark(life: bytes) -> bytes:
+    """Before the first Change of a leader's life."""
+    return life + bytes(8)
+
+
+def further(mark: bytes, changes: int) -> bytes:
+    """The mark behind so many more Changes."""
+    return mark[:LIFE] + (int.from_bytes(mark[LIFE:], "big") + changes).to_bytes(8, "big")
+
+
+def between(mark: bytes, later: bytes) -> int | None:
+    """How many Changes lead from one mark to another; None: they do not."""
+    if len(mark) != len(later) or mark[:LIFE] != later[:LIFE]:
+        return None
+    changes = int.from_bytes(later[LIFE:], "big") - int.from_bytes(mark[LIFE:], "big")
+    return changes if changes >= 0 else None
 
 
 def packed(item: Item) -> bytes:

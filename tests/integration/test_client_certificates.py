@@ -8,17 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import aiohttp
 import pytest
 
 from edgeflock.client import joining
 from edgeflock.client.identity import Identity, keep, kept
 from edgeflock.client.transport import Link
+from edgeflock.server.gateway import Gateway
 from edgeflock.server.hosting import open_run
-from edgeflock.server.identity import Register
+from edgeflock.server.identity import Authority, Register
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused, Unauthorized
+from edgeflock.shared.identity import public_of
+from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.settings.config import parse
 from tests.certificates import certificate
-from tests.hosting import Hosted, hosting
+from tests.hosting import Hosted, gateway, hosting
 from tests.integration.test_reconnect import link, update
 
 
@@ -35,6 +39,93 @@ async def demanding(directory: Path, who: str) -> AsyncIterator[Hosted]:
 
 async def joined(hosted: Hosted, name: str) -> Identity:
     return await joining.join(hosted.url, hosted.register.create("device").text, name)
+
+
+@asynccontextmanager
+async def of_both(
+    directory: Path, who: str, shown: Identity | None = None
+) -> AsyncIterator[tuple[Hosted, Gateway, str]]:
+    """A leader, its gateway, and the URL of that."""
+    async with demanding(directory, who) as leader, gateway(leader, tls=directory, shown=shown) as (one, url):
+        yield leader, one, url
+
+
+def at(url: str, identity: Identity) -> Link:
+    return Link(url, replace(identity, server=url), link(0, identity.name)._hello, Random(0))
+
+
+async def test_a_gateway_demands_what_its_leader_does(tmp_path: Path) -> None:
+    async with of_both(tmp_path, "devices") as (hosted, _, url):
+        pi = await joining.join(url, hosted.register.create("device").text, "pi")
+        jetson = await joined(hosted, "jetson")
+        async with at(url, pi) as device:
+            await device.join()
+            assert (await device.push(update(1, 0))).version == 1
+        for stolen in (
+            replace(pi, certificate=""),
+            replace(jetson, name="pi", credential=pi.credential),
+        ):
+            async with at(url, stolen) as thief:
+                with pytest.raises(ConfigError, match="403"):
+                    await thief.join()
+        port = int(url.rpartition(":")[2])
+        assert (await answer(port)).startswith(b"HTTP/1.1 200")
+        assert await answer(port, certificate(tmp_path / "another.pem")) == b""
+        hosted.register.revoke("pi")
+        async with at(url, pi) as device:
+            with pytest.raises(Unauthorized):
+                await device.join()
+        # What a revoked device has is no certificate of another one's, either.
+        async with at(url, replace(pi, name="jetson", credential=jetson.credential)) as thief:
+            with pytest.raises(ConfigError, match="403"):
+                await thief.join()
+
+
+async def test_a_gateway_that_makes_certificates_up_is_not_believed(tmp_path: Path) -> None:
+    """What a leader lets in is signed by its own authority, whatever a gateway says."""
+    other = tmp_path / "other"
+    other.mkdir()
+    async with demanding(tmp_path, "devices") as hosted:
+        pi = await joined(hosted, "pi")
+        good = ssl.PEM_cert_to_DER_cert(pi.certificate)
+        forged = ssl.PEM_cert_to_DER_cert(Authority(other).certificate(public_of(pi.key)))
+        token = hosted.register.create("gateway").text
+        line = f"{hosted.url}/v1/gateway?name=x"
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.ws_connect(line, headers=headers, ssl=False, max_msg_size=0) as socket,
+        ):
+            await socket.receive()
+            answers = []
+            for ticket, shown in enumerate((good, forged, b"", b"\x30\x03"), 1):
+                knock = protocol.Knock(ticket, pi.credential, "/v1/session", "", shown)
+                await socket.send_bytes(protocol.message([protocol.packed(knock)]))
+                answers += protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
+            assert isinstance(answers[0], protocol.Known)
+            assert [one.code for one in answers[1:] if isinstance(one, protocol.Denied)] == ["forbidden"] * 3
+
+
+async def test_nobody_gets_through_a_gateways_handshake_without_one(tmp_path: Path) -> None:
+    async with demanding(tmp_path, "devices") as hosted:
+        pi, own = await joined(hosted, "pi"), await joined(hosted, "gateway")
+    async with of_both(tmp_path, "everybody", own) as (hosted, one, url):
+        port = int(url.rpartition(":")[2])
+        assert await answer(port) == b""
+        async with at(url, pi) as device:
+            await device.join()
+        # Who was there before the gateway knew is asked again with its next request.
+        tls = one._tls
+        assert tls is not None
+        tls.verify_mode = ssl.CERT_NONE
+        assert (await answer(port)).startswith(b"HTTP/1.1 403")
+
+
+async def test_a_gateway_without_tls_cannot_demand_any(tmp_path: Path) -> None:
+    async with demanding(tmp_path, "devices") as leader:
+        with pytest.raises(ConfigError, match="which this gateway does not speak"):
+            async with gateway(leader):
+                pass
 
 
 async def answer(port: int, shown: Path | None = None) -> bytes:

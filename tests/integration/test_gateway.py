@@ -24,6 +24,7 @@ from edgeflock.server.engine import decoded
 from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.sessions import gateways
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
@@ -37,6 +38,7 @@ from tests.integration.operator import ADMIN, operating
 from tests.integration.test_first_model import HEADS, LARGE, begun
 from tests.integration.test_lossy import NORMED, Device, gradient, hurry
 from tests.ports import lasting
+from tests.proxy import Proxy, proxying
 
 START = Start(3, tuple(Filling(NORMAL, 0.0, 0.5) for _ in LAYOUT.tensors))
 RATE = "coordination.learning_rate=0.05"
@@ -254,6 +256,85 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
         assert await gone(leader, "pi") == "refused: dropped"
 
 
+async def ordered(one: Gateway, name: str) -> str:
+    """Why a device waits, once its gateway knows."""
+    while (order := one.front.devices[name].connection.order) is None:
+        await asyncio.sleep(0.01)
+    return order.because
+
+
+async def test_a_device_that_is_paused_gets_no_answer(tmp_path: Path) -> None:
+    """Not to a pull either; whether it was there when an operator paused it, or came later."""
+    async with (
+        hosting(tmp_path, RATE, admin_token=ADMIN) as leader,
+        gateway(leader) as (one, url),
+        operating(leader.port) as operator,
+        joined(url, "other") as other,
+    ):
+        async with joined(url, "pi") as pi:
+            await operator.post("/v1/devices/pi/pause", {"because": "hot"})
+            assert await ordered(one, "pi") == "hot"
+            pulling = asyncio.create_task(pi.pull())
+            for _ in range(5):
+                await other.step()
+            assert not pulling.done()
+            await operator.post("/v1/devices/pi/resume")
+            await pulling
+            assert pi.replica.version == 5
+            assert await same(leader, pi)
+        await gone(leader, "pi")
+        await operator.post("/v1/devices/pi/pause", {"because": "still hot"})
+        async with Link(url, None, Hello(PROTOCOL, "pi", LAYOUT.digest, {}), Random(0), hurry) as link:
+            await link.join()
+            first = asyncio.create_task(link.pull(None))
+            for _ in range(5):
+                await other.step()
+            assert not first.done()
+            assert await ordered(one, "pi") == "still hot"
+            await operator.post("/v1/devices/pi/resume")
+            assert (await first).version == 10
+
+
+async def let_in(socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
+    """As a gateway: a device of this name has come."""
+    hello = wire.encode(Hello(PROTOCOL, name, LAYOUT.digest, {}))
+    for item in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
+        await socket.send_bytes(protocol.message([protocol.packed(item)]))
+    await until(socket, protocol.Entered)
+
+
+async def until(socket: aiohttp.ClientWebSocketResponse, kind: type[protocol.Item]) -> protocol.Item:
+    """The next item of this kind that the leader says."""
+    while True:
+        for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS):
+            if isinstance(item, kind):
+                return item
+
+
+async def test_a_gateway_that_lets_a_paused_device_go_on_is_sent_away(tmp_path: Path) -> None:
+    """One update may have been under way; for its answer a device waits."""
+    async with (
+        hosting(tmp_path, RATE, admin_token=ADMIN) as leader,
+        operating(leader.port) as operator,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket,
+    ):
+        await let_in(socket, "pi")
+        for sequence in (1, 2, 3):
+            update = replace(record_update(LAYOUT, np.random.default_rng(0)), sequence=sequence)
+            given = protocol.Given(1, 0, 0, wire.encode(update))
+            await socket.send_bytes(protocol.message([protocol.packed(given)]))
+            if sequence == 3:
+                break
+            assert await until(socket, protocol.Taken) is not None
+            if sequence == 1:
+                await operator.post("/v1/devices/pi/pause", {"because": "hot"})
+                assert await until(socket, protocol.Paused) == protocol.Paused(1, "hot")
+        assert [message async for message in socket] == []
+        assert socket.close_code == 4400
+        assert leader.engine.published.version == 2
+
+
 async def test_refusals_come_through_and_count(tmp_path: Path) -> None:
     settings = ("limits.refusals=2", RATE)
     async with (
@@ -295,6 +376,102 @@ async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> 
         await stepping
         assert leader.engine.published.version == 2
         assert await same(leader, pi)
+
+
+@asynccontextmanager
+async def with_a_line(leader: Hosted) -> AsyncIterator[tuple[Gateway, str, Proxy]]:
+    """(A gateway, its URL, what its line to the leader goes through)."""
+    async with proxying(leader.port) as proxy:
+        async with gateway(leader, leaders=f"http://127.0.0.1:{proxy.port}") as (one, url):
+            yield one, url, proxy
+
+
+async def cut(proxy: Proxy, one: Gateway) -> None:
+    """The leader cannot be reached any more, until the proxy has its target again."""
+    proxy.target = 1  # where nobody is
+    proxy.cut_all()
+    while one.upstream.mirror is not None:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
+async def test_a_line_that_breaks_for_a_moment_costs_no_model(tmp_path: Path, mode: str) -> None:
+    """Neither the gateway nor its devices; what happened meanwhile they are told."""
+    async with (
+        hosting(tmp_path, RATE, mode, start=START) as leader,
+        with_a_line(leader) as (one, url, proxy),
+        joined(url, "pi") as pi,
+        joined(leader.url, "direct") as direct,
+    ):
+        for _ in range(3):
+            await pi.step()
+        mirror, wholes = one.upstream.mirror, pi.wholes
+        for _ in range(2):
+            await cut(proxy, one)
+            await direct.step()
+            proxy.target = leader.port
+            await pi.step()
+            assert one.upstream.mirror is mirror
+            assert pi.wholes == wholes
+        assert leader.engine.published.version == 7
+        assert mirror is not None
+        assert mirror.theta.tobytes() == leader.engine.parameters.theta.tobytes()
+        await pi.pull()
+        number = leader.registry.devices["pi"].id
+        held = of(one, pi, number) if mode == LOSSY else mirror.theta.tobytes()
+        assert pi.replica.theta.tobytes() == held
+        assert replays(leader)
+
+
+async def test_a_line_that_breaks_for_long_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateways, "_KEPT", 0)
+    async with (
+        hosting(tmp_path, RATE, "downlink.mode=exact") as leader,
+        with_a_line(leader) as (one, url, proxy),
+        joined(url, "pi") as pi,
+        joined(leader.url, "direct") as direct,
+    ):
+        await pi.step()
+        mirror, wholes = one.upstream.mirror, pi.wholes
+        await cut(proxy, one)
+        while leader.gateways._changes is not None:  # until they come to as much as the model
+            await direct.step()
+        proxy.target = leader.port
+        await pi.step()
+        assert one.upstream.mirror is not mirror
+        assert pi.wholes == wholes + 1
+        assert await same(leader, pi)
+
+
+async def test_a_copy_that_went_astray_begins_anew(tmp_path: Path) -> None:
+    """Whoever goes on where it was comes to the leader's model, to the last bit, or asks for all of it."""
+    async with (
+        hosting(tmp_path, RATE) as leader,
+        with_a_line(leader) as (one, url, proxy),
+        joined(url, "pi") as pi,
+    ):
+        await pi.step()
+        mirror = one.upstream.mirror
+        assert mirror is not None
+        await cut(proxy, one)
+        mirror.theta[7] += 1
+        proxy.target = leader.port
+        await pi.step()
+        assert one.upstream.mirror is not mirror
+        assert await same(leader, pi)
+
+
+async def test_marks_that_nobody_knows_begin_anew(tmp_path: Path) -> None:
+    async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http, gateway(leader):
+        for mark in ("", "00", "00" * len(protocol.first_mark(bytes(protocol.LIFE)))):
+            line = f"{leader.url}/v1/gateway?name=x&mark={mark}"
+            async with http.ws_connect(line, max_msg_size=0) as socket:
+                first = protocol.items((await socket.receive()).data, protocol.OF_LEADERS)[0]
+                assert isinstance(first, protocol.Sync)
+        async with http.get(f"{leader.url}/v1/gateway?name=x&mark=zz") as answer:
+            assert answer.status == 400
 
 
 async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> None:
@@ -383,11 +560,6 @@ async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
             for path, status in (("/v1/feed", 403), ("/v1/devices/pi", 403), ("/v1/model", 403)):
                 async with http.get(leader.url + path, headers=headers, ssl=False) as answer:
                     assert answer.status == status
-    tasks = ("coordination.mode=rounds", "coordination.tasks=2")
-    async with hosting(tmp_path / "c", *tasks) as leader:
-        with pytest.raises(ConfigError, match="coordination.tasks = 2: devices of such a run come directly"):
-            async with gateway(leader):
-                pass
     with pytest.raises(ConfigError, match="give --certificate and --key"):
         Gateway("https://127.0.0.1:1", "", "one", Place(host="0.0.0.0"))
     with pytest.raises(ConfigError, match="--insecure"):
@@ -438,15 +610,7 @@ async def test_a_gateway_that_decodes_otherwise_than_its_leader_is_sent_away(tmp
     async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
         for delta in (b"\0\0\x80\x3f", b"\0\0\xc0\x7f", b"\0\0"):
             async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-                await socket.receive()
-                hello = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
-                for item in (protocol.Knock(1, "", "/v1/session", ""), protocol.Enter(1, hello)):
-                    await socket.send_bytes(protocol.message([protocol.packed(item)]))
-                while not any(
-                    isinstance(item, protocol.Entered)
-                    for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS)
-                ):
-                    pass
+                await let_in(socket, "pi")
                 step = decoded.step_of(update, LAYOUT, 100, 1 << 20)
                 assert step is not None
                 told = decoded.told(1, 0, 0, update, step, wire.encode(update))

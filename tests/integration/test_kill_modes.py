@@ -3,6 +3,8 @@ real sockets."""
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -84,7 +86,7 @@ class Hill:
         return Gradient(1.0, theta.copy(), np.zeros(0, np.float32))
 
 
-async def device(seen: Seen, port: int, number: int) -> None:
+async def device(seen: Seen, servers: str, number: int) -> None:
     """A whole worker with two of three shards, until it is cancelled."""
     name = "abc"[number]
     shards = f"{'xyz'[number]},{'yzx'[number]}"
@@ -112,7 +114,7 @@ async def device(seen: Seen, port: int, number: int) -> None:
         return Watched(Hill(), batches, welcome)
 
     hello = Hello(PROTOCOL, name, LAYOUT.digest, {}, shards=shards)
-    async with Noting(f"http://127.0.0.1:{port}", None, hello, Random(number), hurry) as line:
+    async with Noting(servers, None, hello, Random(number), hurry) as line:
         await Worker(line, make, batches, at_once, choose=lambda shard: None).run()
 
 
@@ -130,7 +132,7 @@ async def test_what_devices_were_told_is_what_a_killed_server_comes_back_with(
     try:
         for _ in range(KILLS):
             opened = await server.ready()
-            devices = devices or [asyncio.create_task(device(seen, port, number)) for number in range(3)]
+            devices = devices or [asyncio.create_task(device(seen, at(port), number)) for number in range(3)]
             assert opened.version >= newest
             seen.model(opened.version, opened.digest)
             while seen.newest < opened.version + BETWEEN:
@@ -147,7 +149,70 @@ async def test_what_devices_were_told_is_what_a_killed_server_comes_back_with(
             one.cancel()
         await asyncio.gather(*devices, return_exceptions=True)
         server.kill()
-    path = tmp_path / "journal.sqlite"
+    check(tmp_path / "journal.sqlite", seen)
+
+
+def at(*ports: int) -> str:
+    return ",".join(f"http://127.0.0.1:{port}" for port in ports)
+
+
+class Gateway:
+    """An `edgeflock gateway` process."""
+
+    def __init__(self, leader: int, port: int) -> None:
+        self._command = [sys.executable, "-m", "edgeflock.devices", "gateway"]
+        self._command += ["--upstream", at(leader), "--port", str(port)]
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("settings", [TASKS, BUFFER], ids=["tasks", "buffer"])
+async def test_so_it_is_through_gateways_that_are_killed_too(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    port, first, second = (_free_port(Random()) for _ in range(3))
+    server, seen = Server(tmp_path, port, *settings), Seen()
+    server.start()
+    gateways, devices = [Gateway(port, first), Gateway(port, second)], []
+    try:
+        opened = await server.ready()
+        seen.model(opened.version, opened.digest)
+        several = (at(first, second), at(second, first), at(first, second))
+        devices = [
+            asyncio.create_task(device(seen, servers, number)) for number, servers in enumerate(several)
+        ]
+        for fails in (gateways[0], server, gateways[1], None):
+            before = seen.newest
+            while seen.newest < before + BETWEEN:
+                await asyncio.sleep(0.01)
+                assert not any(one.done() for one in devices)
+            if fails is not None:
+                fails.kill()
+                newest = seen.newest  # from now on it may be of the next server
+                fails.start()
+            if fails is server:
+                opened = await server.ready()
+                assert opened.version >= newest
+                seen.model(opened.version, opened.digest)
+    finally:
+        for one in devices:
+            one.cancel()
+        await asyncio.gather(*devices, return_exceptions=True)
+        for one_of_them in gateways:
+            one_of_them.kill()
+        server.kill()
+    check(tmp_path / "journal.sqlite", seen)
+
+
+def check(path: Path, seen: Seen) -> None:
+    """Hold the journal against what devices were told."""
     with closing(sqlite3.connect(path)) as db:
         rows = db.execute(
             "SELECT name, sequence, version FROM updates JOIN devices ON device = devices.id"

@@ -586,7 +586,7 @@ def test_errors_in_the_document_are_those_that_reach_a_device() -> None:
     documented = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (?:(\d+) )?\|", section, re.M))
     leaves = [kind for kind in REFUSALS.values() if not kind.__subclasses__() and kind is not RunComplete]
     closes = {kind.code: str(4000 + kind.status) for kind in leaves if issubclass(kind, SessionRefused)}
-    closes["unauthorized"] = "401"
+    closes |= {"unauthorized": "401", "forbidden": "403"}
     assert documented == {kind.code: closes.get(kind.code, "") for kind in leaves}
 
 

@@ -342,6 +342,7 @@ async def test_wrong_token(token: str | None, tmp_path: Path, caplog: pytest.Log
 def test_every_code_has_a_row() -> None:
     elsewhere = {
         "dropped",
+        "forbidden",
         "name-in-use",
         "no-room",
         "run-complete",

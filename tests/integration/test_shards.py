@@ -24,7 +24,7 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.shards import Sharded
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Receipt, Welcome
 from edgeflock.shared.settings.config import parse
@@ -175,3 +175,15 @@ def test_a_cluster_that_is_not_there_is_named() -> None:
         ray_placement("127.0.0.1:9"),
     ):
         pass
+
+
+def test_a_ray_that_does_not_come_up_in_time_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgeflock.server.shards.rays import ray_placement
+
+    def late(**_: object) -> None:
+        raise Exception("The current node timed out during startup. This could happen because\nof much.")
+
+    monkeypatch.setattr(ray, "init", late)
+    with pytest.raises(EdgeflockError, match="Ray does not come up: The current node timed out"):
+        with ray_placement(""):
+            pass

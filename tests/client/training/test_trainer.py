@@ -4,6 +4,7 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,7 +160,7 @@ class Fresh(Quadratic):
 
 @pytest.mark.parametrize("terms", [{"momentum": 0.5}, {"adam": True}, {"momentum": 0.5, "proximal": 0.5}])
 def test_what_local_steps_remember_of_a_gradient_the_next_one_does_not_overwrite(
-    terms: dict[str, float],
+    terms: dict[str, Any],
 ) -> None:
     welcome = replace(local(4), **terms)
     updates = []

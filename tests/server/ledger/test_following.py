@@ -1,14 +1,17 @@
 """A run that is replayed while another server leads it, and taken over."""
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
-from edgeflock.server.descent import How
+from edgeflock.server.descent import How, Lost, Part, Place
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import Bounds
@@ -17,6 +20,8 @@ from edgeflock.server.ledger.following import Follower
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.recovery import Followed, follow, recover
+from edgeflock.server.shards import Here, Sharded
+from edgeflock.server.shards.placement import Order
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.settings.config import parse
 from tests.postgres import Cluster
@@ -62,6 +67,45 @@ def test_what_an_optimizer_remembers_is_followed(tmp_path: Path) -> None:
         assert known.parameters.packed_memory() == engine.parameters.packed_memory()
         assert known.parameters.theta.tobytes() == engine.theta()[1].tobytes()
     engine.close()
+
+
+class Breaking(Here):
+    """Loses its shards when it is told to."""
+
+    def check(self) -> None:
+        if not self.shards:
+            raise Lost("a shard is lost: on purpose")
+
+    def send(self, orders: Mapping[int, Sequence[Order]]) -> None:
+        if self.shards:
+            super().ask(orders)
+
+    def ask(self, orders: Mapping[int, Sequence[Order]]) -> dict[int, Any]:
+        self.check()
+        return super().ask(orders)
+
+
+@pytest.mark.parametrize("every", [3, 1000])
+def test_a_run_is_followed_in_shards_that_get_lost(tmp_path: Path, every: int) -> None:
+    run, known, placement = Watched(tmp_path, REGIMES[1], Bounds(snapshot_every=every)), None, Breaking()
+    place = partial(Sharded, placement, 3)
+    for group in range(9):
+        run.commit(2)
+        if group in (3, 6):
+            placement.close()
+        before, known = known, follow(run.journal, LAYOUT, known, place)
+        assert (known is before) is (group not in (0, 3, 6))
+        assert known.parameters.version == 2 * (group + 1)
+        assert known.parameters.theta.tobytes() == run.engine.parameters.theta.tobytes()
+    # And who takes over has lost one meanwhile.
+    run.commit(2)
+    placement.close()
+    taken = recover(run.journal, LAYOUT, REGIMES[1], known, place)
+    assert isinstance(taken.vectors, Sharded)
+    assert taken.theta.tobytes() == run.engine.parameters.theta.tobytes()
+    assert taken.average is not None
+    assert run.engine.parameters.average is not None
+    assert taken.average.tobytes() == run.engine.parameters.average.tobytes()
 
 
 def test_of_another_run_nothing_is_kept(tmp_path: Path) -> None:
@@ -122,14 +166,16 @@ def test_what_is_damaged_is_left_for_whoever_takes_over(
 
 
 @pytest.mark.parametrize(
-    ("settings", "version"), [([], 0), (["scale.shards=2"], None)], ids=["whole", "sharded"]
+    ("place", "version"),
+    [(Part, 0), (partial(Sharded, Here(), 2), 0), (None, None)],
+    ids=["whole", "sharded", "nowhere"],
 )
 def test_who_finds_another_leader_waits(
-    postgres: Cluster, tmp_path: Path, settings: list[str], version: int | None
+    postgres: Cluster, tmp_path: Path, place: Place | None, version: int | None
 ) -> None:
-    """Also where the model is to lie in shards, which is not followed."""
+    """Where there is no place for what is followed, nothing is."""
     url = postgres.fresh()
-    config = parse(overrides=[f"journal.url={url}", *settings])
+    config = parse(overrides=[f"journal.url={url}"])
     told: list[tuple[str, int | None]] = []
 
     def wait(why: str, followed: int | None) -> None:
@@ -141,7 +187,7 @@ def test_who_finds_another_leader_waits(
         recover(leader, LAYOUT, REGIME)
         with (
             pytest.raises(ConfigError, match="cannot hold a run"),
-            claimed(tmp_path, "run.directory", LAYOUT, THETA, config, wait=wait),
+            claimed(tmp_path, "run.directory", LAYOUT, THETA, config, wait=wait, place=place),
         ):
             raise AssertionError("it is the other's")
     assert told == [("other:8470 hosts the run", version)]

@@ -6,9 +6,10 @@ from edgeflock.server.roster.conduct import WINDOW, Conduct
 from edgeflock.shared.errors import REFUSALS, Malformed, NonFinite, Refused
 
 ORDINARY = {
-    "already-computed", "bad-sequence", "base-expired", "base-in-future", "dropped", "layout-mismatch",
-    "name-in-use", "no-room", "protocol-version", "quarantined", "run-complete", "run-diverged", "superseded",
-    "too-many-devices", "too-many-refused", "too-slow", "unauthorized", "unavailable",
+    "already-computed", "bad-sequence", "base-expired", "base-in-future", "dropped", "forbidden",
+    "layout-mismatch", "name-in-use", "no-room", "protocol-version", "quarantined", "run-complete",
+    "run-diverged", "superseded", "too-many-devices", "too-many-refused", "too-slow", "unauthorized",
+    "unavailable",
 }  # fmt: skip
 
 

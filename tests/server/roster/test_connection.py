@@ -15,6 +15,7 @@ class Session:
     def __init__(self, ingress: int = 0, egress: int = 0) -> None:
         self.meter = Meter(ingress, egress)
         self.credential = b""
+        self.heeded = 0
 
     async def supersede(self) -> None: ...
 
@@ -24,6 +25,9 @@ class Session:
 
     async def is_alive(self) -> bool:
         return True
+
+    def heed(self) -> None:
+        self.heeded += 1
 
 
 WITH_A_LINE = {State.HERE, State.PAUSED, State.DROPPING}

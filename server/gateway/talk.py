@@ -1,0 +1,30 @@
+"""What a device is told in a run of tasks, at a gateway: its leader says all of it, in its order."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from edgeflock.server.sessions import Send
+from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol.messages import Record
+
+if TYPE_CHECKING:
+    from edgeflock.server.gateway.upstream import Upstream
+
+
+class RemoteTalk:
+    """Of one session."""
+
+    def __init__(self, upstream: "Upstream", ticket: int, send: Send) -> None:
+        self._upstream, self._ticket, self._send = upstream, ticket, send
+        self._said: asyncio.Queue[Record] = asyncio.Queue()
+        upstream.listen(ticket, self._said.put_nowait)
+
+    async def begin(self, version: int) -> None:
+        await self._upstream.tell(gateway.Ready(self._ticket, version, True))
+
+    async def went_on(self, *, counted: bool) -> None:
+        await self._upstream.tell(gateway.Ready(self._ticket, None, counted))
+
+    async def follow(self) -> None:
+        while True:
+            await self._send(await self._said.get())
