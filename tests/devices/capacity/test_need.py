@@ -68,12 +68,22 @@ def test_as_many_pushes_as_one_writer_takes() -> None:
         (1_000, True, 0, 100.3, 949, 17.7, None),
         (1_000, True, 1, 100.3, 549, 10.0, 12.0),
         (10_000, True, 2, 995.7, 500, 29.4, 34.7),
+        (1_200, True, 0, 302.3, 712, 30.5, None),
+        (4_000, True, 0, 1011.9, 734, 68.1, None),
+        (1_200, True, 1, 302.4, 1_088, 16.2, 25.7),
+        (4_000, True, 1, 1012.1, 671, 27.2, 59.4),
+        (1_200, True, 2, 302.5, 859, 17.8, 17.1),
+        (4_000, True, 2, 1012.7, 959, 31.8, 39.0),
+        (8_000, True, 2, 2018.7, 964, 31.5, 58.9),
+        (1_200, True, 4, 302.2, 911, 20.3, 11.9),
+        (4_000, True, 4, 1012.9, 889, 32.2, 24.1),
     ],
 )
 def test_connected_devices_take_what_they_took(
     devices: int, tls: bool, gateways: int, rate: float, answered: int, leads: float, holds: float | None
 ) -> None:
-    """Gateways, percent of a core; most of 10,000 were not fitted. The last row is of a quiet machine."""
+    """Gateways, percent of a core; most of 10,000 were not fitted. The last ten rows are of a quiet machine, and nine of them
+    not fitted either."""
     fleet = Fleet(devices, devices / rate, 19_146, 11, tls, answered)
     needs = needs_of(fleet, HERE, Parts(gateways=gateways))
     assert 100 * needs[0].cores == pytest.approx(leads, rel=WITHIN)
