@@ -82,8 +82,9 @@ def test_as_many_pushes_as_one_writer_takes() -> None:
 def test_connected_devices_take_what_they_took(
     devices: int, tls: bool, gateways: int, rate: float, answered: int, leads: float, holds: float | None
 ) -> None:
-    """Gateways, percent of a core; most of 10,000 were not fitted. The last ten rows are of a quiet machine, and nine of them
-    not fitted either."""
+    """Gateways, percent of a core; most of 10,000 were not fitted. The last ten rows are of a quiet machine,
+    and nine of them not fitted either.
+    """
     fleet = Fleet(devices, devices / rate, 19_146, 11, tls, answered)
     needs = needs_of(fleet, HERE, Parts(gateways=gateways))
     assert 100 * needs[0].cores == pytest.approx(leads, rel=WITHIN)
