@@ -10,7 +10,8 @@ fewest bytes both ways to 97%, or else the highest accuracy.
 
 Runs are kept in --output, one file a setting and seed: what has ended is not run again, several processes may
 run different rows (--only) at a time, and --finished reports what there is. Leaves both-ways.json and
-both-ways.md in --report.
+both-ways.md in --report. With --with the figures of an earlier both-ways.json count too: other seeds of a
+setting add to its means.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from benchmarks.both_ways_report import Measured, markdown, summarise
+from benchmarks.both_ways_report import Measured, grid_of, joined, markdown, summarise
 from benchmarks.federated import Federated, Simulation
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.papers.adacomp import experiments
@@ -151,6 +152,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--finished", action="store_true", help="run nothing, report what has been run")
     parser.add_argument("--output", type=Path, default=Path("edgeflock-both-ways"), help="keeps the runs")
     parser.add_argument("--report", type=Path, default=Path("docs/results"))
+    parser.add_argument("--with", dest="earlier", type=Path, metavar="FILE", help="an earlier both-ways.json")
     asked = parser.parse_args(arguments)
     every = list(rows(Scale(asked.data, asked.updates, asked.every)))
     try:
@@ -164,7 +166,10 @@ def main(arguments: list[str]) -> None:
     if not found:
         parser.error(f"--finished: in {asked.output} no run has ended yet")
     command = shlex.join(["python", "-m", "benchmarks.both_ways", *arguments])
-    summary = summarise(found, OURS, asked.data, command)
+    grid = grid_of(found)
+    if asked.earlier:
+        grid = joined(grid, json.loads(asked.earlier.read_text())["grid"])
+    summary = summarise(grid, OURS, asked.data, command)
     asked.report.mkdir(parents=True, exist_ok=True)
     (asked.report / "both-ways.json").write_text(json.dumps(summary, indent=1) + "\n")
     (asked.report / "both-ways.md").write_text(markdown(summary))

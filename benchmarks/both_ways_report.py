@@ -35,12 +35,65 @@ class Measured:
     runs: Setting
 
 
-def summarise(found: Sequence[Measured], ours: str, data: str, command: str) -> Figures:
-    """What both-ways.json holds."""
-    methods = {
-        name: [one for one in found if one.method == name] for name in dict.fromkeys(m.method for m in found)
+Grid = dict[str, dict[str, Figures]]
+"""method -> setting -> what came of it."""
+
+
+def grid_of(found: Sequence[Measured]) -> Grid:
+    """The figures of all runs."""
+    grid: Grid = {}
+    for one in found:
+        grid.setdefault(one.method, {})[one.setting] = figures_of(one)
+    return grid
+
+
+def joined(now: Grid, earlier: Grid) -> Grid:
+    """Both, methods in the order of `now`. Of a setting with other seeds in each the means are of all; what
+    `now` has the same seeds of it has anew.
+    """
+    grid = {
+        name: dict(earlier.get(name, {})) for name in [*now, *(name for name in earlier if name not in now)]
     }
-    best = {name: figures_of(best_of(several)) for name, several in methods.items()}
+    for name, settings in now.items():
+        for setting, figures in settings.items():
+            before = grid[name].get(setting)
+            apart = before is not None and not set(before["seeds"]) & set(figures["seeds"])
+            grid[name][setting] = together(before, figures) if before and apart else figures
+    return grid
+
+
+def together(one: Figures, other: Figures) -> Figures:
+    """The figures of a setting over the seeds of both."""
+    count, others = len(one["seeds"]), len(other["seeds"])
+
+    def mean(a: float, b: float) -> float:
+        return (count * a + others * b) / (count + others)
+
+    def costs_of(a: Figures | None, b: Figures | None) -> Figures | None:
+        return {cost: mean(a[cost], b[cost]) for cost in COSTS} if a and b else None
+
+    accuracy = {
+        name: {
+            "mean": mean(a["mean"], b["mean"]),
+            "min": min(a["min"], b["min"]),
+            "max": max(a["max"], b["max"]),
+        }
+        for name, a in one["accuracy"].items()
+        if (b := other["accuracy"][name])
+    }
+    return {
+        "setting": one["setting"],
+        "seeds": [*one["seeds"], *other["seeds"]],
+        "ended": [*one["ended"], *other["ended"]],
+        "accuracy": accuracy,
+        "at": {accuracy: costs_of(a, other["at"][accuracy]) for accuracy, a in one["at"].items()},
+        "end": costs_of(one["end"], other["end"]),
+    }
+
+
+def summarise(grid: Grid, ours: str, data: str, command: str) -> Figures:
+    """What both-ways.json holds."""
+    best = {name: best_of(list(settings.values())) for name, settings in grid.items()}
     own = best.get(ours)
     rivals = {name: figures for name, figures in best.items() if name != ours}
     return {
@@ -53,20 +106,19 @@ def summarise(found: Sequence[Measured], ours: str, data: str, command: str) -> 
         "methods": best,
         "ratios": {name: ratios(own, rival) for name, rival in rivals.items()} if own else {},
         "rivals_win": {name: list(wins(own, rival)) for name, rival in rivals.items()} if own else {},
-        "grid": {
-            name: {one.setting: figures_of(one) for one in several} for name, several in methods.items()
-        },
+        "grid": grid,
     }
 
 
-def best_of(several: Sequence[Measured]) -> Measured:
-    """The setting with the fewest bytes both ways to 97%, or else the best accuracy, over common seeds."""
-    common = set.intersection(*({run.end["seed"] for run in one.runs.outcomes} for one in several))
+def best_of(several: Sequence[Figures]) -> Figures:
+    """Of the settings with the most seeds the one with the fewest bytes both ways to 97%, or else the best
+    accuracy: a grid is run with one seed, what is best in it with all.
+    """
 
-    def merit(one: Measured) -> tuple[bool, float]:
-        runs = [run for run in one.runs.outcomes if not common or run.end["seed"] in common]
-        reached = reaching(runs, 0.97)
-        return reached is not None, -reached["both_ways"] if reached else fmean(run.best for run in runs)
+    def merit(one: Figures) -> tuple[int, bool, float]:
+        reached = one["at"]["0.97"]
+        found = -reached["both_ways"] if reached else one["accuracy"]["best"]["mean"]
+        return len(one["seeds"]), reached is not None, found
 
     return max(several, key=merit)
 

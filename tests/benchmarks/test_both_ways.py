@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from benchmarks.both_ways import OURS, Scale, chosen, main, rows
-from benchmarks.both_ways_report import Measured, best_of, markdown, summarise
+from benchmarks.both_ways_report import (
+    Figures,
+    Measured,
+    best_of,
+    figures_of,
+    grid_of,
+    joined,
+    markdown,
+    summarise,
+)
 from edgeflock.devices.results.outcomes import Outcome, Setting
 from edgeflock.shared.errors import ConfigError
 from tests.devices.papers.adacomp.runs import row_of
@@ -34,7 +43,9 @@ ROUNDS = measured("rounds", "rate 0.1", run_of((2, 0.96, 50, 40), (4, 0.965, 99,
 
 
 def summary() -> dict[str, Any]:
-    return summarise([DENSE, ROUNDS, measured(OURS, "rate 0.1", *SMALL)], OURS, "npz:/a/mnist.npz", "it")
+    return summarise(
+        grid_of([DENSE, ROUNDS, measured(OURS, "rate 0.1", *SMALL)]), OURS, "npz:/a/mnist.npz", "it"
+    )
 
 
 def test_ours_is_the_mean_of_its_seeds() -> None:
@@ -76,7 +87,7 @@ def test_ratios_and_who_wins_come_from_the_numbers() -> None:
 
 def test_who_reaches_what_we_do_not_wins() -> None:
     short = measured(OURS, "rate 0.1", run_of((100, 0.96, 1, 1)))
-    found = summarise([DENSE, short], OURS, "npz:mnist.npz", "it")
+    found = summarise(grid_of([DENSE, short]), OURS, "npz:mnist.npz", "it")
     assert found["both_ways_bytes_at_97"] is None
     assert "reaches 97% in every run, and ours does not" in found["rivals_win"]["dense"]
 
@@ -89,15 +100,29 @@ def test_the_page() -> None:
     ]
     assert "- dense: fewer gradients to 90% (50 against 100); fewer updates" in page
     assert "| rounds | 0.82x | 0.41x | - | - | - | 0.60x | 0.30x | - |" in page
-    assert "nothing to compare" in markdown(summarise([DENSE], OURS, "npz:mnist.npz", "it"))
+    assert "nothing to compare" in markdown(summarise(grid_of([DENSE]), OURS, "npz:mnist.npz", "it"))
 
 
-def test_the_best_setting_is_chosen_over_the_seeds_that_all_have() -> None:
-    cheap = measured("a", "1", run_of((1, 0.97, 9, 9)), run_of((1, 0.5, 9, 9), seed=1))
-    dear = measured("a", "2", run_of((1, 0.99, 10, 9)))
-    far = measured("a", "3", run_of((1, 0.96, 1, 1)))
+def test_the_best_setting_is_one_of_those_with_the_most_seeds() -> None:
+    def figures(*runs: Outcome) -> Figures:
+        return figures_of(measured("a", "", *runs))
+
+    cheap, dear = figures(run_of((1, 0.97, 9, 9))), figures(run_of((1, 0.99, 10, 9)))
+    far, farther = figures(run_of((1, 0.96, 1, 1))), figures(run_of((1, 0.965, 5, 5)))
     assert best_of([dear, cheap, far]) is cheap
-    assert best_of([far, measured("a", "4", run_of((1, 0.95, 0, 0)))]) is far
+    assert best_of([far, farther]) is farther
+    both = figures(run_of((1, 0.98, 20, 9)), run_of((1, 0.97, 20, 9), seed=1))
+    assert best_of([cheap, both]) is both
+
+
+def test_the_seeds_of_an_earlier_report_count_too() -> None:
+    whole = grid_of([measured("a", "1", *SMALL), DENSE])
+    first, second = (grid_of([measured("a", "1", run)]) for run in SMALL)
+    assert joined(second, {**first, **grid_of([DENSE])}) == whole
+    assert joined(first, whole)["a"] == first["a"], "run anew"
+    assert list(joined(grid_of([ROUNDS]), whole)) == ["rounds", "a", "dense"]
+    never = grid_of([measured("a", "1", run_of((1, 0.5, 9, 9), seed=2))])
+    assert joined(never, whole)["a"]["1"]["at"]["0.90"] is None, "one run of three did not come so far"
 
 
 def test_the_rows() -> None:
@@ -136,7 +161,7 @@ def test_it_runs_keeps_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(kept) == 2
     capsys.readouterr()
     main([*common, *only])
-    main([*common, "--finished"])
+    main([*common, "--finished", "--with", str(tmp_path / "both-ways.json")])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert json.loads((tmp_path / "both-ways.json").read_text())["methods"] == found["methods"]
     assert capsys.readouterr().out.count("| FedAvg E=1, 8 bits | rate 0.1 | 1 |") == 2
