@@ -3,6 +3,7 @@
 A first line without a number names the columns; else they are called 0, 1, ... The target is the column y, or
 the last one; the key is the column key, if there is one; x is all others, in their order, unless x=, y= or
 key= name them. sep= is what stands between two cells: a comma, unless it is another character or "tab".
+With decimal=comma numbers are written 3,5.
 """
 
 import csv
@@ -14,7 +15,7 @@ from edgeflock.client.data.reading import OPTIONS, Reader
 from edgeflock.client.data.records import Broken, Chunk, Skipped
 from edgeflock.client.data.uri import Uri
 
-TEXT_OPTIONS = (*OPTIONS, "format", "sep")
+TEXT_OPTIONS = (*OPTIONS, "format", "sep", "decimal")
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -31,6 +32,7 @@ class Text:
         self._separator = {"": ",", "tab": "\t"}.get(uri.options.get("sep", ""), uri.options.get("sep", ""))
         if len(self._separator) != 1:
             raise uri.wrong(f"sep={self._separator} must be one character, or tab")
+        self._comma = uri.one_of("decimal", "point", "comma") == "comma"
         self._columns: list[str] = []
 
     def chunks(self, lines: list[tuple[int, bytes]], name: str) -> list[Chunk]:
@@ -56,7 +58,7 @@ class Text:
             cells = next(csv.reader([line.decode()], delimiter=self._separator), [])
         except (ValueError, csv.Error) as error:
             raise Broken("unreadable", f"no line of CSV in UTF-8: {error}") from error
-        values = [_value(cell.strip()) for cell in cells]
+        values = [_value(cell.strip(), self._comma) for cell in cells]
         if not self._columns:
             if len(values) < 2:  # whatever it is, it shall not name the columns
                 raise Broken("incomplete", "a line has two cells at least")
@@ -79,11 +81,12 @@ class Text:
         self._reader.fields = Fields(x, y, said.key, said.names)
 
 
-def _value(cell: str) -> Any:
+def _value(cell: str, comma: bool) -> Any:
     """A number if it is one, nothing if there is none, else text."""
+    number = cell.replace(",", ".") if comma else cell
     for kind in (int, float):
         try:
-            return kind(cell)
+            return kind(number)
         except ValueError:
             continue
     return cell or None

@@ -172,7 +172,7 @@ class Reader(NamedTuple):
 READERS = {
     "digits": Reader(arrays.read_digits),
     "npz": Reader(arrays.read_npz),
-    "csv": Reader(lambda path, _, options: tables.read_csv(path, options), (*tables.OPTIONS, "sep"), False),
+    "csv": Reader(lambda path, _, options: tables.read_csv(path, options), tables.CSV_OPTIONS, False),
     "parquet": Reader(lambda path, _, options: tables.read_parquet(path, options), tables.OPTIONS, False),
     "images": Reader(lambda path, _, options: images.read_images(path, options), images.OPTIONS, False),
 }

@@ -7,6 +7,7 @@ Pure but for what is read lazily. What does not fit is told by the row it stands
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -21,8 +22,12 @@ from edgeflock.shared.model.fields import Fields, Inputs, rows
 IGNORED = -100
 """The class of what has none, as torch's cross entropy takes it."""
 
+ABSENT = -1
+
 _SHOWN = 12
 """Names of columns or classes in an error, at most."""
+
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 
 Text = NDArray[np.str_]
 
@@ -103,7 +108,8 @@ class Raw:
     place: Callable[[int], str] = "sample {}".format
     """What a person finds sample i by."""
     odd: Mapping[int, tuple[int, str]] = field(default_factory=dict)
-    """Column -> (sample, text) of the first text where there should be a number."""
+    """Column -> (sample, text) of the first text where there should be a number; ABSENT if these samples are
+    without it."""
     scale: bool = False
     """Whether x is to be brought to mean 0 and deviation 1."""
     numbers: bool | None = None
@@ -116,7 +122,7 @@ class Raw:
         """These samples alone, which keep their places."""
         x = rows(self.x, where) if isinstance(self.x, np.ndarray | Fields) else self.x.chosen(where)
         place, back = self.place, {int(sample): index for index, sample in enumerate(where)}
-        odd = {c: (back[sample], text) for c, (sample, text) in self.odd.items() if sample in back}
+        odd = {column: (back.get(sample, ABSENT), text) for column, (sample, text) in self.odd.items()}
         return replace(self, x=x, y=self.y[where], place=lambda i: place(int(where[i])), odd=odd)
 
     def wrong(self, why: str, sample: int | None = None) -> ConfigError:
@@ -129,10 +135,11 @@ def describe(raw: Raw) -> Description:
     if odd := sorted(raw.odd.items()):
         column, (sample, text) = odd[0]
         rest = [name for place, name in enumerate(raw.columns) if place not in raw.odd]
+        others = f": &x={','.join(rest[:_SHOWN])}{',...' if len(rest) > _SHOWN else ''}" if rest else ""
         raise raw.wrong(
-            f"{raw.columns[column]} is {text!r:.40}, not a number; mend it, or name the columns to train on: "
-            f"&x={','.join(rest[:_SHOWN])}{',...' if len(rest) > _SHOWN else ''}",
-            sample,
+            f"{raw.columns[column]} is {text!r:.40}, not a number; {_mend(text)}, or name the columns to "
+            f"train on{others}",
+            None if sample == ABSENT else sample,
         )
     numbers = _are_numbers(raw)
     labels: tuple[str, ...] = ()
@@ -227,9 +234,18 @@ def _all_finite(raw: Raw, x: NDArray[np.generic], columns: tuple[int, ...], name
         place = f"{name}{list(rest)}" if rest else name
         raise raw.wrong(f"{place} is {x[sample, *rest]}; leave the sample out, or fill it in", sample)
     column = columns[rest[0]]
-    seen, text = raw.odd.get(column, (-1, ""))
-    what = f"is {text!r:.40}" if seen == sample else "is empty or no finite number"
-    raise raw.wrong(f"{raw.columns[column]} {what}; fill it in, or remove the row", sample)
+    seen, text = raw.odd.get(column, (ABSENT, ""))
+    if seen == sample:
+        raise raw.wrong(f"{raw.columns[column]} is {text!r:.40}; {_mend(text)}, or remove the row", sample)
+    other = f", as {text!r:.40} elsewhere in it" if text else ""
+    raise raw.wrong(
+        f"{raw.columns[column]} is empty or no finite number{other}; fill it in, or remove the row", sample
+    )
+
+
+def _mend(text: str) -> str:
+    """What to do about a text that should be a number."""
+    return "say &decimal=comma" if _DECIMAL_COMMA.fullmatch(text) else "mend it"
 
 
 def _targets(raw: Raw, described: Description) -> NDArray[np.int64] | NDArray[np.float32]:

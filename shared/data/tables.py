@@ -5,6 +5,7 @@
                         numbers are classes
     scale=none          numbers are taken as they are, not brought to mean 0 and deviation 1
     sep=;               of CSV: what stands between two cells, or "tab"; a comma without it
+    decimal=comma       of CSV: numbers are written 3,5, as where a semicolon stands between two cells
 
 The first line of CSV names the columns. A device needs the label's name only: which columns, which units and
 which classes, it learns from the server, whose held-out data say it.
@@ -23,6 +24,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 
 OPTIONS = ("label", "x", "targets", "scale")
+CSV_OPTIONS = (*OPTIONS, "sep", "decimal")
 
 _ROWS = 4096
 """Lines that are taken apart at a time."""
@@ -37,18 +39,22 @@ def read_csv(path: str, options: Mapping[str, str]) -> Raw:
     separator = "\t" if separator == "tab" else separator
     if len(separator) != 1:
         raise ConfigError(f"data {source!r}: sep={separator} must be one character, or tab")
+    decimal = options.get("decimal", "point")
+    if decimal not in ("point", "comma"):
+        raise ConfigError(f"data {source!r}: decimal={decimal} must be comma, or left out")
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, delimiter=separator)
             header = [name.strip() for name in next(lines, [])]
+            _taken_apart(source, header)
             label, chosen = _columns(source, header, options)
-            blocks = list(_blocks(source, lines, len(header), label, chosen))
+            blocks = list(_blocks(source, lines, len(header), label, chosen, decimal == "comma"))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"data {source!r}: is no readable CSV in UTF-8: {error}") from error
     if not blocks:
         raise ConfigError(f"data {source!r}: has no rows but the one that names the columns")
     x = np.concatenate([block for block, _, _, _ in blocks])
-    y = _label(cell for _, cells, _, _ in blocks for cell in cells)
+    y = _label((cell for _, cells, _, _ in blocks for cell in cells), decimal == "comma")
     rows = np.concatenate([places for _, _, places, _ in blocks])
     odd: dict[int, tuple[int, str]] = {}
     for *_, found in reversed(blocks):
@@ -63,7 +69,19 @@ Block = tuple[NDArray[np.float64], Cells, NDArray[np.int64], dict[int, tuple[int
 """x [rows, columns], labels, line numbers, and column -> (line number, text) of the first text in it."""
 
 
-def _blocks(source: str, lines: Any, width: int, label: int, chosen: list[int]) -> Iterator[Block]:
+def _taken_apart(source: str, header: list[str]) -> None:
+    """Raises ConfigError if another character than was said stands between the names."""
+    for separator, said in (";", ";"), ("\t", "tab"), ("|", "|"):
+        if len(header) == 1 and separator in header[0]:
+            raise ConfigError(
+                f"data {source!r}: the first line has one cell, {header[0]!r:.60}; say what stands between "
+                f"two: &sep={said}"
+            )
+
+
+def _blocks(
+    source: str, lines: Any, width: int, label: int, chosen: list[int], comma: bool
+) -> Iterator[Block]:
     numbered = ((lines.line_num, cells) for cells in lines if any(cells))
     while block := list(islice(numbered, _ROWS)):
         for line, cells in block:
@@ -77,14 +95,16 @@ def _blocks(source: str, lines: Any, width: int, label: int, chosen: list[int]) 
         x = np.empty((len(block), len(chosen)))
         odd = {}
         for place, column in enumerate(chosen):
-            x[:, place], first = _numbers(columns[column])
+            x[:, place], first = _numbers(columns[column], comma)
             if first is not None:
                 odd[place] = int(rows[first]), columns[column][first]
         yield x, columns[label], rows, odd
 
 
-def _numbers(cells: Cells) -> tuple[NDArray[np.float64], int | None]:
+def _numbers(cells: Cells, comma: bool) -> tuple[NDArray[np.float64], int | None]:
     """(the numbers, NaN where there is none; where the first text stands)."""
+    if comma:
+        cells = tuple(cell.replace(",", ".") for cell in cells)
     try:
         return np.array(cells, np.float64), None
     except ValueError:
@@ -156,12 +176,13 @@ def _columns(source: str, header: list[str], options: Mapping[str, str]) -> tupl
     return label, chosen
 
 
-def _label(cells: Iterable[str]) -> NDArray[np.generic]:
+def _label(cells: Iterable[str], comma: bool = False) -> NDArray[np.generic]:
     """Whole numbers, if all are that; numbers, if all are; else text. NaN where a number is left out."""
     told = np.array([cell.strip() for cell in cells], np.str_)
+    numbers = np.char.replace(told, ",", ".") if comma else told
     for kind in (np.int64, np.float64):
         try:
-            return np.where(told == "", "nan", told).astype(kind)
+            return np.where(told == "", "nan", numbers).astype(kind)
         except (ValueError, OverflowError):
             continue
     return told

@@ -76,6 +76,7 @@ def test_lines_of_json() -> None:
         ("x=a,b&y=state", "time,state,b,a\nnoon,0,2,1.5\nlater,1,4,3\n"),
         ("x=1,2&y=3", "2026-11-22T12:00:00,1.5,2,0\n2026-11-22T12:00:01,3,4,1\n"),
         ("sep=;", '"a";"b";"y"\n1.5;2;0\n3;4;1\n'),
+        ("sep=;&decimal=comma", "a;b;y\n1,5;2;0\n3;4;1\n"),
         ("sep=tab&names=idle,running", "a\tb\tstate\n1.5\t2\tidle\n3\t4\trunning\n"),
         ("", "\ufeff\nhello\na,b,y\n1.5,2,0\n3,4,1\n"),
         ("format=csv", "a,b,y\n1.5,2,0\n3,4,1\n"),

@@ -12,6 +12,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 
 HELD_OUT = "age,height,animal\n10,1.0,cat\n20,2.0,dog\n30,3.0,cat\n40,2.0,dog\n"
+SEMICOLONS = "age;height;animal\n10;1,0;cat\n20;2,0;dog\n30;3,0;cat\n40;2,0;dog\n"
 
 
 def csv(path: Path, text: str, query: str = "?label=animal") -> str:
@@ -68,6 +69,29 @@ def test_what_a_label_is_shows(
     assert data.y.dtype == kind
 
 
+def test_numbers_may_have_a_comma_before_their_decimals(tmp_path: Path) -> None:
+    query = "?label=animal&sep=;&decimal=comma"
+    semicolons = datasets.load(csv(tmp_path / "s.csv", SEMICOLONS, query), "test")
+    assert semicolons.x.tolist() == datasets.load(csv(tmp_path / "c.csv", HELD_OUT), "test").x.tolist()
+    assert semicolons.described.labels == ("cat", "dog")
+    text = "a;y\n1;0,5\n2;1,25\n"
+    assert datasets.load(
+        csv(tmp_path / "n.csv", text, "?label=y&sep=;&decimal=comma"), "test"
+    ).y.tolist() == [*(0.5, 1.25)]
+
+
+def test_text_is_told_of_whichever_part_it_stands_in(tmp_path: Path) -> None:
+    rows = "".join(f"{row},{row % 2}\n" for row in range(20))
+    uri = csv(tmp_path / "t.csv", f"x,y\n{rows}", "?label=y&held=0.5")
+    apart = datasets.read(uri, "train").place(0)
+    lines = f"x,y\n{rows}".splitlines()
+    lines[int(apart.removeprefix("line ")) - 1] = "many,0"
+    with pytest.raises(
+        ConfigError, match="x is 'many', not a number; mend it, or name the columns to train on$"
+    ):
+        datasets.load(csv(tmp_path / "t.csv", "\n".join(lines), "?label=y&held=0.5"), "test")
+
+
 def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
     text = "x,y\n" + "".join(f"{row},0\n" for row in range(50))
     uri = csv(tmp_path / "h.csv", text, "?label=y&scale=none&held=0.2")
@@ -91,6 +115,10 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
         (HELD_OUT, "?label=animal&scale=much", "scale=much must be none, or left out"),
         (HELD_OUT, "?label=animal&held=1.5", "held=1.5 must be a part of its 4 samples"),
         (HELD_OUT, "?label=animal&sep=ab", "sep=ab must be one character"),
+        (HELD_OUT.replace(",", ";"), "", "the first line has one cell, 'age;height;animal'; .* two: &sep=;"),
+        (HELD_OUT.replace(",", "\t"), "", "the first line has one cell, .* two: &sep=tab"),
+        (SEMICOLONS, "?label=animal&sep=;", "line 2: height is '1,0', not a number; say &decimal=comma, or"),
+        (HELD_OUT, "?label=animal&decimal=,", "decimal=, must be comma, or left out"),
         (HELD_OUT, "?label=animal&colour=1", "option 'colour' is unknown; known are label, x"),
         ("age,animal\n", "", "has no rows"),
         ("", "", "the file is empty"),
@@ -112,7 +140,7 @@ def test_what_is_wrong_is_told_by_its_line(tmp_path: Path, text: str, query: str
         ),
         (
             "age,height,animal\n1,1,cat\n2,tall,cat\n",
-            "line 3: height is 'tall'; fill it in, or remove the row",
+            "line 3: height is 'tall'; mend it, or remove the row",
         ),
         ("age,animal\n1,cat\n", "has no column 'height', which the run trains on; it has age"),
     ],
