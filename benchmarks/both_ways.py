@@ -130,11 +130,11 @@ def chosen(every: list[Row], only: list[str]) -> list[Row]:
     return [row for row in every if not only or row.method in only or row.name in only]
 
 
-def measured(every: list[Row], seeds: int, out: Path) -> list[Measured]:
+def measured(every: list[Row], seeds: range, out: Path) -> list[Measured]:
     """What has ended, by row."""
     found = []
     for row in every:
-        done = [one for seed in range(seeds) if (one := outcome(row.job(seed, out)))]
+        done = [one for seed in seeds if (one := outcome(row.job(seed, out)))]
         if done:
             found.append(Measured(row.method, row.setting, Setting(row.name, done)))
     return found
@@ -145,7 +145,8 @@ def main(arguments: list[str]) -> None:
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
     parser.add_argument("--data", default=f"npz:{folder}/mnist.npz")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a row; may be repeated")
-    parser.add_argument("--seeds", type=int, default=3, help="0 .. N-1")
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them")
     parser.add_argument("--updates", type=int, default=40_000, help="gradients of each row")
     parser.add_argument("--every", type=int, default=500, help="gradients between evaluations")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
@@ -157,12 +158,13 @@ def main(arguments: list[str]) -> None:
     every = list(rows(Scale(asked.data, asked.updates, asked.every)))
     try:
         some = chosen(every, asked.only)
+        seeds = range(asked.first, asked.first + asked.seeds)
         if not asked.finished:
-            jobs = [row.job(seed, asked.output) for seed in range(asked.seeds) for row in some]
+            jobs = [row.job(seed, asked.output) for seed in seeds for row in some]
             sweep([job for job in jobs if outcome(job) is None], asked.processes)
     except ConfigError as error:
         parser.error(str(error))
-    found = measured(every, asked.seeds, asked.output)
+    found = measured(every, seeds, asked.output)
     if not found:
         parser.error(f"--finished: in {asked.output} no run has ended yet")
     command = shlex.join(["python", "-m", "benchmarks.both_ways", *arguments])

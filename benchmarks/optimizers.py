@@ -5,8 +5,9 @@
 MNIST (the paper's CNN), CIFAR-10 (ResNetGN), spoken digits (SpeechCNN) and parts of speech (WordMLP), dealt
 out evenly, 10 samples a step. All of Edgeflock's rows send and get what `compression = "record"` does, but
 for the optimizer; so do those of FedBuff's rule in the server. FedAvg, FedProx, FedBuff and FedAsync are
-benchmarks/federated.py's, dense, from 1 and 5 epochs. Of a method with several settings the best one counts:
-the highest accuracy of its task that every seed reached, with the fewest bytes both ways.
+benchmarks/federated.py's, dense, from 1 and 5 epochs. Own steps in rounds send and get more at a time. Of a
+method with several settings the best one counts: the highest accuracy of its task that every seed reached,
+with the fewest bytes both ways.
 
 Runs are kept in --output, one file a setting and seed: what has ended is not run again, several processes may
 run different rows at a time, and --finished reports what there is. Leaves optimizers.md in --report.
@@ -38,6 +39,10 @@ DEVICES = 200
 PLAIN = "sgd"
 """What the others are compared with."""
 
+ROUNDS = 13
+"""At most. In rounds more gradients are computed than otherwise; how many, the table says."""
+IN_ROUNDS = "own steps in rounds"
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -50,14 +55,17 @@ class Task:
     accuracies: tuple[float, ...]
     rates: tuple[float, ...]
     """Of plain SGD, and of what local steps descend by."""
+    own: tuple[int, ...]
+    """Steps that a device takes in a round: an epoch of its share and three, but five at least."""
+    evaluations: int = 80
     settings: dict[str, object] = field(default_factory=dict)
 
     def fleet(self, folder: Path, settings: dict[str, object]) -> FleetFile:
         """The fleet with these settings over the task's own."""
-        data = f"npz:{folder / self.file}"
+        data, every = f"npz:{folder / self.file}", self.gradients // self.evaluations
         sections: dict[str, dict[str, object]] = {
             "model": {"module": self.module, "data": data},
-            "fleet": {"devices": DEVICES, "data": data, "evaluate_every": max(1, self.gradients // 80)},
+            "fleet": {"devices": DEVICES, "data": data, "evaluate_every": max(1, every)},
             "devices": {"all": {"step_ms": 1000, "timing": "exponential"}},
         }
         own = {"run.updates": self.gradients, "run.keep_updates": False, "coordination.window": 4096}
@@ -69,15 +77,27 @@ class Task:
 
 TASKS = (
     Task("mnist", "mnist.npz", "edgeflock.client.zoo:PaperCNN", 40_000, (0.9, 0.95, 0.97),
-         (0.035, 0.07, 0.14)),
-    Task("cifar", "cifar10_jpgblob.npz", "edgeflock.client.zoo:ResNetGN", 40_000, (0.4, 0.5, 0.6),
-         (0.025, 0.05, 0.1)),
+         (0.035, 0.07, 0.14), (30, 90)),
+    Task("cifar", "cifar10_jpgblob.npz", "edgeflock.client.zoo:ResNetGN", 20_000, (0.2, 0.25, 0.3),
+         (0.025, 0.05, 0.1), (25, 75), 40),
     Task("fsdd", "fsdd_logmel.npz", "edgeflock.client.zoo:SpeechCNN", 20_000, (0.8, 0.9, 0.95),
-         (0.025, 0.05, 0.1)),
-    Task("pos", "words.npz", "benchmarks.words:WordMLP", 40_000, (0.8, 0.85, 0.87), (0.025, 0.05, 0.1)),
+         (0.025, 0.05, 0.1), (5, 15)),
+    Task("pos", "words.npz", "benchmarks.words:WordMLP", 40_000, (0.8, 0.85, 0.87),
+         (0.025, 0.05, 0.1), (100, 300)),
 )  # fmt: skip
 
 RECORD = PRESETS["record"]
+
+TOGETHER: dict[str, object] = {
+    "coordination.mode": "rounds",
+    "coordination.deadline": 1e6,
+    "coordination.average": 0.0,
+    "compression.select": 0.002,
+    "downlink.select": 0.004,
+    "downlink.share": 0.0,
+    "fleet.evaluate_every": DEVICES,
+}
+"""What is worth many gradients may be longer. A round is an update of each device."""
 
 
 def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
@@ -113,6 +133,9 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
     for rate in task.rates[:2]:
         own = {"run.local_steps": 5, "run.local_momentum": 0.9, "run.local_rate": 0.01}
         yield "own steps, momentum", f"rate {rate:g}", {**own, "coordination.learning_rate": rate / 10}
+    for steps in task.own:
+        own = {"run.local_steps": steps, "run.local_rate": 0.1, "coordination.learning_rate": 0.3}
+        yield IN_ROUNDS, f"{steps} steps", {**own, **TOGETHER}
 
 
 def rivals(task: Task) -> Iterator[tuple[str, str, Federated]]:
@@ -129,12 +152,14 @@ def rivals(task: Task) -> Iterator[tuple[str, str, Federated]]:
 
 
 def rows(task: Task, folder: Path, gradients: int = 0) -> Iterator[Row]:
-    """All of a task. `gradients` as it says; 0: as the task does."""
+    """All of a task. `gradients` of each as it says; 0: as the task does."""
+    own = 0 if gradients else ROUNDS * DEVICES
     task = replace(task, gradients=gradients or task.gradients)
     for method, setting, settings in optimizers(task):
         file = task.fleet(folder, {**RECORD, **settings})
         steps = file.run.local_steps
-        run = file.run.model_copy(update={"updates": max(1, task.gradients // steps)})
+        updates = own if own and method == IN_ROUNDS else max(1, task.gradients // steps)
+        run = file.run.model_copy(update={"updates": updates})
         yield Row(method, setting, file.model_copy(update={"run": run}), until=task.accuracies[-1])
     for method, setting, how in rivals(task):
         yield Row(method, setting, task.fleet(folder, {}), how, task.accuracies[-1])
@@ -172,20 +197,21 @@ def table(task: Task, found: list[Measured]) -> list[str]:
     lines = [
         f"## {task.name}",
         "",
-        "| method | best setting | seeds | best accuracy | to | updates | up | down | both ways | less than "
-        "sgd: updates | both ways |",
-        f"|---|---|{'--:|' * 9}",
+        "| method | best setting | seeds | best accuracy | to | gradients | updates | up | down | both ways "
+        "| less than sgd: updates | both ways |",
+        f"|---|---|{'--:|' * 10}",
     ]
     for name, one in chosen.items():
         reached = figures(one, task.accuracies)
         head = [name, one.setting, f"{len(one.runs.outcomes)}", percent(fmean(one.runs.best()))]
         for accuracy in task.accuracies:
-            cells = [*head, f"{accuracy:.0%}", *["-"] * 6]
+            cells = [*head, f"{accuracy:.0%}", *["-"] * 7]
             head = [""] * 4
             if at := reached.get(accuracy):
-                cells[5:9] = f"{at['updates']:,.0f}", size(at["up"]), size(at["down"]), size(at["both_ways"])
+                cells[5:7] = f"{at['gradients']:,.0f}", f"{at['updates']:,.0f}"
+                cells[7:10] = size(at["up"]), size(at["down"]), size(at["both_ways"])
                 if own := plain.get(accuracy):
-                    cells[9:] = (times(own[key] / at[key]) for key in ("updates", "both_ways"))
+                    cells[10:] = (times(own[key] / at[key]) for key in ("updates", "both_ways"))
             lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 

@@ -34,9 +34,9 @@ def test_ratios_are_to_plain_sgd() -> None:
     lines = table(TASKS[0], [PLAIN, SLOW, FAST])
     adam = [line for line in lines if line.startswith("| adam | rate 2 |")]
     assert len(adam) == 1
-    assert "| 90% | 50 |" in adam[0]
-    assert "| 95% | 100 |" in lines[lines.index(adam[0]) + 1]
-    assert lines[lines.index(adam[0]) + 2].count("| -") == 6
+    assert "| 90% | 100 | 50 |" in adam[0]
+    assert "| 95% | 200 | 100 |" in lines[lines.index(adam[0]) + 1]
+    assert lines[lines.index(adam[0]) + 2].count("| -") == 7
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
