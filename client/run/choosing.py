@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.open import directory
 from edgeflock.client.health import device_class, memory_of
-from edgeflock.client.run.given import NOTHING, Given
+from edgeflock.client.run.given import NOTHING_AT_HAND, Given
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.calls import Call
@@ -35,7 +35,7 @@ _NOT_OF_APPS = ("data", "shards", "share", "model", "graph_digest")
 
 
 def choose(
-    settings: "ClientSettings", model: str, given: Given = NOTHING, loss: str = "cross_entropy"
+    settings: "ClientSettings", model: str, given: Given = NOTHING_AT_HAND, loss: str = "cross_entropy"
 ) -> Kind:
     """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
 

@@ -27,5 +27,5 @@ class Given:
     """Whether torch's threads, which are all of the process's, are to be client.threads."""
 
 
-NOTHING = Given()
+NOTHING_AT_HAND = Given()
 """The settings say all of it."""

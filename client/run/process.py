@@ -17,7 +17,7 @@ from edgeflock.client.machine import default_name
 from edgeflock.client.neighbour import Pausing, Resting, rate_of, rules_of, share_of
 from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
-from edgeflock.client.run.given import NOTHING, Given
+from edgeflock.client.run.given import NOTHING_AT_HAND, Given
 from edgeflock.client.run.holding import holding
 from edgeflock.client.spool import Spool
 from edgeflock.client.training import Progress, Worker
@@ -42,7 +42,7 @@ def _quietly(account: Account) -> None:
 async def run_client(
     settings: "ClientSettings",
     at_end: Callable[[Account], None] = _quietly,
-    given: Given = NOTHING,
+    given: Given = NOTHING_AT_HAND,
 ) -> Progress:
     """Train for `settings.server` until its run is over, or this is cancelled.
 
