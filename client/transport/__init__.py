@@ -1,4 +1,4 @@
-"""A device's line to its server. From outside: Link, joining's way to ask again, downloads' words.
+"""A device's line to its server. From outside: Link.
 
     link                 what a device asks, sends and is told, however often the line drops in between
     dialing              how a session begins: at which server, as whom, with messages of what length

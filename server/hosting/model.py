@@ -114,7 +114,7 @@ def _of_a_module(config: Config, given: Given) -> Model:
 
 
 def _looking(config: Config, given: Given, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
-    """(What computes that gradient, the samples that are left to evaluate on)."""
+    """(What computes the gradient that the defence trusts, the samples that are left to evaluate on)."""
     from edgeflock.shared.model.torch_module import FlatModule
 
     if held_out is None:
