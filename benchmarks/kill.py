@@ -345,7 +345,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     # A device tells of every server that it misses.
-    logging.getLogger("edgeflock.client.retrying").setLevel(logging.ERROR)
+    logging.getLogger("edgeflock.client.transport.retrying").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as directory:
         report = asyncio.run(run(Path(directory), arguments.kills, arguments.seed, arguments.devices))
     if arguments.json:

@@ -5,10 +5,14 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from edgeflock.client.servers import urls_of
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import from_text, text_of
+
+if TYPE_CHECKING:
+    from edgeflock.shared.settings.client import ClientSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,34 @@ _BYTES = ("key", "realm", "pin", "graph")
 def default_place() -> Path:
     """Where `edgeflock client join` keeps it if nothing else is said."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock" / "identity.json"
+
+
+def identity_of(settings: "ClientSettings") -> tuple[Identity | None, Path]:
+    """(what this device joined with, if it did, where that is kept). Raises ConfigError.
+
+    What is kept for all of this user counts for its own server; a file that is named must be of the server
+    and the name that the settings name, too.
+    """
+    place = Path(settings.identity) if settings.identity else default_place()
+    if not settings.identity and not place.exists():
+        return None, place
+    identity = kept(place)
+    named = "server" in settings.model_fields_set
+    if named and urls_of(settings.server) != urls_of(identity.server):
+        if not settings.identity:
+            return None, place
+        raise ConfigError(
+            f"client.identity = {str(place)!r} is for {identity.server}, and client.server is "
+            f"{settings.server}: leave one of them out"
+        )
+    if settings.name not in ("", identity.name):
+        raise ConfigError(
+            f"client.name = {settings.name!r}, but this device joined as {identity.name!r} "
+            f"(client.identity = {str(place)!r}): leave client.name out, or join anew under that name"
+        )
+    if settings.graph_digest and identity.graph and settings.graph_digest != identity.graph.hex():
+        raise ConfigError("client.graph_digest is not the one of the token that this device joined with")
+    return identity, place
 
 
 def keep(identity: Identity, path: Path) -> None:

@@ -13,6 +13,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.client.identity import Identity
+from edgeflock.client.servers import urls_of
 from edgeflock.shared.errors import REFUSALS, ConfigError, EdgeflockError, Refused, ServerAtFault, Unavailable
 from edgeflock.shared.identity import (
     NO_PIN,
@@ -80,25 +81,6 @@ async def renew(http: aiohttp.ClientSession, identity: Identity, server: URL) ->
     except (KeyError, TypeError, ValueError, AttributeError, ssl.SSLError):
         raise ServerAtFault("the server let this device join without a credential") from None
     return replace(identity, key=key, credential=credential, realm=realm, certificate=certificate)
-
-
-def urls_of(servers: str) -> list[URL]:
-    """Of one server, or of several with commas between them, all of one scheme. Raises ConfigError."""
-    urls = [url_of(server.strip()) for server in servers.split(",")]
-    if len({url.scheme for url in urls}) > 1:
-        raise ConfigError(f"client.server {servers!r} must be all https:// or all http://")
-    return urls
-
-
-def url_of(server: str) -> URL:
-    """Raises ConfigError if it is no server's URL."""
-    try:
-        url = URL(server)
-    except ValueError:
-        url = URL()
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigError(f"client.server {server!r} must be a URL such as https://192.0.2.1:8470")
-    return url
 
 
 async def _post(http: aiohttp.ClientSession, url: URL, bearer: str, body: dict[str, str]) -> Any:

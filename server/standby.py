@@ -15,7 +15,7 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.descent import Place
-from edgeflock.server.hosting import line_of
+from edgeflock.server.hosting.line import line_of
 from edgeflock.server.ledger import JournalLost, Unreachable
 from edgeflock.server.operations.access import problem
 from edgeflock.shared.errors import EdgeflockError, Unavailable

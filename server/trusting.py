@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.defence import Trusted
+from edgeflock.server.defence import DEFENCES, Trusted
 from edgeflock.server.descent.steps import norm
 from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.errors import ConfigError
@@ -30,6 +30,11 @@ _CLASSES = 16
 
 _LEAST = 20
 """Samples that must be set apart."""
+
+
+def is_wanted(mode: str) -> bool:
+    """Whether the defence of defence.mode goes by such a gradient."""
+    return mode != "none" and DEFENCES.chosen(mode).trusts
 
 
 def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:

@@ -14,7 +14,8 @@ from edgeflock.server.app import create_app, listening
 from edgeflock.server.doors import Doors
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.gateway import Gateway, Place, Shown
-from edgeflock.server.hosting import HostedRun, authority_of
+from edgeflock.server.hosting import HostedRun
+from edgeflock.server.hosting.line import authority_of
 from edgeflock.server.identity import Audit, Register, own_certificate, pin_of_file, server_tls
 from edgeflock.server.ledger.claim import claimed
 from edgeflock.server.ledger.journal import Journal

@@ -1,6 +1,7 @@
 """A device's data as its settings name them: stored, or a stream that comes in meanwhile."""
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,10 +16,14 @@ from edgeflock.client.data.kept import Kept
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.own import is_own
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.messages import LONGEST_SHARDS
 
 if TYPE_CHECKING:
     from edgeflock.client.data.stream_buffer import Buffer
     from edgeflock.shared.settings.client import ClientSettings
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""Of a shard."""
 
 
 @asynccontextmanager
@@ -72,6 +77,27 @@ def is_stored(data: str) -> bool:
     from edgeflock.client.data.sources.opening import SOURCES
 
     return data.partition(":")[0] not in SOURCES
+
+
+def shards_of(settings: "ClientSettings") -> dict[str, str]:
+    """name -> data of each shard. Raises ConfigError."""
+    shards: dict[str, str] = {}
+    for entry in settings.shards:
+        name, equals, data = entry.partition("=")
+        if not (equals and data and _NAME.fullmatch(name)) or name in shards:
+            raise ConfigError(
+                f"client.shards: {entry!r} must be NAME=DATA, e.g. north=npz:north.npz, with a name of its "
+                "own of letters, digits, '.', '_' and '-'"
+            )
+        if not is_stored(data):
+            raise ConfigError(f"client.shards: {entry!r}: a shard is stored data, not a stream")
+        shards[name] = data
+    if len(",".join(shards)) > LONGEST_SHARDS:
+        raise ConfigError(
+            f"client.shards: the names of {len(shards)} shards take more than {LONGEST_SHARDS} characters; "
+            "choose shorter ones"
+        )
+    return shards
 
 
 def directory(settings: "ClientSettings") -> Path:

@@ -1,6 +1,6 @@
 """Training on a device: `Trainer` turns a model into the next update, `Worker` asks, trains and pushes.
 
-Pure but for worker.py's loop: no sockets (client/transport.py is the worker's server, or an emulated link).
+Pure but for worker.py's loop: no sockets (client/transport is the worker's server, or an emulated link).
 What is sent of a gradient is selector.py's, how it is coded encoding.py's. Imports data and backends.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from edgeflock.client.identity import Identity
-from edgeflock.client.joining import url_of
+from edgeflock.client.servers import url_of
 from edgeflock.devices.doctor.finding import Finding
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import tls_for, with_certificate

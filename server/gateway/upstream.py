@@ -6,7 +6,7 @@ send again what they have no receipt for, here or through another gateway. The l
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import count
@@ -20,23 +20,18 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, decoded
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
+from edgeflock.server.gateway.present import Present
 from edgeflock.server.gateway.relay import GatewayRelay
+from edgeflock.server.gateway.waiting import LOST, Waiting, unheeded
 from edgeflock.server.roster import Device, Line, Relay
-from edgeflock.server.roster.registry import Identity
 from edgeflock.server.sessions import HEARTBEAT, Held
-from edgeflock.shared.errors import (
-    REFUSALS,
-    Malformed,
-    Refused,
-    SessionRefused,
-    Superseded,
-    Unavailable,
-)
-from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.errors import Malformed, Unavailable
+from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
-from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task
+from edgeflock.shared.protocol.messages import Hello, Record
 from edgeflock.shared.settings.config import Config
 
+A = TypeVar("A", gateway.Known, gateway.Entered, gateway.Done)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -46,13 +41,6 @@ _QUICK = 1 << 20
 
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to reach the leader: many devices wait for one gateway."""
-
-_LOST = "this gateway has lost its leader"
-
-Answer = gateway.Known | gateway.Entered | gateway.Done
-
-_TALK: Collection[type[Record]] = (Task, Over, Stop)
-"""What devices are told in a run of tasks without having asked."""
 
 
 class Upstream:
@@ -79,28 +67,19 @@ class Upstream:
         self._outbox: list[bytes] = []
         self._wake = asyncio.Event()
         self._tickets = count(1)
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
-        """By their tickets."""
-        self._pushes: dict[int, asyncio.Future[Accepted | Held] | asyncio.Future[Accepted]] = {}
-        """By their devices, each of which has one under way."""
-        self._devices: dict[int, Device] = {}
-        """Those that are let in, each with its line."""
-        self._entering: dict[int, tuple[Hello, Line]] = {}
-        """By their tickets."""
-        self._listeners: dict[int, Callable[[Record], None]] = {}
-        """By their tickets: who tells a device what it is to compute."""
+        self._waiting, self._present = Waiting(), Present()
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
-            gateway.Taken: self._taken,
-            gateway.Known: self._known,
+            gateway.Taken: self._waiting.taken,
+            gateway.Known: self._waiting.answered,
             gateway.Entered: self._entered,
-            gateway.Denied: self._denied,
-            gateway.Held: self._held,
-            gateway.End: lambda end: self._later(self._end(end)),
+            gateway.Denied: self._waiting.denied,
+            gateway.Held: self._waiting.held,
+            gateway.End: lambda end: self._later(self._present.end(end)),
             gateway.Ask: lambda ask: self._later(self._answer(ask)),
-            gateway.Paused: self._paused,
-            gateway.Said: self._said,
-            gateway.Done: self._done,
+            gateway.Paused: self._present.paused,
+            gateway.Said: self._present.said,
+            gateway.Done: self._waiting.answered,
             gateway.Dealt: self._dealt,
         }
 
@@ -166,14 +145,8 @@ class Upstream:
         self.ready.clear()
         self._socket = None
         self._outbox.clear()
-        waiting = [*self._asked.values(), *self._pushes.values()]
-        self._asked, self._pushes = {}, {}
-        for future in waiting:
-            if not future.done():
-                future.set_exception(Unavailable(_LOST))
-        lines = [self._line(device) for device in self._devices]
-        self._devices, self._entering, self._listeners = {}, {}, {}
-        await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)
+        self._waiting.lose()
+        await self._present.lose()
         if self.mirror is not None:
             self._before, self.mirror = self.mirror, None
 
@@ -190,57 +163,45 @@ class Upstream:
 
     async def knock(self, knock: gateway.Knock) -> gateway.Known:
         """Who shows this secret. Raises the refusal it meets."""
-        answer = await self._ask(knock.ticket, knock)
-        assert isinstance(answer, gateway.Known), "it answers a Knock"
-        return answer
+        return await self._ask(knock.ticket, knock, gateway.Known)
 
     async def enter(
         self, ticket: int, hello: Hello, frame: bytes, line: Line
     ) -> tuple[Device, gateway.Entered]:
         """Let in who has knocked. Raises the refusal it meets."""
-        self._entering[ticket] = hello, line
+        with self._present.entering(ticket, hello, line):
+            answer = await self._ask(ticket, gateway.Enter(ticket, frame), gateway.Entered)
         try:
-            answer = await self._ask(ticket, gateway.Enter(ticket, frame))
-        finally:
-            self._entering.pop(ticket, None)
-        assert isinstance(answer, gateway.Entered), "it answers an Enter"
-        device = self._devices.get(answer.device)
-        if device is None:  # the leader was lost just now
-            raise Unavailable(_LOST)
-        return device, answer
+            return self._present[answer.device], answer
+        except KeyError:  # the leader was lost just now
+            raise Unavailable(LOST) from None
 
     def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
         """`tell` gets what the leader says to this session's device, until it leaves."""
-        self._listeners[ticket] = tell
+        self._present.listen(ticket, tell)
 
     async def tell(self, ready: gateway.Ready) -> None:
         """What a device is to compute; all of it is told by the end. Raises Unavailable."""
-        await self._ask(ready.ticket, ready)
+        await self._ask(ready.ticket, ready, gateway.Done)
 
     def leave(self, ticket: int, device: Device | None, why: str) -> None:
         """Nothing of this ticket is under way any more."""
         ingress, egress = (0, 0) if device is None else device.connection.traffic
-        if device is not None and self._devices.get(device.id) is device:
-            del self._devices[device.id]
-            if self.relay is not None:
-                self.relay.leave(device.id)
-        self._listeners.pop(ticket, None)
+        was_here = self._present.leave(ticket, device)
+        if was_here is not None and self.relay is not None:
+            self.relay.leave(was_here.id)
         self.send(gateway.Gone(ticket, why, ingress, egress))
 
     async def push(self, push: Push) -> Accepted | Held:
         """What comes of one update, durable at the leader. Raises the Refused that it meets."""
-        future: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
-        self._pushes[push.device] = future
-        self.send(self._told_of(push, *self._traffic(push.device)))
+        future = self._waiting.pushing(push.device)
+        self.send(self._told_of(push, *self._present.traffic(push.device)))
         outcome = await future
         mirror = self.mirror
         if mirror is not None and mirror.config.coordination.tasks:
             return outcome  # the device goes on to its next task, and the leader counts
         if isinstance(outcome, Held):
-            answer = asyncio.ensure_future(self._once_taken(push, outcome.answer))
-            # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
-            answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
-            return Held(answer)
+            return Held(unheeded(asyncio.ensure_future(self._once_taken(push, outcome.answer))))
         return await self._with_model(push, outcome)
 
     def _told_of(self, push: Push, ingress: int, egress: int) -> gateway.Given | gateway.Decoded:
@@ -261,7 +222,7 @@ class Upstream:
         if not update.pull:
             return accepted
         if mirror is None:
-            raise Unavailable(_LOST)
+            raise Unavailable(LOST)
         model = await self.call(lambda: mirror.model(update.base, update.held, push.device))
         return accepted._replace(receipt=replace(accepted.receipt, model=model))
 
@@ -269,7 +230,7 @@ class Upstream:
         """Run `function` while the model is at rest."""
         async with self._at_rest:
             if self.mirror is None:
-                raise Unavailable(_LOST)
+                raise Unavailable(LOST)
             if self.mirror.layout.size <= _QUICK:
                 return function()
             return await asyncio.to_thread(function)
@@ -280,16 +241,14 @@ class Upstream:
             self._outbox.append(gateway.packed(item))
             self._wake.set()
 
-    async def _ask(self, ticket: int, item: gateway.Item) -> Answer:
+    async def _ask(self, ticket: int, item: gateway.Item, kind: type[A]) -> A:
         if self._socket is None:
-            raise Unavailable(_LOST)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[ticket] = future
-        self.send(item)
-        try:
-            return await future
-        finally:
-            self._asked.pop(ticket, None)
+            raise Unavailable(LOST)
+        with self._waiting.asking(ticket) as future:
+            self.send(item)
+            answer = await future
+        assert isinstance(answer, kind), "it answers this item"
+        return answer
 
     async def _keep_sending(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         try:
@@ -301,14 +260,6 @@ class Upstream:
                     await socket.send_bytes(gateway.message(batch))
         except ConnectionError:
             pass  # whoever receives notices, too
-
-    def _traffic(self, device: int) -> tuple[int, int]:
-        line = self._line(device)
-        return (0, 0) if line is None else (line.meter.ingress, line.meter.egress)
-
-    def _line(self, device: int) -> Line | None:
-        known = self._devices.get(device)
-        return None if known is None else known.connection.line
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -347,85 +298,14 @@ class Upstream:
         else:
             self._takes[type(item)](item)
 
-    def _known(self, known: gateway.Known) -> None:
-        _settle(self._asked.get(known.ticket), known)
-
     def _entered(self, entered: gateway.Entered) -> None:
-        if (entering := self._entering.get(entered.ticket)) is not None:
-            hello, line = entering
-            device = self._devices[entered.device] = Device(Identity(hello.device, entered.device))
-            device.connection.join(line)
-            if hello.shares and self.relay is not None:
-                self.relay.join(entered.device)
-            if entered.paused is not None:
-                device.connection.pause(entered.paused)
-        _settle(self._asked.get(entered.ticket), entered)
-
-    def _denied(self, denied: gateway.Denied) -> None:
-        refusal = REFUSALS.get(denied.code, Refused)(denied.detail)
-        refusal.seconds = denied.seconds
-        future: asyncio.Future[Any] | None
-        if denied.ticket:
-            future = self._asked.get(denied.ticket)
-        else:
-            future = self._pushes.pop(denied.device, None)
-        if future is not None and not future.done():
-            future.set_exception(refusal)
-
-    def _taken(self, taken: gateway.Taken) -> None:
-        accepted = Accepted(Receipt(taken.sequence, taken.version, None), taken.staleness)
-        _settle(self._pushes.pop(taken.device, None), accepted)
-
-    def _held(self, held: gateway.Held) -> None:
-        before = self._pushes.get(held.device)
-        if before is not None and not before.done():
-            later: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-            # asyncio complains of a failure that nobody looks at: whoever waited may be gone.
-            later.add_done_callback(lambda later: later.cancelled() or later.exception())
-            self._pushes[held.device] = later
-            _settle(before, Held(later))
-
-    async def _end(self, end: gateway.End) -> None:
-        line = self._line(end.device)
-        if line is None:
-            return
-        kind = REFUSALS.get(end.code)
-        if kind is None or not issubclass(kind, SessionRefused):
-            await line.leave()
-        elif kind is Superseded:
-            await line.supersede()
-        else:
-            because = kind(end.detail)
-            because.seconds = end.seconds
-            await line.drop(because)
+        if self._present.entered(entered) and self.relay is not None:
+            self.relay.join(entered.device)
+        self._waiting.answered(entered)
 
     async def _answer(self, ask: gateway.Ask) -> None:
-        line = self._line(ask.device)
-        alive = line is not None and await line.is_alive()
-        self.send(gateway.Lives(ask.device, alive))
-
-    def _said(self, said: gateway.Said) -> None:
-        record = wire.decode(said.record, _TALK)
-        if (tell := self._listeners.get(said.ticket)) is not None:
-            tell(record)
-
-    def _done(self, done: gateway.Done) -> None:
-        _settle(self._asked.get(done.ticket), done)
+        self.send(gateway.Lives(ask.device, await self._present.lives(ask.device)))
 
     def _dealt(self, dealt: gateway.Dealt) -> None:
         if self.relay is not None:
             self.relay.dealt(dealt)
-
-    def _paused(self, paused: gateway.Paused) -> None:
-        device = self._devices.get(paused.device)
-        if device is None:
-            return
-        if paused.because is not None:
-            device.connection.pause(paused.because)
-        elif device.connection.order is not None:
-            device.connection.resume()
-
-
-def _settle(future: "asyncio.Future[Any] | None", outcome: object) -> None:
-    if future is not None and not future.done():
-        future.set_result(outcome)

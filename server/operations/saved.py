@@ -1,10 +1,20 @@
 """A model as the file that people take along."""
 
+import logging
+from pathlib import Path
+
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from edgeflock.server.ledger import write_whole
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
+from edgeflock.shared.protocol.frames import Evaluation
+
+log = logging.getLogger(__name__)
+
+BEST = "best.safetensors"
+"""The model that had the best evaluation, beside the journal."""
 
 
 def safetensors_of(
@@ -25,3 +35,19 @@ def safetensors_of(
     tensors |= {name: tensors[other] for name, other in beside.same.items()}
     tensors |= beside.constants
     return safetensors.numpy.save(tensors, {"model": model, "version": str(version), "run": run})
+
+
+def keep_best(
+    directory: Path,
+    layout: Layout,
+    model: str,
+    run: str,
+    beside: Beside,
+    theta: NDArray[np.float32],
+    evaluation: Evaluation,
+) -> None:
+    """Put the model into best.safetensors, whole or not at all. A disk that has no room stops no run."""
+    try:
+        write_whole(directory / BEST, safetensors_of(theta, layout, model, evaluation.version, run, beside))
+    except OSError as error:
+        log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)

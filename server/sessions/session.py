@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 HEARTBEAT = 60.0
 """Seconds of silence after which the server pings; after half of it again without an answer it hangs up.
-Devices ping earlier (client/transport.py), and answer pings only between two steps."""
+Devices ping earlier (client/transport/dialing.py), and answer pings only between two steps."""
 
 CLOSE_SECONDS = 4.0
 """How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""

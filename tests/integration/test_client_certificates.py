@@ -27,7 +27,7 @@ from tests.integration.test_reconnect import link, update
 
 
 def of(hosted: Hosted, identity: Identity) -> Link:
-    return Link(hosted.url, identity, link(0, identity.name)._hello, Random(0))
+    return Link(hosted.url, identity, link(0, identity.name)._dialer.hello, Random(0))
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def of_both(
 
 
 def at(url: str, identity: Identity) -> Link:
-    return Link(url, replace(identity, server=url), link(0, identity.name)._hello, Random(0))
+    return Link(url, replace(identity, server=url), link(0, identity.name)._dialer.hello, Random(0))
 
 
 async def test_a_gateway_demands_what_its_leader_does(tmp_path: Path) -> None:
@@ -176,7 +176,9 @@ async def test_nobody_gets_through_the_handshake_without_one(tmp_path: Path) -> 
         with pytest.raises(EdgeflockError, match="no answer"):
             await joined(hosted, "jetson")
         assert await answer(hosted.port) == b""
-        async with Link(hosted.url, replace(pi, server=hosted.url), link(0)._hello, Random(0)) as device:
+        async with Link(
+            hosted.url, replace(pi, server=hosted.url), link(0)._dialer.hello, Random(0)
+        ) as device:
             await device.join()
 
 
@@ -184,7 +186,7 @@ async def test_another_key_comes_with_another_certificate(tmp_path: Path) -> Non
     async with demanding(tmp_path, "devices") as hosted:
         told: list[Identity] = []
         first = await joined(hosted, "pi")
-        async with Link(hosted.url, first, link(0)._hello, Random(0), renewed=told.append) as device:
+        async with Link(hosted.url, first, link(0)._dialer.hello, Random(0), renewed=told.append) as device:
             await device.join()
             with closing(Register(tmp_path)) as command:
                 command.rotate("pi")

@@ -122,9 +122,9 @@ async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:
                     await admin.post("/v1/devices/dropped/drop")
                     await left(name)
                 elif name == "cut":
-                    line = device._socket
+                    line = device._dialer.session
                     assert line is not None
-                    line._response.connection.transport.abort()  # type: ignore[union-attr]
+                    line._socket._response.connection.transport.abort()  # type: ignore[union-attr]
                     await left(name)
                 else:
                     await device.leave("finished: its part is done" if name == "done" else "")

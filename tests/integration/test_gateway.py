@@ -181,7 +181,7 @@ async def test_the_newest_session_has_the_name_whichever_gateway_it_comes_throug
             async with joined(b, "pi"):
                 pass
         living.cancel()
-        async with joined(b, "pi", secret=old.link._hello.secret) as new:
+        async with joined(b, "pi", secret=old.link._dialer.hello.secret) as new:
             assert new.sequence == 1
             await new.step()
             assert leader.registry.devices["pi"].connection.here
@@ -189,7 +189,7 @@ async def test_the_newest_session_has_the_name_whichever_gateway_it_comes_throug
             assert "replaced: a newer session has its name" in events
             with pytest.raises(Superseded):
                 await old.link.pull(None)
-        async with joined(leader.url, "pi", secret=new.link._hello.secret) as direct:
+        async with joined(leader.url, "pi", secret=new.link._dialer.hello.secret) as direct:
             await direct.step()
         assert leader.engine.published.version == 3
 
@@ -495,7 +495,7 @@ async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> Non
         while len(leader.engine.held) < 2:
             await asyncio.sleep(0.01)
         await two.link.leave("retired: enough")
-        await two.link._hang_up()
+        await two.link._dialer.hang_up()
         await asyncio.gather(*pair)
         assert leader.engine.published.version == 5
         assert leader.registry.devices["2"].connection.why_left == "retired: enough"

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.client import run
 from edgeflock.client.joining import join
-from edgeflock.client.run import run_client
+from edgeflock.client.run import process, run_client
 from edgeflock.shared.errors import ConfigError, NameInUse
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.tui.sources.feed_client import FeedClient
@@ -52,7 +51,7 @@ async def test_reasons_that_are_none_are_malformed(tmp_path: Path) -> None:
 async def test_what_ends_a_client_is_told_without_its_data(
     tmp_path: Path, ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "LAST_WORDS", 300.0)
+    monkeypatch.setattr(process, "LAST_WORDS", 300.0)
     np.savez(
         tmp_path / "d.npz", x_train=np.full((4, 3), 123456, np.float32), y_train=np.array(["secret"] * 4)
     )

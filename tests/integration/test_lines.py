@@ -14,7 +14,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.answering import answering
 from tests.certificates import certificate, serving_with
-from tests.client.test_transport import TriedAgain, no_patience
+from tests.client.transport.test_link import TriedAgain, no_patience
 from tests.hosting import LAYOUT, hosting
 from tests.integration.test_reconnect import at_once, update
 from tests.proxy import proxying
@@ -88,7 +88,7 @@ async def test_what_is_wrong_is_said_as_on_other_lines(tmp_path: Path) -> None:
 async def test_a_rate_that_no_update_fits_through_is_said(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted, narrow(hosted.url) as device:
         await device.join()
-        device._bandwidth = 1e3
+        device._rate = 1e3
         large = replace(update(1, 0), values=bytes(100_000))
         with pytest.raises(ConfigError, match="client.bandwidth = 1kB/s: .* needs 5kB/s; allow that"):
             await device.push(large)

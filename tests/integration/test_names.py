@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client import transport
+from edgeflock.client.transport import dialing
 from edgeflock.server.sessions import session
 from edgeflock.shared.errors import NameInUse
 from tests.hosting import hosting
@@ -36,7 +36,7 @@ async def test_nobody_takes_the_name_of_a_device_that_is_here(secret: bytes, tmp
 
 async def test_a_device_that_trains_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads nothing meanwhile, no pings either, and sends some itself."""
-    monkeypatch.setattr(transport, "HEARTBEAT", 0.5)
+    monkeypatch.setattr(dialing, "HEARTBEAT", 0.5)
     never_given_up(monkeypatch)
     async with hosting(tmp_path) as server, link(server.port) as device, link(server.port) as stranger:
         await device.join()
@@ -78,7 +78,8 @@ async def test_a_device_whose_line_was_cut_is_back_at_once(tmp_path: Path) -> No
         await device.join()
         await device.push(update(1, 0))
         line = server.registry.devices["pi"].connection.line
-        cut, device._socket = device._socket, None  # it knows of no line any more, the server of one
+        # It knows of no line any more, the server of one.
+        cut, device._dialer.session = device._dialer.session, None
         assert (await device.push(update(2, 1))).version == 2
         assert server.registry.devices["pi"].connection.line is not line
         assert cut is not None

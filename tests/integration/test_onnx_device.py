@@ -12,10 +12,9 @@ import onnxruntime
 import pytest
 from aiohttp import web
 
-from edgeflock.client import run
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.identity import Identity, keep
-from edgeflock.client.run import run_client
+from edgeflock.client.run import choosing, run_client
 from edgeflock.client.transport import Link
 from edgeflock.server.training_graph.served import ServedGraph
 from edgeflock.shared.data import datasets
@@ -147,7 +146,7 @@ async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(
         told.append(kind)
         return kind
 
-    monkeypatch.setattr(run, "_engine", engine)
+    monkeypatch.setattr(choosing, "_engine", engine)
     async with hosting(tmp_path, *RUN, layout=LAYOUT) as hosted:
         settings = ClientSettings(server=f"http://127.0.0.1:{hosted.port}", name="pi", data=data(tmp_path))
         assert (await run_client(settings)).updates == 30

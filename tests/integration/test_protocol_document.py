@@ -14,8 +14,8 @@ import msgpack
 import numpy as np
 import pytest
 
-from edgeflock.client import transport
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.transport import dialing
 from edgeflock.server.publication import Exact
 from edgeflock.server.sessions import session
 from edgeflock.shared import identity
@@ -567,7 +567,7 @@ def test_what_apps_are_told() -> None:
 
 
 def test_when_to_ping() -> None:
-    assert f"Ping the server after {transport.HEARTBEAT:.0f} s without a byte" in DOCUMENT
+    assert f"Ping the server after {dialing.HEARTBEAT:.0f} s without a byte" in DOCUMENT
     assert f"after {session.HEARTBEAT:.0f} s\n" in DOCUMENT
     assert f"nothing comes within {session.HEARTBEAT / 2:.0f} s more" in DOCUMENT
 

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from edgeflock.client.identity import Identity
-from edgeflock.client.retrying import PATIENCE
 from edgeflock.client.transport import Link
+from edgeflock.client.transport.retrying import PATIENCE
 from edgeflock.server.identity import Register
 from edgeflock.server.identity.quarantine import FIRST
 from edgeflock.shared.errors import BaseExpired, NonFinite, Quarantined
@@ -33,7 +33,7 @@ class Met(Exception):
 
 
 def patient(hosted: Hosted, identity: Identity, sleep: Callable[[float], Awaitable[None]]) -> Link:
-    return Link(hosted.url, identity, link(0, identity.name)._hello, Random(0), sleep)
+    return Link(hosted.url, identity, link(0, identity.name)._dialer.hello, Random(0), sleep)
 
 
 async def misbehave(hosted: Hosted, identity: Identity, waits: list[float]) -> None:
@@ -109,10 +109,10 @@ async def test_sessions_that_are_ended_count_together(tmp_path: Path) -> None:
         for number in range(4):
             async with link(hosted.port, "pi", pi) as device:
                 await device.join()
-                assert device._socket is not None
-                await device._socket.send_bytes(b"what is this")
+                assert device._dialer.session is not None
+                await device._dialer.session.send(b"what is this")
                 with pytest.raises(Exception) as refused:  # noqa: PT011  # of two kinds
-                    await device._receive(device._socket)
+                    await device._dialer.session.answer()
                 assert isinstance(refused.value, Quarantined) == (number == 3)
 
 

@@ -81,8 +81,8 @@ async def test_nobody_speaks_under_anothers_name(tmp_path: Path) -> None:
         for what, (identity, name) in thieves.items():
             url = hosted.url
             async with link(hosted.port, name) as device:
-                device._identity = identity  # the pin is not looked at on plain HTTP
-                device._show()
+                device._credentials._identity = identity  # the pin is not looked at on plain HTTP
+                device._credentials._show()
                 with pytest.raises(Unauthorized):
                     await device.join()
             assert "pi" not in hosted.registry.devices, (what, url)
@@ -137,7 +137,7 @@ async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> N
     async with hosting(tmp_path, closed=True) as hosted:
         first = hosted.enrol("pi")
         told: list[Identity] = []
-        hello = link(hosted.port, "pi")._hello
+        hello = link(hosted.port, "pi")._dialer.hello
         async with Link(hosted.url, first, hello, Random(0), renewed=told.append) as device:
             await device.join()
             await device.push(update(1, 0))
@@ -167,7 +167,7 @@ async def test_a_device_joins_over_tls_and_trains(tmp_path: Path) -> None:
         keep(identity, tmp_path / "kept" / "identity.json")
         assert kept(tmp_path / "kept" / "identity.json") == identity
         assert identity.graph == bytes(32)
-        async with Link(hosted.url, identity, link(0, "pi")._hello, Random(0)) as device:
+        async with Link(hosted.url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
             await device.join()
             assert (await device.push(update(1, 0))).version == 1
         with pytest.raises(Unauthorized, match="was for one device"):
@@ -216,7 +216,7 @@ async def test_who_stands_between_gets_nothing(tmp_path: Path) -> None:
             url = f"https://127.0.0.1:{port}"
             with pytest.raises(ConfigError, match="nothing was sent"):
                 await joining.join(url, token, "jetson")
-            async with Link(url, identity, link(0, "pi")._hello, Random(0)) as device:
+            async with Link(url, identity, link(0, "pi")._dialer.hello, Random(0)) as device:
                 with pytest.raises(ConfigError, match="nothing was sent"):
                     await device.join()
                 with pytest.raises(ConfigError, match="nothing was sent"):

@@ -6,7 +6,8 @@ from random import Random
 import aiohttp
 import pytest
 
-from edgeflock.client.joining import join, urls_of
+from edgeflock.client.joining import join
+from edgeflock.client.servers import urls_of
 from edgeflock.client.transport import Link
 from edgeflock.server.standby import Standby, StoodDown, standing_by
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized

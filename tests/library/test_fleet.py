@@ -182,7 +182,7 @@ def test_a_program_is_told_once_of_what_is_found(monkeypatch: pytest.MonkeyPatch
             if one.seen is not None and one.seen.updates >= 10 and one.name == "pi-1"
         )
 
-    monkeypatch.setattr("edgeflock.devices.emulation.fleet.findings", wrong)
+    monkeypatch.setattr("edgeflock.devices.emulation.fleet.watching.findings", wrong)
     found: list[Finding] = []
     fleet(classes={"pi": {"step_ms": 200}}, updates=120).run(on_finding=found.append)
     assert [(one.kind, one.device) for one in found] == [("disagrees", "pi-1")]

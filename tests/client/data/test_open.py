@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.data.open import batches_of
+from edgeflock.client.data.open import batches_of, shards_of
 from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
@@ -103,3 +103,25 @@ async def test_the_server_s_shape_counts_from_the_first_sample_on(tmp_path: Path
         x, _ = batches.take(4)
     assert x.shape[1:] == (2,)
     assert "of another shape" in (tmp_path / "bad.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("shards", "named"),
+    [
+        (["north"], "'north' must be NAME=DATA"),
+        (["north="], "'north=' must be NAME=DATA"),
+        (["a b=digits:"], "'a b=digits:' must be NAME=DATA"),
+        (["a=digits:", "a=npz:x.npz"], "'a=npz:x.npz' must be NAME=DATA"),
+        (["a=mqtt://here/topic"], "'a=mqtt://here/topic': a shard is stored data"),
+        ([f"{number:0100}=digits:" for number in range(8)], "names of 8 shards take more than 800"),
+    ],
+)
+def test_shards_that_cannot_be_are_named(shards: list[str], named: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        shards_of(ClientSettings(shards=shards))
+    assert named in str(error.value)
+
+
+def test_shards_come_behind_each_other_in_one_line() -> None:
+    settings = ClientSettings.model_validate({"shards": "north=digits:, east=npz:e.npz"})
+    assert shards_of(settings) == {"north": "digits:", "east": "npz:e.npz"}

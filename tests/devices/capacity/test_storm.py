@@ -11,7 +11,7 @@ from edgeflock.shared.protocol.backoff import back_off
 
 
 def one(outage: float, seed: int) -> float:
-    """When a client asks that retries as client/retrying.py does."""
+    """When a client asks that retries as client/transport/retrying.py does."""
     now = 0.0
     for wait in back_off(Random(seed)):
         now += wait

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.client.identity import kept
-from edgeflock.client.run import identity_of
+from edgeflock.client.identity import identity_of, kept
 from edgeflock.devices.commands.options import labels_of, seconds_of
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import Token

@@ -136,7 +136,7 @@ async def test_a_report_holds_no_secret(
     )
     moment = "2026-11-23T10:00:00.000+00:00"
     log.write_text(
-        f"{moment} INFO edgeflock.client.transport: connected to https://192.0.2.1:8470, run 5f3c\n"
+        f"{moment} INFO edgeflock.client.transport.dialing: connected to https://192.0.2.1:8470, run 5f3c\n"
         f"{moment} WARNING edgeflock.client: with {planted['own']} and '{planted['credential']}', refused\n"
         f"{moment} INFO edgeflock.client: key {planted['key']} {planted['broker']} {planted['variable']}\n"
         f"{moment} INFO edgeflock.client: mqtt://me:{planted['broker-in-the-log']}@other:1883/t?a=b is away\n"

@@ -15,9 +15,8 @@ from torch import nn
 
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.zoo import DigitsCNN
-from edgeflock.devices.emulation import fleet
 from edgeflock.devices.emulation.config import FleetFile, parse
-from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetResult, Prepared, prepare, run_fleet, running
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.engine.outcomes import Accepted
@@ -243,9 +242,9 @@ def run(
 
     result, prepared = None, _prepared(file.model_dump_json())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fleet, "EmulatedServer", make_server)
-        patch.setattr(fleet, "TorchBackend", make_backend)
-        patch.setattr(fleet, "FlatModule", make_module)
+        patch.setattr(running, "EmulatedServer", make_server)
+        patch.setattr(running, "TorchBackend", make_backend)
+        patch.setattr(running, "FlatModule", make_module)
         try:
             result = run_fleet(prepared, seed, directory, Listening(on_evaluated=progress))
         except CutShort:

@@ -10,8 +10,9 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.hosting import BEST, _keep_best, open_run
+from edgeflock.server.hosting import open_run
 from edgeflock.server.operations.evaluation import Evaluator
+from edgeflock.server.operations.saved import BEST, keep_best
 from edgeflock.server.roster.traffic import Meter
 from edgeflock.shared.errors import ConfigError, RunOver
 from edgeflock.shared.model.layout import NOTHING
@@ -24,10 +25,10 @@ from tests.server.pushes import LAYOUT, THETA
 
 def test_a_disk_without_room_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     evaluation = Evaluation(3, 1.0, 0.5, 0.9, 0, 0)
-    _keep_best(tmp_path, LAYOUT, "package:Model", "run", NOTHING, THETA, evaluation)
+    keep_best(tmp_path, LAYOUT, "package:Model", "run", NOTHING, THETA, evaluation)
     kept = safetensors.numpy.load_file(tmp_path / BEST)
     assert np.concatenate([kept[t.name].ravel() for t in LAYOUT.tensors]).tobytes() == THETA.tobytes()
-    _keep_best(tmp_path / "gone", LAYOUT, "package:Model", "run", NOTHING, THETA, evaluation)
+    keep_best(tmp_path / "gone", LAYOUT, "package:Model", "run", NOTHING, THETA, evaluation)
     assert "the best model so far, of version 3, is not kept" in caplog.text
 
 

@@ -13,10 +13,9 @@ import msgpack
 import pytest
 from aiohttp import web
 
-from edgeflock.client import downloads, transport
 from edgeflock.client.identity import Identity
 from edgeflock.client.training.terms import layout_of, longest_message
-from edgeflock.client.transport import Link
+from edgeflock.client.transport import Link, dialing, downloads
 from edgeflock.shared.errors import ConfigError, Refused, RunOver, ServerAtFault
 from edgeflock.shared.identity import new_key
 from edgeflock.shared.model.layout import Layout
@@ -167,7 +166,7 @@ async def test_an_answer_that_is_none_ends_it(answer: bytes | str, said: str) ->
 
 
 async def test_a_message_without_an_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "LONGEST_WELCOME", 1000)
+    monkeypatch.setattr(dialing, "LONGEST_WELCOME", 1000)
     async with saying(bytes(5000)) as link:
         with pytest.raises(ServerAtFault, match="broke the WebSocket protocol: .*1001"):
             await link.join()
@@ -181,7 +180,7 @@ async def test_a_welcome_is_looked_at_before_anything_else() -> None:
 
 async def test_a_large_model_gets_the_messages_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For one connection more; and not longer ones."""
-    monkeypatch.setattr(transport, "LONGEST_WELCOME", 1000)
+    monkeypatch.setattr(dialing, "LONGEST_WELCOME", 1000)
     layout = Layout.of([("w", (300,))])
     welcome = replace(WELCOME, layout=list(layout.shapes()))
     model = replace(model_at(3), count=300, values=bytes(1200))

@@ -1,6 +1,6 @@
 """What a device loads over plain HTTP, beside its session: the run's graphs, and the first model.
 
-The server is believed no more than in the session (transport.py): nothing is read beyond what a graph or the
+The server is believed no more than in the session (session.py): nothing is read beyond what a graph or the
 announced first model can need.
 """
 
@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.client.first_model import Kept
-from edgeflock.client.retrying import ANSWER_SECONDS, Retries
+from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized
 from edgeflock.shared.protocol.backoff import may_pass
 from edgeflock.shared.protocol.shown import shown

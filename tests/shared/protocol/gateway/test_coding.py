@@ -4,7 +4,6 @@ import msgpack
 import pytest
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.gateway import (
     OF_GATEWAYS,
     OF_LEADERS,
@@ -16,6 +15,7 @@ from edgeflock.shared.protocol.gateway import (
     Knock,
     Taken,
     batch,
+    coding,
     items,
     message,
     packed,
@@ -57,7 +57,7 @@ def test_what_is_no_item_of_a_gateway_is_refused(octets: bytes) -> None:
 
 
 def test_a_message_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "LONGEST", 10)
+    monkeypatch.setattr(coding, "LONGEST", 10)
     outbox = [b"x" * 4, b"y" * 4, b"z" * 20, b"z"]
     assert batch(outbox) == ([b"x" * 4, b"y" * 4], 8)
     assert batch(outbox) == ([b"z" * 20], 20)

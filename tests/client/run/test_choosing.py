@@ -1,12 +1,12 @@
-"""What a client process trains with."""
+"""Which backend trains here."""
 
 import importlib.util
 from typing import Any
 
 import pytest
 
-from edgeflock.client import run
-from edgeflock.client.run import choose
+from edgeflock.client.run import choosing
+from edgeflock.client.run.choosing import choose
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
 
@@ -22,7 +22,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     def find_spec(name: str) -> Any:
         return importlib.util.find_spec("json") if name in names else None
 
-    monkeypatch.setattr(run, "find_spec", find_spec)
+    monkeypatch.setattr(choosing, "find_spec", find_spec)
     return names
 
 
@@ -111,25 +111,3 @@ def test_what_cannot_be_names_the_remedy(
         choose(ClientSettings(backend=backend), model)
     for part in said:
         assert part in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("shards", "named"),
-    [
-        (["north"], "'north' must be NAME=DATA"),
-        (["north="], "'north=' must be NAME=DATA"),
-        (["a b=digits:"], "'a b=digits:' must be NAME=DATA"),
-        (["a=digits:", "a=npz:x.npz"], "'a=npz:x.npz' must be NAME=DATA"),
-        (["a=mqtt://here/topic"], "'a=mqtt://here/topic': a shard is stored data"),
-        ([f"{number:0100}=digits:" for number in range(8)], "names of 8 shards take more than 800"),
-    ],
-)
-def test_shards_that_cannot_be_are_named(shards: list[str], named: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        run.shards_of(ClientSettings(shards=shards))
-    assert named in str(error.value)
-
-
-def test_shards_come_behind_each_other_in_one_line() -> None:
-    settings = ClientSettings.model_validate({"shards": "north=digits:, east=npz:e.npz"})
-    assert run.shards_of(settings) == {"north": "digits:", "east": "npz:e.npz"}

@@ -1,0 +1,74 @@
+"""What a device makes of a Welcome: a trainer on its own data, and the model to begin with."""
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.open import directory
+from edgeflock.client.first_model import Kept, first_model
+from edgeflock.client.neighbour import Resting
+from edgeflock.client.run.choosing import choose, facts_of, onnx_backend, torch_backend
+from edgeflock.client.run.given import Given
+from edgeflock.client.run.holding import Holding, named_by_somebody
+from edgeflock.client.training import Trainer
+from edgeflock.client.training.seams import Compute
+from edgeflock.client.transport import Link
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.protocol.messages import Model, Welcome
+from edgeflock.shared.protocol.shown import shown
+
+if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
+    from edgeflock.client.flower.app import FlowerApp
+    from edgeflock.shared.settings.client import ClientSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """For one device, in each of its runs."""
+
+    settings: "ClientSettings"
+    given: Given
+    app: "FlowerApp | None"
+    held: Holding
+    link: Link
+    compute: Compute
+    resting: Resting
+    memory: int
+    """Bytes that there are for all of it."""
+
+    async def trainer(self, welcome: Welcome) -> Trainer:
+        """Raises ConfigError if this device cannot train what the Welcome says."""
+        self.held.agreed.shape = welcome.input  # samples come while the backend is made
+        kind = choose(self.settings, welcome.model, self.given, welcome.loss)
+        await self.link.introduce(facts_of(kind))
+        if self.app is not None:
+            self.app.join(welcome)
+            backend: Backend = self.app
+        elif kind == "torch":
+            backend = await self.compute(torch_backend, self.settings, welcome, self.given)
+        else:
+            graph = await self.link.graph("step")
+            backend = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
+        if self.settings.shards and not welcome.tasks:
+            raise ConfigError(
+                f"client.shards = {self.settings.shards}: the run has no tasks (coordination.tasks of the "
+                "server); name all data in client.data instead"
+            )
+        with named_by_somebody(self.settings, self.given):
+            await self.compute(self.held.batches.begin, welcome, backend)
+        if self.held.injected is not None:
+            odds = welcome.alpha * (welcome.beta > 0)
+            log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
+        log.info("trains %s with %s", shown(welcome.model), kind)
+        self.resting.begin()
+        return Trainer(backend, self.held.batches, welcome, self.resting.rest)
+
+    async def first(self, weights: Weights, layout: Layout) -> Model | None:
+        """The run's first model, if the server still has it."""
+        kept = Kept(directory(self.settings), weights, self.settings.name)
+        return await first_model(self.link.load, kept, weights, layout, self.compute)

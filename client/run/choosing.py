@@ -1,0 +1,149 @@
+"""Which backend trains here: what its owner asked for, or of what is installed the one that may."""
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data.open import directory
+from edgeflock.client.health import device_class, memory_of
+from edgeflock.client.run.given import NOTHING_AT_HAND, Given
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.extras import install
+from edgeflock.shared.model.calls import Call
+from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.protocol.messages import Facts, Welcome
+
+if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
+    from edgeflock.client.flower.app import FlowerApp
+    from edgeflock.shared.settings.client import ClientSettings
+
+ZOO = "edgeflock.client.zoo:"
+
+Kind = Literal["onnx", "torch", "flower"]
+
+_NEEDS = {"onnx": "onnxruntime", "torch": "torch", "flower": "flwr"}
+"""Backend -> the module without which it is not to be had."""
+
+_NOT_OF_APPS = ("data", "shards", "share", "model", "graph_digest")
+"""Settings that a Flower app has no use for."""
+
+
+def choose(
+    settings: "ClientSettings", model: str, given: Given = NOTHING_AT_HAND, loss: str = "cross_entropy"
+) -> Kind:
+    """What trains `model` here: `client.backend`, or of what is installed, torch if it may build the model.
+
+    A server may name models of the zoo by itself, and losses that come of no import. Arguments of a module
+    must be the owner's, too, and a loss by import string must be of the module that the owner named: what
+    either does with its arguments, who named only the model has not said.
+
+    Raises ConfigError if nothing does.
+    """
+    allowed = bool(settings.model or given.make) or (model.startswith(ZOO) and "(" not in model)
+    named = settings.model
+    if Call.of(model, "the server's model").name == Call.of(named, "client.model").name != "":
+        allowed = allowed and named == model
+    imported = ":" in loss.partition("(")[0] and not LOSSES.is_given(loss)
+    if imported:
+        allowed = allowed and loss.partition(":")[0] == named.partition(":")[0]
+    # Looked for, not imported: torch takes seconds.
+    here = {kind: find_spec(module) is not None for kind, module in _NEEDS.items()}
+    wanted: Kind | Literal["auto"] = "flower" if settings.flower_app else settings.backend
+    if wanted == "auto":
+        if not (here["torch"] or here["onnx"]):
+            raise ConfigError(
+                f"nothing that trains is installed: {install('onnx')}, which is small, or {install('torch')}"
+            )
+        may = here["torch"] and not settings.graph_digest
+        wanted = "torch" if may and (allowed or not here["onnx"]) else "onnx"
+    if not here[wanted]:
+        raise ConfigError(f"{_asked(settings)} needs {_NEEDS[wanted]}: {install(wanted)}")
+    if wanted == "torch" and settings.graph_digest:
+        raise ConfigError(
+            "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
+        )
+    if wanted == "torch" and not allowed:
+        with_it = f" with the loss {loss}, which must be of client.model's module" if imported else ""
+        raise ConfigError(
+            f"the server asks to train {model}{with_it}; a server may "
+            f"only name models of {ZOO}... by itself. If you trust it, set client.model={model}; without its "
+            "code, client.backend=onnx trains it"
+        )
+    return wanted
+
+
+def _asked(settings: "ClientSettings") -> str:
+    if settings.flower_app:
+        return f"client.flower_app = {settings.flower_app!r}"
+    return f"client.backend = {settings.backend!r}"
+
+
+def torch_backend(settings: "ClientSettings", welcome: Welcome, given: Given) -> Backend:
+    """With the owner's module, if they named one."""
+    with _loading("torch"):
+        from edgeflock.client.backends.torch import TorchBackend
+
+    model = settings.model or welcome.model
+    threads = settings.threads if given.threads else 0
+    return TorchBackend(model, welcome.loss, seed=settings.seed, threads=threads, make=given.make)
+
+
+def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> Backend:
+    """A graph can only compute, so it may be of any model; unless the owner wants one only."""
+    from edgeflock.client.backends.onnx import OnnxBackend
+
+    layout = Layout.of(welcome.layout)  # type: ignore[arg-type]  # the link has looked at it
+    return OnnxBackend(
+        graph,
+        layout,
+        threads=settings.threads,
+        model=welcome.model,
+        memory=memory,
+        digest=settings.graph_digest,
+    )
+
+
+def flower_app(settings: "ClientSettings") -> "FlowerApp":
+    """The Flower app that the settings name. Raises ConfigError."""
+    for key in _NOT_OF_APPS:
+        if key in settings.model_fields_set and (value := getattr(settings, key)):
+            raise ConfigError(
+                f"client.{key} = {value!r} is not of a Flower app, which has its own model and data: leave "
+                "it out, or client.flower_app"
+            )
+    choose(settings, "")
+    with _loading("flower"):
+        from edgeflock.client.flower.app import FlowerApp
+
+    return FlowerApp(settings.flower_app, settings.node_config, settings.name, directory(settings))
+
+
+def facts_of(kind: Kind) -> Facts:
+    """What the server is told of this device when it says Hello."""
+    facts: Facts = {"backend": _engine(kind), "machine": platform.machine(), "cores": os.cpu_count() or 1}
+    facts["memory"] = memory_of() >> 20
+    known = device_class()
+    return facts if known is None else {**facts, "class": known}
+
+
+def _engine(kind: Kind) -> str:
+    if kind in ("torch", "flower"):
+        return f"{_NEEDS[kind]} {metadata.version(_NEEDS[kind])}"
+    with _loading("onnx"):
+        from edgeflock.client.backends.onnx import engine
+
+    return engine()
+
+
+@contextmanager
+def _loading(kind: Kind) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:  # it is there: choose has seen to that
+        raise ConfigError(f"{_NEEDS[kind]} cannot be loaded on this device: {error}") from error

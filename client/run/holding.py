@@ -1,0 +1,92 @@
+"""What a device trains on: what its settings or its program name, and samples that others share."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgeflock.client.data import Batches
+from edgeflock.client.data.checks import Agreed
+from edgeflock.client.data.open import batches_of, own_seed
+from edgeflock.client.run.given import Given
+from edgeflock.client.training.shards import Shards, only
+from edgeflock.client.transport import Link
+from edgeflock.shared.errors import ConfigError
+
+if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
+    from edgeflock.client.data.injection import Injected
+    from edgeflock.client.flower.app import FlowerApp
+    from edgeflock.shared.settings.client import ClientSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """That of one device."""
+
+    batches: Batches
+    choose: Callable[[int], None]
+    """Says which shard the next batches are of."""
+    agreed: Agreed
+    """What the server says of samples."""
+    injected: "Injected | None"
+    """The batches again, if samples are shared with other devices."""
+
+    def tell(self) -> None:
+        """At the end, how many samples were shared."""
+        if self.injected is not None:
+            log.info("samples: %d shared, %d received", self.injected.shared, self.injected.received)
+
+
+@asynccontextmanager
+async def holding(
+    settings: "ClientSettings", given: Given, named: Mapping[str, str], app: "FlowerApp | None", link: Link
+) -> AsyncIterator[Holding]:
+    """`named` are the shards of the settings; an `app` has data of its own. Samples are shared over `link`.
+    Raises ConfigError if there are no such data.
+    """
+    agreed = Agreed()
+    held: list[Batches]
+    async with AsyncExitStack() as opened:
+        if app is not None:
+            held = [app]
+        elif given.batches is not None:
+            held = [given.batches(own_seed(settings))]
+        else:
+            each = [settings.model_copy(update={"data": data}) for data in named.values()] or [settings]
+            held = [await opened.enter_async_context(batches_of(one, agreed, given.samples)) for one in each]
+        batches, choose = held[0], only
+        if named:
+            batches = shards = Shards(held)
+            choose = shards.choose
+        injected = _injected(settings, batches, link) if settings.share else None
+        yield Holding(injected or batches, choose, agreed, injected)
+
+
+def _injected(settings: "ClientSettings", batches: Batches, link: Link) -> "Injected":
+    """`batches`, sharing samples with other devices over `link`."""
+    from edgeflock.client.data.injection import Injected
+
+    random = np.random.default_rng(np.random.SeedSequence(own_seed(settings), spawn_key=(1,)))
+    injected = Injected(batches, link.share, random, settings.batch_max)
+    link.listen(injected.receive)
+    return injected
+
+
+@contextmanager
+def named_by_somebody(settings: "ClientSettings", given: Given) -> Iterator[None]:
+    """Data that do not fit, and that nobody has named, are the default's."""
+    try:
+        yield
+    except ConfigError as error:
+        of_settings = "data" in settings.model_fields_set or settings.shards or settings.flower_app
+        if of_settings or given.batches or given.samples:
+            raise
+        raise ConfigError(
+            "client.data is not set, and its default, digits:, does not fit this run: name this device's "
+            f"data, e.g. --data csv:PATH?label=COLUMN or --data npz:PATH ({error})"
+        ) from error

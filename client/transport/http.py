@@ -1,0 +1,48 @@
+"""The HTTP of a device: with one server, which sends it nowhere else, and no faster than it may."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from math import inf
+from types import SimpleNamespace
+
+import aiohttp
+
+from edgeflock.client.transport.credentials import Credentials
+from edgeflock.client.transport.lines import Lines
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.shown import shown
+
+
+@asynccontextmanager
+async def opened(
+    credentials: Credentials, tls: ssl.SSLContext | bool, rate: float
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """`rate` in bytes a second, both ways together; `credentials` read what answers ask for."""
+    lines = None if rate == inf else Lines(rate, tls)
+    traced = aiohttp.TraceConfig()
+    traced.on_request_redirect.append(_not_elsewhere)
+    traced.on_request_end.append(credentials.read)
+    try:
+        async with aiohttp.ClientSession(
+            connector=lines or aiohttp.TCPConnector(ssl=tls),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=20),
+            trace_configs=[traced],
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as http:
+            yield http
+    finally:
+        if lines is not None:
+            await lines.carried()
+
+
+async def _not_elsewhere(
+    session: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """A server that sends its devices on could have them ask anything within their own network."""
+    where = shown(redirect.response.headers.get("Location", ""))
+    if not where:
+        return
+    raise ConfigError(
+        f"{redirect.url} sends this device on to {where}: if that is the server, name it in client.server"
+    )

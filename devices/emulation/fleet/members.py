@@ -1,0 +1,93 @@
+"""Who takes part in a fleet: devices of its classes, each with its share of the data."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from edgeflock.client.backends import Backend
+from edgeflock.client.data import Shuffled
+from edgeflock.client.training.shards import Shards
+from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
+from edgeflock.devices.emulation.device import EmulatedDevice
+from edgeflock.devices.emulation.fleet.preparing import Prepared
+from edgeflock.devices.emulation.interrupted import Interrupted
+from edgeflock.devices.emulation.link import ClassTotals
+from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.emulation.server import EmulatedServer
+from edgeflock.devices.emulation.streams import EmulatedStream
+from edgeflock.shared.data.curves import Later, curve, steady
+from edgeflock.shared.data.datasets import Dataset
+
+
+def tallies(file: FleetFile) -> dict[str, ClassTotals]:
+    """class -> what its devices will come to, who are counted."""
+    counts = headcount(file.classes, file.fleet.devices)
+    return {name: ClassTotals(devices=count) for name, count in counts.items()}
+
+
+def members(
+    prepared: Prepared,
+    seed: int,
+    server: EmulatedServer,
+    backends: Callable[[int], Backend],
+    totals: Mapping[str, ClassTotals],
+    number_of: Callable[[str], int],
+    earlier: Interrupted | None,
+) -> Iterator[tuple[int, EmulatedDevice]]:
+    """(number in the journal, which is `number_of` its name, device): classes are dealt over the shares at
+    random, so that no class gets certain data. `backends` are by a device's place in the fleet.
+    """
+    file = prepared.file
+    kinds = file.classes
+    names = np.random.default_rng([seed, 0]).permutation(
+        np.repeat(list(totals), [total.devices for total in totals.values()])
+    )
+    paces = {name: Pace.of(kind, prepared.flops) for name, kind in kinds.items()}
+    for place, (kind, data) in enumerate(zip(names, prepared.shares, strict=True)):
+        name = f"{kind}-{place}"
+        number = number_of(name)
+        shards = _held_by(place, file)
+        yield (
+            number,
+            EmulatedDevice(
+                name,
+                kinds[kind],
+                paces[kind],
+                server,
+                backends(place),
+                _sharded(prepared.shares, shards, seed, place)
+                if shards
+                else _batches(kinds[kind], data, seed, place),
+                totals[kind],
+                np.random.default_rng([seed, 2, place]),
+                np.random.default_rng([seed, 4, place]),
+                partial(earlier.update, number) if earlier else lambda sequence, until: None,
+                [f"shard-{shard}" for shard in shards],
+            ),
+        )
+
+
+def _held_by(place: int, file: FleetFile) -> list[int]:
+    """The shards of a device, its own first: those of a column of the cyclic matrix. In a run of tasks."""
+    tasks, devices = file.coordination.tasks, file.fleet.devices
+    holds = (file.fleet.holds or tasks) if tasks else 0
+    return [(place + step) % devices for step in range(holds)]
+
+
+def _sharded(data: Sequence[Dataset], shards: Sequence[int], seed: int, place: int) -> Shards:
+    """Each device draws its own batches of a shard."""
+    return Shards([Shuffled(data[one], np.random.default_rng([seed, 1, place, one])) for one in shards])
+
+
+def _batches(kind: DeviceClass, data: Dataset, seed: int, place: int) -> Shuffled | EmulatedStream:
+    random = np.random.default_rng([seed, 1, place])
+    own = np.random.default_rng([seed, 3, place])
+    rate = curve(kind.rate, own)
+    if rate == steady(0):
+        return Shuffled(data, random)
+    if rate.period < math.inf:  # each device is somewhere else in it
+        rate = Later(rate, own.uniform(0, rate.period))
+    everything = kind.buffer == "persistence"
+    return EmulatedStream(data, rate, random, kind.batch_min, kind.batch_max, everything=everything)

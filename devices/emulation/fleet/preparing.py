@@ -1,0 +1,100 @@
+"""A fleet file with its data, loaded, dealt out over the devices and tried on the model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.server.engine import check_limits
+from edgeflock.server.scoring import Own, Scores
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.torch_module import FlatModule, Make
+from edgeflock.shared.model.trial import SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A fleet file with its data, checked against each other."""
+
+    file: FleetFile
+    shares: list[Dataset]
+    test: Dataset
+    flops: int
+    """Floating-point operations of one step."""
+    make: Make | None = None
+    """Builds the model, if no import string does."""
+    metrics: Mapping[str, Own] = field(default_factory=dict)
+    """A program's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a program has at hand in the place of what a fleet file names."""
+
+    train: Dataset | None = None
+    test: Dataset | None = None
+    make: Make | None = None
+    metrics: Mapping[str, Own] = field(default_factory=dict)
+    """Beside those that model.metrics names."""
+
+
+def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
+    """Load what `file` names, if it is not `given`. Raises ConfigError if the data cannot be dealt out or do
+    not fit the model.
+    """
+    fleet = file.fleet
+    if not file.model.data:
+        raise ConfigError("model.data = '': a fleet needs held-out data to evaluate on")
+    test = given.test or _load(file.model.data, "test")
+    described = test.described.told
+    train = given.train or _load(fleet.data, "train", described)
+    samples = fleet.samples or len(train)
+    if samples > len(train):
+        raise ConfigError(f"fleet.samples = {samples}: fleet.data = {fleet.data!r} has only {len(train)}")
+    if fleet.devices > samples:
+        raise ConfigError(
+            f"fleet.devices = {fleet.devices}: there are only {samples} samples, and a device needs one at "
+            f"least (fleet.data = {fleet.data!r})"
+        )
+    if given.train is None:
+        shares = _deal(fleet.data, fleet.devices, samples, fleet.labels, described)
+    else:
+        shares = _dealt(train, fleet.devices, samples, fleet.labels)
+    if fleet.devices > file.limits.devices:
+        raise ConfigError(
+            f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
+        )
+    flat = FlatModule(file.model.module, file.model.loss, make=given.make)
+    check_limits(file, flat.layout)
+    scores = Scores(file.model.metrics, given.metrics)
+    try:
+        flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], seen=scores.see)
+        flops = flat.flops(rows(train.x, slice(file.run.batch)), train.y[: file.run.batch])
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"model.module = {file.model.module!r} does not fit fleet.data = {fleet.data!r} with "
+            f"model.data = {file.model.data!r}: {error}"
+        ) from error
+    scores.check()
+    return Prepared(file, shares, test, flops, given.make, given.metrics)
+
+
+@lru_cache(maxsize=4)
+def _load(data: str, split: str, described: Description | None = None) -> Dataset:
+    """Kept for the next run on it."""
+    return datasets.load(data, split, described)
+
+
+@lru_cache(maxsize=1)
+def _deal(data: str, devices: int, samples: int, labels: int, described: Description | None) -> list[Dataset]:
+    return _dealt(_load(data, "train", described), devices, samples, labels)
+
+
+def _dealt(train: Dataset, devices: int, samples: int, labels: int) -> list[Dataset]:
+    if labels:
+        return datasets.deal_by_label(train, devices, labels, samples)
+    return datasets.deal(train, devices, samples)

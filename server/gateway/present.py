@@ -1,0 +1,110 @@
+"""The devices that a leader has let in at its gateway: their lines, and what it says to them."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from edgeflock.server.roster import Device, Line
+from edgeflock.server.roster.registry import Identity
+from edgeflock.shared.errors import REFUSALS, SessionRefused, Superseded
+from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol.messages import Hello, Over, Record, Stop, Task
+
+_TALK: Collection[type[Record]] = (Task, Over, Stop)
+"""What devices are told in a run of tasks without having asked."""
+
+
+class Present:
+    """Those of one leader."""
+
+    def __init__(self) -> None:
+        self._devices: dict[int, Device] = {}
+        """By their numbers, each with its line."""
+        self._entering: dict[int, tuple[Hello, Line]] = {}
+        """By their tickets."""
+        self._listeners: dict[int, Callable[[Record], None]] = {}
+        """By their tickets: who tells a device what it is to compute."""
+
+    def __getitem__(self, number: int) -> Device:
+        """Raises KeyError if it is not here."""
+        return self._devices[number]
+
+    @contextmanager
+    def entering(self, ticket: int, hello: Hello, line: Line) -> Iterator[None]:
+        """Meanwhile the leader may let in who has sent this."""
+        self._entering[ticket] = hello, line
+        try:
+            yield
+        finally:
+            self._entering.pop(ticket, None)
+
+    def entered(self, entered: gateway.Entered) -> bool:
+        """Whether a device is let in that shares samples."""
+        if (entering := self._entering.get(entered.ticket)) is None:
+            return False
+        hello, line = entering
+        device = self._devices[entered.device] = Device(Identity(hello.device, entered.device))
+        device.connection.join(line)
+        if entered.paused is not None:
+            device.connection.pause(entered.paused)
+        return hello.shares
+
+    def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
+        """`tell` gets what the leader says to this session's device, until it leaves."""
+        self._listeners[ticket] = tell
+
+    def leave(self, ticket: int, device: Device | None) -> Device | None:
+        """The device of this ticket, if it was here until now."""
+        self._listeners.pop(ticket, None)
+        if device is None or self._devices.get(device.id) is not device:
+            return None
+        return self._devices.pop(device.id)
+
+    def traffic(self, number: int) -> tuple[int, int]:
+        """Bytes from a device in this session by now, and to it."""
+        line = self._line(number)
+        return (0, 0) if line is None else (line.meter.ingress, line.meter.egress)
+
+    def said(self, said: gateway.Said) -> None:
+        """Raises Malformed if a device can be told nothing of the kind."""
+        record = wire.decode(said.record, _TALK)
+        if (tell := self._listeners.get(said.ticket)) is not None:
+            tell(record)
+
+    def paused(self, paused: gateway.Paused) -> None:
+        device = self._devices.get(paused.device)
+        if device is None:
+            return
+        if paused.because is not None:
+            device.connection.pause(paused.because)
+        elif device.connection.order is not None:
+            device.connection.resume()
+
+    async def end(self, end: gateway.End) -> None:
+        line = self._line(end.device)
+        if line is None:
+            return
+        kind = REFUSALS.get(end.code)
+        if kind is None or not issubclass(kind, SessionRefused):
+            await line.leave()
+        elif kind is Superseded:
+            await line.supersede()
+        else:
+            because = kind(end.detail)
+            because.seconds = end.seconds
+            await line.drop(because)
+
+    async def lives(self, number: int) -> bool:
+        """Whether anything comes of a device."""
+        line = self._line(number)
+        return line is not None and await line.is_alive()
+
+    async def lose(self) -> None:
+        """The leader is gone: so are the sessions."""
+        lines = [self._line(number) for number in self._devices]
+        self._devices, self._entering, self._listeners = {}, {}, {}
+        await asyncio.gather(*(line.leave() for line in lines if line is not None), return_exceptions=True)
+
+    def _line(self, number: int) -> Line | None:
+        known = self._devices.get(number)
+        return None if known is None else known.connection.line

@@ -1,0 +1,85 @@
+"""What a leader has not yet answered its gateway: a question of each ticket, an update of each device."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from edgeflock.server.engine import Accepted
+from edgeflock.server.sessions import Held
+from edgeflock.shared.errors import REFUSALS, Refused, Unavailable
+from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol.messages import Receipt
+
+LOST = "this gateway has lost its leader"
+
+Answer = gateway.Known | gateway.Entered | gateway.Done
+
+
+class Waiting:
+    """Futures, and the items that settle them."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        """By their tickets."""
+        self._pushes: dict[int, asyncio.Future[Accepted | Held] | asyncio.Future[Accepted]] = {}
+        """By their devices, each of which has one under way."""
+
+    @contextmanager
+    def asking(self, ticket: int) -> Iterator[asyncio.Future[Answer]]:
+        """The answer to what is asked meanwhile, or the refusal that it meets."""
+        future = self._asked[ticket] = asyncio.get_running_loop().create_future()
+        try:
+            yield future
+        finally:
+            self._asked.pop(ticket, None)
+
+    def pushing(self, device: int) -> asyncio.Future[Accepted | Held]:
+        """What comes of a device's update, or the refusal that it meets."""
+        future: asyncio.Future[Accepted | Held] = asyncio.get_running_loop().create_future()
+        self._pushes[device] = future
+        return future
+
+    def answered(self, answer: Answer) -> None:
+        _settle(self._asked.get(answer.ticket), answer)
+
+    def taken(self, taken: gateway.Taken) -> None:
+        accepted = Accepted(Receipt(taken.sequence, taken.version, None), taken.staleness)
+        _settle(self._pushes.pop(taken.device, None), accepted)
+
+    def held(self, held: gateway.Held) -> None:
+        before = self._pushes.get(held.device)
+        if before is not None and not before.done():
+            later = unheeded(asyncio.get_running_loop().create_future())
+            self._pushes[held.device] = later
+            _settle(before, Held(later))
+
+    def denied(self, denied: gateway.Denied) -> None:
+        refusal = REFUSALS.get(denied.code, Refused)(denied.detail)
+        refusal.seconds = denied.seconds
+        future: asyncio.Future[Any] | None
+        if denied.ticket:
+            future = self._asked.get(denied.ticket)
+        else:
+            future = self._pushes.pop(denied.device, None)
+        if future is not None and not future.done():
+            future.set_exception(refusal)
+
+    def lose(self) -> None:
+        """The leader is gone: nothing of this is answered any more."""
+        waiting = [*self._asked.values(), *self._pushes.values()]
+        self._asked, self._pushes = {}, {}
+        for future in waiting:
+            if not future.done():
+                future.set_exception(Unavailable(LOST))
+
+
+def unheeded(answer: asyncio.Future[Accepted]) -> asyncio.Future[Accepted]:
+    """asyncio complains of a failure that nobody looks at: whoever waited for this one may be gone."""
+    answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+    return answer
+
+
+def _settle(future: "asyncio.Future[Any] | None", outcome: object) -> None:
+    if future is not None and not future.done():
+        future.set_result(outcome)

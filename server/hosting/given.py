@@ -1,0 +1,33 @@
+"""What a program has at hand that settings cannot name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from edgeflock.server.operations.listeners import Listening
+from edgeflock.shared.data.datasets import Dataset
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from edgeflock.server.scoring import Own
+    from edgeflock.shared.model.torch_module import Make
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """In the place of what settings say, or beside it."""
+
+    make: "Make | None" = None
+    """Builds the module that model.module names."""
+    held_out: Dataset | None = None
+    """In the place of model.data."""
+    judge: "Callable[[nn.Module], tuple[float, float | None]] | None" = None
+    """(loss, accuracy) of a module, in the place of both."""
+    listening: Listening = Listening()
+    metrics: "Mapping[str, Own]" = field(default_factory=dict)
+    """Beside those that model.metrics names."""
+
+
+NOTHING_AT_HAND = Given()
+"""The settings say all of it."""

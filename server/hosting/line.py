@@ -1,0 +1,62 @@
+"""What devices meet when they connect: TLS and its key, and who certifies theirs."""
+
+import ssl
+from pathlib import Path
+
+from edgeflock.server.identity import (
+    Authority,
+    Certificate,
+    demand,
+    keys_of,
+    own_certificate,
+    pin_of_file,
+    server_tls,
+    share,
+)
+from edgeflock.server.ledger import is_shared
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import is_loopback
+from edgeflock.shared.settings.config import Config
+
+
+def line_of(config: Config, directory: Path) -> tuple[ssl.SSLContext | None, bytes]:
+    """(TLS to listen with, pin of the public key that devices see). Raises ConfigError."""
+    run = config.run
+    plain = run.insecure or is_loopback(run.host)
+    if is_shared(config.journal.url):
+        directory.mkdir(0o700, parents=True, exist_ok=True)
+        for own in keys_of(directory):
+            share(config.journal.url, own)
+    if run.open and not plain:
+        raise ConfigError(
+            f"run.open = true lets in everybody who reaches run.host = {run.host!r}: leave it out, listen on "
+            "127.0.0.1, or allow it with run.insecure = true"
+        )
+    if run.key and not run.certificate:
+        raise ConfigError("run.key is set, and run.certificate is not: they go together")
+    if run.key:
+        return server_tls(Certificate(Path(run.certificate), Path(run.key)))
+    if run.certificate:
+        if not plain:
+            raise ConfigError(
+                "run.certificate without run.key is that of a proxy in front, to which the server speaks "
+                "plain HTTP: set run.host = 127.0.0.1 or run.insecure = true, or name its key"
+            )
+        return None, pin_of_file(Path(run.certificate))
+    return (None, b"") if plain else server_tls(own_certificate(directory, run.host))
+
+
+def authority_of(config: Config, directory: Path, tls: ssl.SSLContext | None) -> Authority | None:
+    """What gives devices certificates; `tls` asks for them if the settings say so. Raises ConfigError."""
+    who = config.run.client_certificates
+    if tls is None:
+        if who:
+            raise ConfigError(
+                f"run.client_certificates = {who!r} needs TLS, which the server does not speak here: listen "
+                "beyond this machine without run.insecure, or set run.certificate and run.key"
+            )
+        return None
+    authority = Authority(directory)
+    if who:
+        demand(tls, authority.pem, of_everybody=who == "everybody")
+    return authority

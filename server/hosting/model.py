@@ -1,0 +1,218 @@
+"""What a run trains, and how its server judges it: a torch module, or a file of arrays."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server import trusting
+from edgeflock.server.engine import check_limits
+from edgeflock.server.hosting.given import Given
+from edgeflock.server.operations.evaluation import Evaluate, Metrics
+from edgeflock.server.operations.guarding import Look
+from edgeflock.shared.data import datasets
+from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.fields import Fields, described, rows
+from edgeflock.shared.model.layout import NOTHING, Beside, Layout
+from edgeflock.shared.model.start import Start
+from edgeflock.shared.model.trial import SAMPLES, Trial, trial
+from edgeflock.shared.protocol.app import App, Arrays, encode
+from edgeflock.shared.settings.config import Config
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from edgeflock.server.scoring import Scores
+    from edgeflock.shared.model.torch_module import FlatModule
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a run trains, and how its server judges it."""
+
+    layout: Layout
+    theta: NDArray[np.float32]
+    """The first: float32 [P + B]."""
+    evaluate: Evaluate | None
+    start: Start | None = None
+    input: tuple[int, ...] | None = None
+    app: bytes = b""
+    beside: Beside = NOTHING
+    described: Description | None = None
+    tried: Trial | None = None
+    """What a first step came to."""
+    metrics: Metrics = dict
+    look: Look | None = None
+
+
+def model_of(config: Config, given: Given) -> Model:
+    """Raises ConfigError if it cannot be built, or not be judged as the settings want."""
+    return _of_arrays(config) if config.model.arrays else _of_a_module(config, given)
+
+
+def _of_arrays(config: Config) -> Model:
+    """Without torch."""
+    from edgeflock.server import arrays as files
+
+    arrays, theta = files.read(config.model)
+    check_limits(config, arrays.layout)
+    if trusting.is_wanted(config.defence.mode):
+        raise ConfigError(
+            f"defence.mode = {config.defence.mode!r} needs gradients of the server's own, which a file of "
+            "arrays has not; set defence.mode = 'clip'"
+        )
+    evaluate = files.judge(config.model, arrays)
+    _check_watched(config, evaluated=evaluate is not None)
+    return Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
+
+
+def _of_a_module(config: Config, given: Given) -> Model:
+    # torch takes seconds to import and only hosting needs it.
+    from edgeflock.server.scoring import Scores
+    from edgeflock.server.weights import first_model
+    from edgeflock.shared.model.torch_module import FlatModule
+
+    if config.model.evaluate:
+        raise ConfigError(
+            f"model.evaluate = {config.model.evaluate!r} is of arrays, and model.module = "
+            f"{config.model.module!r} is a torch module, which is evaluated on model.data: leave it out"
+        )
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    check_limits(config, flat.layout)
+    theta, start = first_model(flat, config.model.weights, config.run.seed)
+    beside = flat.beside()
+    held_out: Dataset | Stored | None = given.held_out
+    if held_out is None and config.model.data:
+        held_out = datasets.opened(config.model.data, "test")
+    look: Look | None = None
+    if trusting.is_wanted(config.defence.mode):
+        look, held_out = _looking(config, given, held_out)
+    evaluate: Evaluate | None = None
+    tried: Trial | None = None
+    scores = Scores(config.model.metrics, given.metrics)
+    if scores and (given.judge is not None or held_out is None):
+        raise ConfigError(
+            f"model.metrics = {config.model.metrics or list(given.metrics)} are of held-out data: set "
+            "model.data, or leave them out"
+        )
+    if given.judge is not None:
+        evaluate = partial(_judged, flat, given.judge)
+    elif held_out is not None:
+        evaluate, tried = _evaluation(config, flat, theta, held_out, scores)
+    _check_watched(config, evaluated=evaluate is not None)
+    shape = _input(config, flat.example, held_out)
+    layout, told = flat.layout, b""
+    if config.client_config.model_extra or config.run.evaluate_on_devices:
+        told = _told(config, Arrays.like(layout))
+    described = None if held_out is None else held_out.described.told
+    return Model(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers, look)
+
+
+def _looking(config: Config, given: Given, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:
+    """(What computes the gradient that the defence trusts, the samples that are left to evaluate on)."""
+    from edgeflock.shared.model.torch_module import FlatModule
+
+    if held_out is None:
+        raise ConfigError(
+            f"defence.mode = {config.defence.mode!r} sets held-out samples apart, and there are none; set "
+            "model.data, or defence.mode = 'clip'"
+        )
+    samples, rest = trusting.set_apart(held_out)
+    # A module of its own: the evaluator is at work at the same time.
+    flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
+    return partial(trusting.trusted, flat, samples), rest
+
+
+def _told(config: Config, arrays: Arrays) -> bytes:
+    """What devices' own apps are told."""
+    return encode(App(dict(config.client_config.model_extra or {}), config.run.evaluate_on_devices, arrays))
+
+
+def _check_watched(config: Config, *, evaluated: bool) -> None:
+    """Raises ConfigError if something waits for evaluations, and there are none."""
+    if evaluated:
+        return
+    waiting = {
+        "run.accuracy": config.run.accuracy,
+        "run.patience": config.run.patience,
+        "run.on_evaluated": config.run.on_evaluated,
+        "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
+    }
+    for key, value in waiting.items():
+        if value:
+            raise ConfigError(
+                f"{key} = {value!r} needs evaluations, and there are no data for them; set model.data"
+            )
+
+
+def _evaluation(
+    config: Config,
+    flat: "FlatModule",
+    theta: NDArray[np.float32],
+    held_out: Dataset | Stored,
+    scores: "Scores",
+) -> tuple[Evaluate, Trial]:
+    """(how to evaluate on the held-out data, what a first step on some of them came to). Raises ConfigError
+    if the module cannot train on data like them, or one of `scores` has no use for them.
+    """
+    evaluate = flat.evaluate
+    x, y = rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES]
+    try:
+        evaluate(theta, x, y, seen=scores.see)
+        if y.dtype.kind == "i":  # the highest class, too
+            top = [int(held_out.y.reshape(len(held_out), -1).max(axis=1).argmax())]
+            evaluate(theta, rows(held_out.x, top), held_out.y[top])
+        tried = trial(flat.gradient, theta, x, y)
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"model.module {config.model.module!r} does not fit model.data {config.model.data!r}: {error}"
+        ) from error
+    scores.check()
+    return partial(_scored, flat, scores, held_out), tried
+
+
+def _scored(
+    flat: "FlatModule", scores: "Scores", held_out: Dataset | Stored, theta: NDArray[np.float32]
+) -> tuple[float, float | None]:
+    """(loss, accuracy) at theta; the `scores` have then seen all of it, whatever became of the last time."""
+    scores.forget()
+    return flat.evaluate(theta, held_out.x, held_out.y, seen=scores.see)
+
+
+def _judged(
+    flat: "FlatModule",
+    judge: "Callable[[nn.Module], tuple[float, float | None]]",
+    theta: NDArray[np.float32],
+) -> tuple[float, float | None]:
+    """What `judge` says of the module at theta."""
+    return judge(flat.at(theta))
+
+
+def _input(
+    config: Config, example: Callable[[tuple[int, ...]], object], held_out: Dataset | Stored | None
+) -> tuple[int, ...] | None:
+    """The shape of a sample's x, of which the model can make an `example`; None if it is not known."""
+    model = config.model
+    if held_out is None:
+        if model.input:
+            example(tuple(model.input))
+        return tuple(model.input) or None
+    if isinstance(held_out.x, Fields):
+        if model.input:
+            raise ConfigError(
+                f"model.input = {model.input}: samples of model.data = {model.data!r} have several fields, "
+                f"{described(held_out.x)}; leave it empty"
+            )
+        return None
+    shape: tuple[int, ...] = held_out.x.shape[1:]
+    if model.input and tuple(model.input) != shape:
+        raise ConfigError(
+            f"model.input = {model.input}: samples of model.data = {model.data!r} have the shape "
+            f"{list(shape)}; leave one of the two empty"
+        )
+    return shape

@@ -1,0 +1,185 @@
+"""The run in its directory: model, data, identities, and the engine as it was left."""
+
+import logging
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.descent import Place
+from edgeflock.server.engine import Engine
+from edgeflock.server.hosting.given import NOTHING_AT_HAND, Given
+from edgeflock.server.hosting.line import authority_of, line_of
+from edgeflock.server.hosting.model import model_of
+from edgeflock.server.identity import (
+    ADMIN_TOKEN,
+    ELSEWHERE,
+    Audit,
+    Authority,
+    Register,
+)
+from edgeflock.server.ledger import (
+    OFFERED,
+    Account,
+    Claim,
+    Waiting,
+    claimed,
+    is_shared,
+    keep_offered,
+    largest_step,
+    write_whole,
+)
+from edgeflock.server.operations import trackers
+from edgeflock.server.operations.divergence import Suspecting
+from edgeflock.server.operations.evaluation import Evaluate, Keep, Metrics
+from edgeflock.server.operations.guarding import Look
+from edgeflock.server.operations.listeners import Listening
+from edgeflock.server.operations.saved import keep_best
+from edgeflock.shared.errors import ConfigError, Unauthorized
+from edgeflock.shared.identity import Token
+from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.layout import NOTHING, Beside
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.settings.config import Config
+
+if TYPE_CHECKING:
+    from edgeflock.shared.model.torch_module import Make
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HostedRun:
+    """What create_app needs of a run."""
+
+    run: str
+    register: Register | None
+    """None: everybody may take part and look, and nobody act."""
+    engine: Engine
+    evaluate: Evaluate | None
+    history: list[Evaluation]
+    accounts: list[Account]
+    suspecting: Suspecting = lambda after, until: None
+    offered: Path | None = None
+    """The file that devices load the first model from, if they cannot make it."""
+    tls: ssl.SSLContext | None = None
+    """To listen with; None: plain HTTP."""
+    pin: bytes = b""
+    """Of the public key that devices are shown; empty: they compare none."""
+    audit: Audit | None = None
+    input: tuple[int, ...] | None = None
+    """The shape of a sample's x, if it is known."""
+    described: Description | None = None
+    """What its numbers are, if they have names or units."""
+    authority: Authority | None = None
+    """That signs devices' certificates, over TLS."""
+    make: "Make | None" = None
+    """Builds the model, if no import string does."""
+    keep: Keep = lambda theta, evaluation: None
+    """Gets each model that is better than all before it."""
+    listening: Listening = Listening()
+    beside: Beside = NOTHING
+    """What a saved model has beside theta."""
+    app: bytes = b""
+    """What devices' own apps are told (protocol/app.py)."""
+    metrics: Metrics = dict
+    """What the last `evaluate` came to besides."""
+    look: Look | None = None
+    """The gradient that the guard trusts, if it wants one."""
+    lost: Callable[[], str] = str
+    """Why the run is no longer this server's; empty while it is."""
+
+
+@contextmanager
+def open_run(
+    config: Config, given: Given = NOTHING_AT_HAND, wait: Waiting | None = None, place: Place | None = None
+) -> Iterator[HostedRun]:
+    """Begin the run that `config` describes, or take it up where it was left. While another server hosts it,
+    `wait` is called again and again, as `Waiting` says; it raises to give up. Without it that is an error.
+    What is kept of parameters lies where `place` puts it, or where config.scale says (ledger/claim.py).
+
+    The run is this process's while the context lasts; then it may be opened again, also after a failure.
+    Raises ConfigError if the model, the data or the directory cannot serve.
+    """
+    trackers.check(config.run.trackers)
+    listening = given.listening.beside(config.run)
+    model = model_of(config, given)
+    if listening.stop is not None and model.evaluate is None:
+        raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
+    theta = model.theta
+    directory = Path(config.run.directory)
+    run = claimed(directory, "run.directory", model.layout, theta, config, model.start, wait, place)
+    with run as claim:
+        first = claim.journal.snapshot(first=True).theta
+        if config.model.weights and first.tobytes() != theta.tobytes():
+            raise ConfigError(
+                f"run.directory = {str(directory)!r} holds a run that began with other weights than "
+                f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
+            )
+        offered = _offer(claim, directory, first) if claim.engine.start is None else None
+        if model.tried is not None:
+            log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
+        tls, pin = line_of(config, directory)
+        authority = authority_of(config, directory, tls)
+        if is_shared(config.journal.url):
+            write_whole(directory / ELSEWHERE, f"{config.journal.url}\n".encode())
+        with closing(Register(directory)) as register:
+            claim.journal.when_lost(register.db.shut)
+            register.listens(register.url, pin)
+            _operators(register, directory)
+            keep = partial(keep_best, directory, model.layout, config.model.module, claim.run, model.beside)
+            yield HostedRun(
+                run=claim.run,
+                register=register,
+                engine=claim.engine,
+                evaluate=model.evaluate,
+                history=claim.journal.evaluations(),
+                accounts=claim.journal.accounts(),
+                suspecting=partial(largest_step, claim.journal, model.layout),
+                offered=offered,
+                tls=tls,
+                pin=pin,
+                audit=Audit(directory),
+                input=model.input,
+                described=model.described,
+                authority=authority,
+                make=given.make,
+                keep=keep,
+                listening=listening,
+                beside=model.beside,
+                app=model.app,
+                metrics=model.metrics,
+                look=model.look,
+                lost=claim.journal.lost,
+            )
+
+
+def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
+    """The file that devices may load `first` from, the model at version 0."""
+    try:
+        claim.engine.offer(first, partial(keep_offered, directory))
+    except OSError as error:
+        raise ConfigError(
+            f"run.directory = {str(directory)!r} has no room for the first model: {error}"
+        ) from error
+    return directory / OFFERED
+
+
+def _operators(register: Register, directory: Path) -> None:
+    """A token for the run's own operator, in a file that only its owner can read; made anew if it is lost,
+    or if the server has another key.
+    """
+    path = directory / ADMIN_TOKEN
+    kept = path.read_text().strip() if path.exists() else ""
+    try:
+        if register.who(kept).role == "admin" and Token.parse(kept).pin == register.pin:
+            return
+    except (Unauthorized, ConfigError):
+        pass
+    write_whole(path, f"{register.create('admin', reusable=True).text}\n".encode())

@@ -1,0 +1,62 @@
+"""What a leader's items settle, of what its gateway waits for."""
+
+import asyncio
+
+import pytest
+
+from edgeflock.server.gateway.waiting import Waiting
+from edgeflock.server.sessions import Held
+from edgeflock.shared.errors import NonFinite, Unauthorized, Unavailable
+from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol.messages import Receipt
+
+KNOWN = gateway.Known(1, "device", "pi", "", False)
+
+
+async def test_an_answer_goes_to_who_asked_under_its_ticket() -> None:
+    waiting = Waiting()
+    with waiting.asking(1) as one, waiting.asking(2) as other:
+        waiting.answered(KNOWN)
+        waiting.denied(gateway.Denied(2, 0, Unauthorized.code, "nobody knows it", 7, 401))
+        assert await one == KNOWN
+        with pytest.raises(Unauthorized, match="nobody knows it") as refused:
+            await other
+        assert refused.value.seconds == 7
+    waiting.answered(KNOWN)  # who asked is gone
+
+
+async def test_an_update_is_taken_or_refused() -> None:
+    waiting = Waiting()
+    one, other = waiting.pushing(7), waiting.pushing(8)
+    waiting.taken(gateway.Taken(7, 3, 12, 2))
+    waiting.denied(gateway.Denied(0, 8, NonFinite.code, "not finite", 0, 422))
+    accepted = await one
+    assert not isinstance(accepted, Held)
+    assert (accepted.receipt, accepted.staleness) == (Receipt(3, 12, None), 2)
+    with pytest.raises(NonFinite):
+        await other
+
+
+async def test_an_update_that_waits_for_others_is_answered_later() -> None:
+    waiting = Waiting()
+    pushed = waiting.pushing(7)
+    waiting.held(gateway.Held(7))
+    held = await pushed
+    assert isinstance(held, Held)
+    assert not held.answer.done()
+    waiting.taken(gateway.Taken(7, 3, 12, 2))
+    assert (await held.answer).receipt.version == 12
+
+
+async def test_nothing_is_answered_once_the_leader_is_lost() -> None:
+    waiting = Waiting()
+    pushed, later = waiting.pushing(7), waiting.pushing(8)
+    waiting.held(gateway.Held(8))
+    held = await later
+    assert isinstance(held, Held)
+    with waiting.asking(1) as asked:
+        waiting.lose()
+        for future in (asked, pushed, held.answer):
+            with pytest.raises(Unavailable, match="has lost its leader"):
+                await asyncio.wait_for(future, 60)
+    waiting.taken(gateway.Taken(7, 3, 12, 2))  # of the next leader: nobody waits
