@@ -42,13 +42,13 @@ BACKENDS = ("onnx", "torch")
 IMPORT = """
 import time
 began = time.perf_counter()
-import edgeflock.client.run, edgeflock.client.{backend}_backend
+import edgeflock.client.run, edgeflock.client.backends.{backend}
 print(time.perf_counter() - began)
 """
 
 LAUNCH = """
 import edgeflock.devices.commands, edgeflock.shared.settings.config
-import edgeflock.client.run, edgeflock.client.{backend}_backend
+import edgeflock.client.run, edgeflock.client.backends.{backend}
 """
 
 CLIENT = """
