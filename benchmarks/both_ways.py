@@ -171,6 +171,7 @@ def main(arguments: list[str]) -> None:
     grid = grid_of(found)
     if asked.earlier:
         grid = joined(grid, json.loads(asked.earlier.read_text())["grid"])
+        grid = {row.method: grid[row.method] for row in every if row.method in grid}
     summary = summarise(grid, OURS, asked.data, command)
     asked.report.mkdir(parents=True, exist_ok=True)
     (asked.report / "both-ways.json").write_text(json.dumps(summary, indent=1) + "\n")
