@@ -48,17 +48,16 @@ def grid_of(found: Sequence[Measured]) -> Grid:
 
 
 def joined(now: Grid, earlier: Grid) -> Grid:
-    """Both, methods in the order of `now`. Of a setting with other seeds in each the means are of all; what
-    `now` has the same seeds of it has anew.
+    """Both. Of a setting with other seeds in each the means are of all; what `now` has the same seeds of it has
+    anew.
     """
-    grid = {
-        name: dict(earlier.get(name, {})) for name in [*now, *(name for name in earlier if name not in now)]
-    }
+    grid = {name: dict(settings) for name, settings in earlier.items()}
     for name, settings in now.items():
+        known = grid.setdefault(name, {})
         for setting, figures in settings.items():
-            before = grid[name].get(setting)
+            before = known.get(setting)
             apart = before is not None and not set(before["seeds"]) & set(figures["seeds"])
-            grid[name][setting] = together(before, figures) if before and apart else figures
+            known[setting] = together(before, figures) if before and apart else figures
     return grid
 
 
