@@ -48,9 +48,7 @@ def grid_of(found: Sequence[Measured]) -> Grid:
 
 
 def joined(now: Grid, earlier: Grid) -> Grid:
-    """Both. Of a setting with other seeds in each the means are of all; what `now` has the same seeds of it has
-    anew.
-    """
+    """Both. Of a setting with other seeds in each the means are of all; with the same ones `now` counts."""
     grid = {name: dict(settings) for name, settings in earlier.items()}
     for name, settings in now.items():
         known = grid.setdefault(name, {})
