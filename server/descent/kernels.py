@@ -14,6 +14,9 @@ _OCTETS = nb.types.Array(uint8, 1, "C", readonly=True)
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
 _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
 
+_BLOCK = 256
+"""Entries that are seen to together."""
+
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1)
 _ONES_COUNT = _ONES.sum(axis=1, dtype=np.int64)
 _ONES_AT = np.argsort(-_ONES.astype(np.int64), axis=1, kind="stable")
@@ -88,15 +91,26 @@ def largest_bits(delta):
     ],
     cache=True,
 )  # fmt: skip
-def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, modulus):
-    """theta_k -= rate / max(1, sigma_k) * delta_k for k = where[i], and touch."""
-    for i in range(where.size):
-        k = where[i]
-        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) % modulus
-        theta[k] -= rate / float32(max(1, sigma)) * delta[i]
-        changed = delta[i] != 0
-        now[k] += changed
-        history[k] |= bit * changed
+def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, mask):
+    """theta_k -= rate / max(1, sigma_k) * delta_k for k = where[i], and touch; sigma_k counts up to `mask`.
+
+    Block by block, theta for itself: one pass that waits for lines of all five arrays at once takes half as
+    long again, and at times far longer. Indices are unsigned, which spares a look at the sign of each.
+    """
+    moves = np.empty(_BLOCK, float32)
+    for start in range(0, where.size, _BLOCK):
+        some, slopes = where[start : start + _BLOCK], delta[start : start + _BLOCK]
+        for i in range(some.size):
+            k = uint64(some[i])
+            sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) & mask
+            moves[i] = float32(max(1, sigma))
+            changed = slopes[i] != 0
+            now[k] += changed
+            history[k] |= bit * changed
+        for i in range(some.size):
+            moves[i] = rate / moves[i] * slopes[i]
+        for i in range(some.size):
+            theta[uint64(some[i])] -= moves[i]
 
 
 @nb.njit(nb.boolean(_OCTETS, int64[::1]), cache=True)
