@@ -69,6 +69,13 @@ def descend(theta, where, delta, rate):
         theta[where[i]] -= rate * delta[i]
 
 
+@nb.njit(nb.void(float32[::1], _FLOATS, float32), cache=True)
+def approach(average, theta, weight):
+    """average_k += weight (theta_k - average_k) for all k."""
+    for k in range(average.size):
+        average[k] += weight * (theta[k] - average[k])
+
+
 @nb.njit(uint32(_FLOATS), cache=True)
 def largest_bits(delta):
     """Those of the largest |delta_k|: as whole numbers they are in the same order, infinity and NaN last."""
