@@ -13,6 +13,7 @@ from numba import float32, int64, uint8, uint16, uint32, uint64
 _OCTETS = nb.types.Array(uint8, 1, "C", readonly=True)
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
 _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
+_FLAGS = nb.types.Array(nb.boolean, 1, "C", readonly=True)
 
 _BLOCK = 256
 """Entries that are seen to together."""
@@ -243,3 +244,23 @@ def decode_update(index_octets, value_octets, mode, bounds, where, delta):
     for word in delta.view(np.uint32):  # integers, so that the loop vectorises
         strange += (word & uint32(0x7F800000)) == uint32(0x7F800000)
     return strange == 0
+
+
+@nb.njit(nb.boolean(_INDICES, _FLAGS, _OCTETS, int64[::1], _FLOATS, float32[::1]), cache=True)
+def spread_scales(where, negative, octets, bounds, steps, delta):
+    """delta[i] = +-steps[e] for k = where[i], e the octet of k's tensor: each has one that has an entry.
+
+    False if they are not as many.
+    """
+    i, at, count = 0, 0, where.size
+    for tensor in range(bounds.size - 1):
+        if i == count or where[i] >= bounds[tensor + 1]:
+            continue
+        if at == octets.size:
+            return False
+        magnitude = steps[octets[at]]
+        at += 1
+        while i < count and where[i] < bounds[tensor + 1]:
+            delta[i] = -magnitude if negative[i] else magnitude
+            i += 1
+    return at == octets.size
