@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.descent import Step
 from edgeflock.server.descent.kernels import decode_golomb
-from edgeflock.server.engine.admission import COMPILED, decode, decode_compiled
+from edgeflock.server.engine.admission import COMPILED, SCALE, decode, decode_compiled
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     IndexMalformed,
@@ -115,9 +116,11 @@ VALUE_CODINGS: dict[str, ValueCoding] = {
 }
 
 
-def update_of(indices: bytes, count: int, octets: bytes, value_mode: int) -> Update:
-    """A Golomb-coded update of whatever bytes."""
-    return Update(1, 0, sparse.GOLOMB, value_mode, count, indices, octets, 0.0, 1, False)
+def update_of(
+    indices: bytes, count: int, octets: bytes, value_mode: int, index_mode: int = sparse.GOLOMB
+) -> Update:
+    """An update of whatever bytes."""
+    return Update(1, 0, index_mode, value_mode, count, indices, octets, 0.0, 1, False)
 
 
 # Index codings
@@ -204,24 +207,34 @@ def coding_again_changes_nothing(coding: ValueCoding, numbers: Values, counts: C
 def decoders_agree(update: Update, layout: Layout) -> None:
     """The server's compiled pass takes what the step-by-step decoders take, with the same bits, no more.
 
-    It may leave to them what is not of the usual kind: another index mode or value mode, or no values.
+    It may leave to them what is not of the usual kind: other modes, or no values. What it refuses by itself
+    they refuse alike.
     """
-    compiled = decode_compiled(update, layout)
-    try:
-        with np.errstate(all="ignore"):
-            defined = decode(update, layout)
-    except Refused:
-        assert compiled is None
+    compiled = _taken(decode_compiled, update, layout)
+    defined = _taken(decode, update, layout)
+    if not isinstance(defined, Step):
+        assert compiled in (None, defined)
         return
     if compiled is None:
-        usual = update.index_mode == sparse.GOLOMB and update.value_mode in COMPILED
+        usual = update.value_mode in (COMPILED if update.index_mode == sparse.GOLOMB else (SCALE,))
         assert not usual or not update.values
         return
+    assert isinstance(compiled, Step)
     assert isinstance(compiled.where, np.ndarray)
     assert isinstance(defined.where, np.ndarray)
     assert compiled.base == defined.base
     assert compiled.where.tolist() == defined.where.tolist()
     assert compiled.delta.tobytes() == defined.delta.tobytes()
+
+
+def _taken(
+    decoder: Callable[[Update, Layout], Step | None], update: Update, layout: Layout
+) -> Step | type[Refused] | None:
+    try:
+        with np.errstate(all="ignore"):
+            return decoder(update, layout)
+    except Refused as refusal:
+        return type(refusal)
 
 
 def only_the_announced_length_passes(coding: ValueCoding, numbers: Values, counts: Counts) -> None:

@@ -13,6 +13,10 @@ from numba import float32, int64, uint8, uint16, uint32, uint64
 _OCTETS = nb.types.Array(uint8, 1, "C", readonly=True)
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
 _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
+_FLAGS = nb.types.Array(nb.boolean, 1, "C", readonly=True)
+
+_BLOCK = 256
+"""Entries that are seen to together."""
 
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1)
 _ONES_COUNT = _ONES.sum(axis=1, dtype=np.int64)
@@ -66,6 +70,13 @@ def descend(theta, where, delta, rate):
         theta[where[i]] -= rate * delta[i]
 
 
+@nb.njit(nb.void(float32[::1], _FLOATS, float32), cache=True)
+def approach(average, theta, weight):
+    """average_k += weight (theta_k - average_k) for all k."""
+    for k in range(average.size):
+        average[k] += weight * (theta[k] - average[k])
+
+
 @nb.njit(uint32(_FLOATS), cache=True)
 def largest_bits(delta):
     """Those of the largest |delta_k|: as whole numbers they are in the same order, infinity and NaN last."""
@@ -88,15 +99,26 @@ def largest_bits(delta):
     ],
     cache=True,
 )  # fmt: skip
-def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, modulus):
-    """theta_k -= rate / max(1, sigma_k) * delta_k for k = where[i], and touch."""
-    for i in range(where.size):
-        k = where[i]
-        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) % modulus
-        theta[k] -= rate / float32(max(1, sigma)) * delta[i]
-        changed = delta[i] != 0
-        now[k] += changed
-        history[k] |= bit * changed
+def adacomp(theta, where, delta, rate, now, before, then, below, history, bit, mask):
+    """theta_k -= rate / max(1, sigma_k) * delta_k for k = where[i], and touch; sigma_k counts up to `mask`.
+
+    Block by block, theta for itself: one pass over all five arrays takes up to 1.4 times as long where they
+    are not in the cache. Indices are unsigned, which spares a look at the sign of each.
+    """
+    moves = np.empty(_BLOCK, float32)
+    for start in range(0, where.size, _BLOCK):
+        some, slopes = where[start : start + _BLOCK], delta[start : start + _BLOCK]
+        for i in range(some.size):
+            k = uint64(some[i])
+            sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) & mask
+            moves[i] = float32(max(1, sigma))
+            changed = slopes[i] != 0
+            now[k] += changed
+            history[k] |= bit * changed
+        for i in range(some.size):
+            moves[i] = rate / moves[i] * slopes[i]
+        for i in range(some.size):
+            theta[uint64(some[i])] -= moves[i]
 
 
 @nb.njit(nb.boolean(_OCTETS, int64[::1]), cache=True)
@@ -222,3 +244,23 @@ def decode_update(index_octets, value_octets, mode, bounds, where, delta):
     for word in delta.view(np.uint32):  # integers, so that the loop vectorises
         strange += (word & uint32(0x7F800000)) == uint32(0x7F800000)
     return strange == 0
+
+
+@nb.njit(nb.boolean(_INDICES, _FLAGS, _OCTETS, int64[::1], _FLOATS, float32[::1]), cache=True)
+def spread_scales(where, negative, octets, bounds, steps, delta):
+    """delta[i] = +-steps[e] for k = where[i], e the octet of k's tensor: each has one that has an entry.
+
+    False if they are not as many.
+    """
+    i, at, count = 0, 0, where.size
+    for tensor in range(bounds.size - 1):
+        if i == count or where[i] >= bounds[tensor + 1]:
+            continue
+        if at == octets.size:
+            return False
+        magnitude = steps[octets[at]]
+        at += 1
+        while i < count and where[i] < bounds[tensor + 1]:
+            delta[i] = -magnitude if negative[i] else magnitude
+            i += 1
+    return at == octets.size

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import steps
+from edgeflock.server.descent.kernels import approach
 from edgeflock.server.descent.memory import Memory
 from edgeflock.server.descent.optimizer import Optimizer, descend
 from edgeflock.server.descent.reach import largest, within
@@ -268,7 +269,7 @@ class Part:
 
     def take_in(self, weight: np.float32) -> None:
         assert self.average is not None, "the regime keeps one"
-        self.average += weight * (self.theta - self.average)
+        approach(self.average, self.theta, weight)
 
     # What can be asked
 

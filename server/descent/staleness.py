@@ -46,7 +46,7 @@ class Staleness:
         count, bits = (np.uint8, np.uint8) if window <= 256 else (np.uint16, np.uint64)
         self._count: type[np.unsignedinteger] = count
         self._bits: type[np.unsignedinteger] = bits
-        self._modulus = 1 << 8 * np.dtype(count).itemsize
+        self._mask = (1 << 8 * np.dtype(count).itemsize) - 1
         self._block = 8 * np.dtype(bits).itemsize
         # One block more than the window spans, so that the oldest admitted version is still whole.
         self._blocks = -(-window // self._block) + 1
@@ -104,7 +104,7 @@ class Staleness:
         slot, bit = self._place(self.version)
         adacomp(
             theta, where, delta, rate, self._now, self._before[then], self._touches[then],
-            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._modulus,
+            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._mask,
         )  # fmt: skip
         self._advance()
 
@@ -132,7 +132,7 @@ class Staleness:
         gradient = np.empty(where.size, np.float32)
         weigh(
             where, delta, weight, share, self._now, self._before[then], self._touches[then],
-            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._modulus,
+            self._bits((1 << bit_then) - 1), self._touches[slot], self._bits(1 << bit), self._mask,
             gradient,
         )  # fmt: skip
         self._advance()

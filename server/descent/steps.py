@@ -30,11 +30,14 @@ _BLOCK = 256
     ],
     cache=True,
 )  # fmt: skip
-def weigh(where, delta, weight, together, now, before, then, below, history, bit, modulus, gradient):
-    """gradient[i] = weight / max(1, sigma_k / together) * delta[i] for k = where[i], and touch."""
+def weigh(where, delta, weight, together, now, before, then, below, history, bit, mask, gradient):
+    """gradient[i] = weight / max(1, sigma_k / together) * delta[i] for k = where[i], and touch.
+
+    sigma_k counts up to `mask`.
+    """
     for i in range(where.size):
         k = uint64(where[i])
-        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) % modulus
+        sigma = (int64(now[k]) - int64(before[k]) - int64(_popcount(uint64(then[k] & below)))) & mask
         gradient[i] = weight / max(float32(1), float32(sigma) / together) * delta[i]
         changed = delta[i] != 0
         now[k] += changed

@@ -5,13 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from edgeflock.server.descent import Step
-from edgeflock.server.descent.kernels import decode_update
-from edgeflock.shared.codecs import (
-    entries,
-    grid,  # noqa: F401  compiled when it is imported: now, not at the first update while all devices wait
-    sparse,
-    values,
-)
+from edgeflock.server.descent.kernels import decode_update, spread_scales
+from edgeflock.shared.codecs import entries, grid, sparse, values
 from edgeflock.shared.errors import (
     BadSamples,
     BaseExpired,
@@ -28,9 +23,10 @@ EXPANSION_PER_ENTRY = 12
 """Bytes that one entry takes once decoded: an int64 index and a float32 value."""
 
 COMPILED = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
-"""Value modes that kernels.decode_update knows, together with Golomb-coded indices.
+"""Value modes that kernels.decode_update knows, together with Golomb-coded indices."""
 
-A grid is decoded by compiled code in any case (shared/codecs/grid.py)."""
+SCALE = values.CODINGS["scale"].mode
+"""The one that goes with a grid."""
 
 
 def admit(
@@ -93,19 +89,22 @@ def _admit(update: Update, layout: Layout) -> Step:
 
 
 def decode_compiled(update: Update, layout: Layout) -> Step | None:
-    """The usual update in one compiled pass; None if it is not of the usual kind, or anything is wrong."""
-    if update.index_mode != sparse.GOLOMB or update.value_mode not in COMPILED:
-        return None
+    """The usual update by compiled code; None if it is not of the usual kind, or anything is wrong. Of what
+    is wrong with a grid, it raises the refusal.
+    """
     if not update.values or update.count > 8 * len(update.indices):
         return None
-    where, delta = np.empty(update.count, np.int64), np.empty(update.count, np.float32)
-    index_octets, value_octets = (
-        np.frombuffer(update.indices, np.uint8),
-        np.frombuffer(update.values, np.uint8),
-    )
-    if not decode_update(index_octets, value_octets, update.value_mode, layout.bounds, where, delta):
+    octets, delta = np.frombuffer(update.values, np.uint8), np.empty(update.count, np.float32)
+    if update.index_mode == sparse.GRID and update.value_mode == SCALE:
+        where, negative = grid.decode(update.indices, update.count, layout)
+        fine = spread_scales(where, negative, octets, layout.bounds, values.STEPS, delta)
+    elif update.index_mode == sparse.GOLOMB and update.value_mode in COMPILED:
+        where = np.empty(update.count, np.int64)
+        indices = np.frombuffer(update.indices, np.uint8)
+        fine = decode_update(indices, octets, update.value_mode, layout.bounds, where, delta)
+    else:
         return None
-    return Step(update.base, where, delta, samples=update.samples)
+    return Step(update.base, where, delta, samples=update.samples) if fine else None
 
 
 def decode(update: Update, layout: Layout) -> Step:

@@ -162,7 +162,6 @@ class Writer:
             while self._waiting or not self._stopping:
                 if not self._waiting:
                     await self._wake.wait()
-                self._wake.clear()
                 if self.error is not None:  # memory may be ahead of the disk: nothing may be acknowledged
                     raise self.error
                 await self._commit_group()
@@ -181,6 +180,7 @@ class Writer:
         """Take what waits, if anything does, and look what time it is."""
         if self._waiting:
             await self._gather()
+        self._wake.clear()  # whatever it was for is seen to now
         group, self._waiting = self._waiting[:_GROUP], self._waiting[_GROUP:]
         try:
             settled = await self._commit([push for push, _ in group])

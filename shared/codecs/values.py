@@ -38,7 +38,8 @@ LARGEST_STATISTIC = _LARGEST_F16 = 65504.0
 _LARGEST_SCALE = 3e38
 _NO_COUNTS = np.zeros(0, np.int64)
 _SIGNS = np.array([1, -1], np.float32)
-_STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float32)
+STEPS = np.array([0.0, *(2 ** ((e - 192) / 8) for e in range(1, 256))], np.float32)
+"""What each octet of `scale` stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def _decode_sign(octets: bytes, counts: Counts) -> Values:
 
 
 def _decode_scale(octets: bytes, counts: Counts) -> Values:
-    return np.repeat(_STEPS[np.frombuffer(octets, np.uint8)], counts[counts > 0])
+    return np.repeat(STEPS[np.frombuffer(octets, np.uint8)], counts[counts > 0])
 
 
 def _spread_fields(octets: bytes, width: int, table: Values, scales: Values, counts: Counts) -> Values:

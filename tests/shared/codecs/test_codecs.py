@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from edgeflock.shared.codecs import sparse, values
+from edgeflock.server.engine.admission import SCALE
+from edgeflock.shared.codecs import grid, sparse, values
 from edgeflock.shared.errors import IndexMalformed, IndexRepeated, IndexUnsorted, WrongDtype
 from edgeflock.shared.model.layout import Layout
 from tests import laws
@@ -205,8 +206,14 @@ def test_decoders_agree_on_updates_with_any_values(mode: int, data: st.DataObjec
     size = coding.size(chosen.size, sum(1 for count in counts if count))
     size = max(0, size + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
     octets = data.draw(st.binary(min_size=size, max_size=size))
-    indices = sparse.encode(chosen, layout.size)
-    laws.decoders_agree(laws.update_of(indices, chosen.size, octets, mode), layout)
+    if mode == SCALE:
+        negative = data.draw(st.lists(st.booleans(), min_size=chosen.size, max_size=chosen.size))
+        signed = grid.encode(chosen, np.array(negative, np.bool_), layout)
+        assume(signed is not None)
+        indices, index_mode = signed or b"", sparse.GRID
+    else:
+        indices, index_mode = sparse.encode(chosen, layout.size), sparse.GOLOMB
+    laws.decoders_agree(laws.update_of(indices, chosen.size, octets, mode, index_mode), layout)
 
 
 @given(
@@ -214,14 +221,17 @@ def test_decoders_agree_on_updates_with_any_values(mode: int, data: st.DataObjec
     octets=st.binary(max_size=40),
     count=st.integers(0, 12),
     mode=st.integers(0, 6),
+    index_mode=st.sampled_from([sparse.GOLOMB, sparse.GRID]),
     sizes_of_tensors=st.lists(st.integers(1, 40), min_size=1, max_size=4),
 )
-@example(indices=b"\x01\x00", octets=bytes(16), count=0, mode=3, sizes_of_tensors=[1])
+@example(
+    indices=b"\x01\x00", octets=bytes(16), count=0, mode=3, index_mode=sparse.GOLOMB, sizes_of_tensors=[1]
+)
 def test_decoders_agree_on_garbage(
-    indices: bytes, octets: bytes, count: int, mode: int, sizes_of_tensors: list[int]
+    indices: bytes, octets: bytes, count: int, mode: int, index_mode: int, sizes_of_tensors: list[int]
 ) -> None:
     layout = Layout.of((str(t), (size,)) for t, size in enumerate(sizes_of_tensors))
-    laws.decoders_agree(laws.update_of(indices, count, octets, mode), layout)
+    laws.decoders_agree(laws.update_of(indices, count, octets, mode, index_mode), layout)
 
 
 @every_value_coding
