@@ -55,8 +55,8 @@ class Task:
     accuracies: tuple[float, ...]
     rates: tuple[float, ...]
     """Of plain SGD, and of what local steps descend by."""
-    own: tuple[int, ...]
-    """Steps that a device takes in a round: an epoch of its share and three, but five at least."""
+    own: tuple[tuple[int, float, float], ...]
+    """Of rounds: steps that a device takes in one, by which rate, and the server's learning rate."""
     evaluations: int = 80
     settings: dict[str, object] = field(default_factory=dict)
 
@@ -77,13 +77,13 @@ class Task:
 
 TASKS = (
     Task("mnist", "mnist.npz", "edgeflock.client.zoo:PaperCNN", 40_000, (0.9, 0.95, 0.97),
-         (0.035, 0.07, 0.14), (30, 90)),
+         (0.035, 0.07, 0.14), ((30, 0.1, 0.4), (90, 0.1, 0.3))),
     Task("cifar", "cifar10_jpgblob.npz", "edgeflock.client.zoo:ResNetGN", 20_000, (0.2, 0.25, 0.3),
-         (0.025, 0.05, 0.1), (25, 75), 40),
+         (0.025, 0.05, 0.1), ((75, 0.1, 0.3),), 40),
     Task("fsdd", "fsdd_logmel.npz", "edgeflock.client.zoo:SpeechCNN", 20_000, (0.8, 0.9, 0.95),
-         (0.025, 0.05, 0.1), (5, 15)),
+         (0.025, 0.05, 0.1), ((15, 0.1, 0.3),)),
     Task("pos", "words.npz", "benchmarks.words:WordMLP", 40_000, (0.8, 0.85, 0.87),
-         (0.025, 0.05, 0.1), (100, 300)),
+         (0.05, 0.1, 0.2), ((100, 0.1, 0.3), (200, 0.2, 0.5))),
 )  # fmt: skip
 
 RECORD = PRESETS["record"]
@@ -133,9 +133,9 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
     for rate in task.rates[:2]:
         own = {"run.local_steps": 5, "run.local_momentum": 0.9, "run.local_rate": 0.01}
         yield "own steps, momentum", f"rate {rate:g}", {**own, "coordination.learning_rate": rate / 10}
-    for steps in task.own:
-        own = {"run.local_steps": steps, "run.local_rate": 0.1, "coordination.learning_rate": 0.3}
-        yield IN_ROUNDS, f"{steps} steps", {**own, **TOGETHER}
+    for steps, rate, server_rate in task.own:
+        own = {"run.local_steps": steps, "run.local_rate": rate, "coordination.learning_rate": server_rate}
+        yield IN_ROUNDS, f"{steps} steps at {rate:g}, rate {server_rate:g}", {**own, **TOGETHER}
 
 
 def rivals(task: Task) -> Iterator[tuple[str, str, Federated]]:
@@ -211,9 +211,13 @@ def table(task: Task, found: list[Measured]) -> list[str]:
                 cells[5:7] = f"{at['gradients']:,.0f}", f"{at['updates']:,.0f}"
                 cells[7:10] = size(at["up"]), size(at["down"]), size(at["both_ways"])
                 if own := plain.get(accuracy):
-                    cells[10:] = (times(own[key] / at[key]) for key in ("updates", "both_ways"))
+                    cells[10:] = (_less(own[key] / at[key]) for key in ("updates", "both_ways"))
             lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def _less(ratio: float) -> str:
+    return times(ratio) if ratio >= 0.05 else f"{ratio:.1g}x"
 
 
 def main(arguments: list[str]) -> None:
