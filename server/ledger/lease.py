@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.server.ledger.links import JournalLost, Unreachable, connected, named, psycopg, shown
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _LOCK = "hashtextextended('edgeflock ' || current_schema(), 0)"
 """One for each schema: locks are the database's, a run is a schema's."""
+
+_PATIENCE = 1.0
+"""Seconds that a process which ends waits for the database to hear of it."""
 
 
 class Lease:
@@ -92,10 +96,12 @@ class Lease:
         return f"another server hosts the run since ({self._holder} had epoch {self.epoch})"
 
     def close(self) -> None:
-        """Let others have it."""
+        """Let others have it, from now on: PostgreSQL takes a moment to notice that a connection is gone."""
         self._over.set()
         if self._beating is not None:
             self._beating.join()
+            with suppress(OSError, psycopg().Error):  # where nobody answers, it ends by itself
+                self._say(f"SELECT pg_advisory_unlock({_LOCK})", min(_PATIENCE, self.seconds))
         self._connection.close()
 
     def _beat_on(self) -> None:
@@ -111,14 +117,17 @@ class Lease:
 
     def _beat(self) -> None:
         """Say something, and wait for the answer no longer than the lease lasts. Raises OSError."""
+        self._say("SELECT 1", self.seconds)
+
+    def _say(self, query: str, seconds: float) -> None:
         line = self._connection.pgconn
-        line.send_query(b"SELECT 1")
+        line.send_query(query.encode())
         line.flush()
-        until = time.monotonic() + self.seconds
+        until = time.monotonic() + seconds
         while line.is_busy():
             ready = select.select([line.socket], [], [], max(0.0, until - time.monotonic()))[0]
             if not ready:
-                raise JournalLost(f"the database has not answered for {self.seconds:g} s")
+                raise JournalLost(f"the database has not answered for {seconds:g} s")
             line.consume_input()
         while (result := line.get_result()) is not None:
             if result.status != psycopg().pq.ExecStatus.TUPLES_OK:
