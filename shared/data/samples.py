@@ -23,6 +23,7 @@ IGNORED = -100
 """The class of what has none, as torch's cross entropy takes it."""
 
 ABSENT = -1
+"""In the place of a sample that others have."""
 
 _SHOWN = 12
 """Names of columns or classes in an error, at most."""
@@ -245,7 +246,8 @@ def _all_finite(raw: Raw, x: NDArray[np.generic], columns: tuple[int, ...], name
 
 def _mend(text: str) -> str:
     """What to do about a text that should be a number."""
-    return "say &decimal=comma" if _DECIMAL_COMMA.fullmatch(text) else "mend it"
+    comma = _DECIMAL_COMMA.fullmatch(text)
+    return "if its comma stands before decimals, say &decimal=comma" if comma else "mend it"
 
 
 def _targets(raw: Raw, described: Description) -> NDArray[np.int64] | NDArray[np.float32]:
