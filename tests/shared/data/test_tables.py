@@ -117,7 +117,11 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
         (HELD_OUT, "?label=animal&sep=ab", "sep=ab must be one character"),
         (HELD_OUT.replace(",", ";"), "", "the first line has one cell, 'age;height;animal'; .* two: &sep=;"),
         (HELD_OUT.replace(",", "\t"), "", "the first line has one cell, .* two: &sep=tab"),
-        (SEMICOLONS, "?label=animal&sep=;", "line 2: height is '1,0', not a number; if .* &decimal=comma, or"),
+        (
+            SEMICOLONS,
+            "?label=animal&sep=;",
+            "line 2: height is '1,0', not a number; if .* &decimal=comma, or",
+        ),
         (HELD_OUT, "?label=animal&decimal=,", "decimal=, must be comma, or left out"),
         (HELD_OUT, "?label=animal&colour=1", "option 'colour' is unknown; known are label, x"),
         ("age,animal\n", "", "has no rows"),
