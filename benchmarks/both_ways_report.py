@@ -48,14 +48,18 @@ def grid_of(found: Sequence[Measured]) -> Grid:
 
 
 def joined(now: Grid, earlier: Grid) -> Grid:
-    """Both. Of a setting with other seeds in each the means are of all; with the same ones `now` counts."""
+    """Both. Of a setting with other seeds in each the means are of all; with the same ones `now` counts,
+    unless it has only some of them.
+    """
     grid = {name: dict(settings) for name, settings in earlier.items()}
     for name, settings in now.items():
         known = grid.setdefault(name, {})
         for setting, figures in settings.items():
-            before = known.get(setting)
-            apart = before is not None and not set(before["seeds"]) & set(figures["seeds"])
-            known[setting] = together(before, figures) if before and apart else figures
+            before, seeds = known.get(setting), set(figures["seeds"])
+            if before is None or seeds >= set(before["seeds"]):
+                known[setting] = figures
+            elif not seeds & set(before["seeds"]):
+                known[setting] = together(before, figures)
     return grid
 
 

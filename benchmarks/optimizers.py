@@ -5,9 +5,9 @@
 MNIST (the paper's CNN), CIFAR-10 (ResNetGN), spoken digits (SpeechCNN) and parts of speech (WordMLP), dealt
 out evenly, 10 samples a step. All of Edgeflock's rows send and get what `compression = "record"` does, but
 for the optimizer; so do those of FedBuff's rule in the server. FedAvg, FedProx, FedBuff and FedAsync are
-benchmarks/federated.py's, dense, from 1 and 5 epochs. Own steps in rounds send and get more at a time. Of a
-method with several settings the best one counts: the highest accuracy of its task that every seed reached,
-with the fewest bytes both ways.
+benchmarks/federated.py's, dense, from 1 and 5 epochs. Own steps send and get more at a time: in rounds of all
+devices, or in turns of a few. Of a method with several settings the best one counts: the highest accuracy of
+its task that every seed reached, with the fewest bytes both ways.
 
 Runs are kept in --output, one file a setting and seed: what has ended is not run again, several processes may
 run different rows at a time, and --finished reports what there is. Leaves optimizers.md in --report.
@@ -39,9 +39,53 @@ DEVICES = 200
 PLAIN = "sgd"
 """What the others are compared with."""
 
-ROUNDS = 13
-"""At most. In rounds more gradients are computed than otherwise; how many, the table says."""
-IN_ROUNDS = "own steps in rounds"
+
+TOGETHER: dict[str, object] = {
+    "coordination.mode": "rounds",
+    "coordination.average": 0.0,
+    "compression.select": 0.002,
+    "downlink.select": 0.004,
+    "downlink.share": 0.0,
+}
+"""What is worth many gradients may be longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Rounds in which devices take many steps of their own."""
+
+    steps: int
+    local_rate: float
+    rate: float
+    """The server's."""
+    updates: int
+    """At most. More gradients are computed than otherwise; how many, the table says."""
+    cohort: int = 0
+    """Devices of a round, in turn, as `compression = "cohort"` has it; 0: all, and longer messages."""
+    more: dict[str, object] = field(default_factory=dict)
+    """Other settings of a cohort."""
+
+    @property
+    def method(self) -> str:
+        return "own steps, in turns" if self.cohort else "own steps in rounds"
+
+    @property
+    def setting(self) -> str:
+        steps = f"{self.steps} steps at {self.local_rate:g}, rate {self.rate:g}"
+        return f"{self.cohort} devices, {steps}" if self.cohort else steps
+
+    @property
+    def settings(self) -> dict[str, object]:
+        usual = {**PRESETS["cohort"], "coordination.cohort": self.cohort, "compression.select": 0.0}
+        how = {**usual, **self.more} if self.cohort else TOGETHER
+        return {
+            **how,
+            "run.local_steps": self.steps,
+            "run.local_rate": self.local_rate,
+            "coordination.learning_rate": self.rate,
+            "coordination.deadline": 1e6,
+            "fleet.evaluate_every": self.cohort or DEVICES,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +99,7 @@ class Task:
     accuracies: tuple[float, ...]
     rates: tuple[float, ...]
     """Of plain SGD, and of what local steps descend by."""
-    own: tuple[tuple[int, float, float], ...]
-    """Of rounds: steps that a device takes in one, by which rate, and the server's learning rate."""
+    own: tuple["Own", ...]
     evaluations: int = 80
     settings: dict[str, object] = field(default_factory=dict)
 
@@ -75,29 +118,21 @@ class Task:
         return FleetFile.model_validate(sections, context=CHOICES)
 
 
+LONGER: dict[str, object] = {"compression.select": 0.02, "downlink.select": 0.03, "downlink.share": 0.5}
+SHORTER: dict[str, object] = {"compression.select": 0.001}
+
 TASKS = (
     Task("mnist", "mnist.npz", "edgeflock.client.zoo:PaperCNN", 40_000, (0.9, 0.95, 0.97),
-         (0.035, 0.07, 0.14), ((30, 0.1, 0.4), (90, 0.1, 0.3))),
+         (0.035, 0.07, 0.14), (Own(90, 0.1, 0.3, 2600), Own(30, 0.1, 0.5, 2400, 20))),
     Task("cifar", "cifar10_jpgblob.npz", "edgeflock.client.zoo:ResNetGN", 20_000, (0.2, 0.25, 0.3),
-         (0.025, 0.05, 0.1), ((75, 0.1, 0.3),), 40),
+         (0.025, 0.05, 0.1), (Own(75, 0.1, 0.3, 600, 20, LONGER),), 40),
     Task("fsdd", "fsdd_logmel.npz", "edgeflock.client.zoo:SpeechCNN", 20_000, (0.8, 0.9, 0.95),
-         (0.025, 0.05, 0.1), ((15, 0.1, 0.3),)),
+         (0.025, 0.05, 0.1), (Own(15, 0.1, 0.3, 4000, 40, SHORTER),)),
     Task("pos", "words.npz", "benchmarks.words:WordMLP", 40_000, (0.8, 0.85, 0.87),
-         (0.05, 0.1, 0.2), ((100, 0.1, 0.3), (200, 0.2, 0.5))),
+         (0.05, 0.1, 0.2), (Own(200, 0.2, 0.5, 2600), Own(100, 0.2, 0.5, 3000, 20))),
 )  # fmt: skip
 
 RECORD = PRESETS["record"]
-
-TOGETHER: dict[str, object] = {
-    "coordination.mode": "rounds",
-    "coordination.deadline": 1e6,
-    "coordination.average": 0.0,
-    "compression.select": 0.002,
-    "downlink.select": 0.004,
-    "downlink.share": 0.0,
-    "fleet.evaluate_every": DEVICES,
-}
-"""What is worth many gradients may be longer. A round is an update of each device."""
 
 
 def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
@@ -133,9 +168,6 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
     for rate in task.rates[:2]:
         own = {"run.local_steps": 5, "run.local_momentum": 0.9, "run.local_rate": 0.01}
         yield "own steps, momentum", f"rate {rate:g}", {**own, "coordination.learning_rate": rate / 10}
-    for steps, rate, server_rate in task.own:
-        own = {"run.local_steps": steps, "run.local_rate": rate, "coordination.learning_rate": server_rate}
-        yield IN_ROUNDS, f"{steps} steps at {rate:g}, rate {server_rate:g}", {**own, **TOGETHER}
 
 
 def rivals(task: Task) -> Iterator[tuple[str, str, Federated]]:
@@ -153,12 +185,13 @@ def rivals(task: Task) -> Iterator[tuple[str, str, Federated]]:
 
 def rows(task: Task, folder: Path, gradients: int = 0) -> Iterator[Row]:
     """All of a task. `gradients` of each as it says; 0: as the task does."""
-    own = 0 if gradients else ROUNDS * DEVICES
     task = replace(task, gradients=gradients or task.gradients)
-    for method, setting, settings in optimizers(task):
+    found = [(*one, 0) for one in optimizers(task)]
+    found += [(own.method, own.setting, own.settings, own.updates) for own in task.own]
+    for method, setting, settings, updates in found:
         file = task.fleet(folder, {**RECORD, **settings})
-        steps = file.run.local_steps
-        updates = own if own and method == IN_ROUNDS else max(1, task.gradients // steps)
+        if gradients or not updates:
+            updates = max(1, task.gradients // file.run.local_steps)
         run = file.run.model_copy(update={"updates": updates})
         yield Row(method, setting, file.model_copy(update={"run": run}), until=task.accuracies[-1])
     for method, setting, how in rivals(task):

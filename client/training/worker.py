@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 _TELEMETRY_EVERY = 5.0
 """Seconds, at least, from telling how the device does to telling it again, and a little more at most;"""
 
-_PAUSED_EVERY = 60.0
-"""while it pauses."""
+_RESTING_EVERY = 60.0
+"""while it pauses, or waits for the model, as it may for its turn."""
 
 Load = Callable[[Weights, Layout], Awaitable[Model | None]]
 """load(weights, layout): the first model; None: the current one is to be pulled."""
@@ -93,6 +93,8 @@ class Worker:
         self._spool = spool
         self._telemetry_due = -math.inf
         """When the next update is to carry some, by the event loop's clock."""
+        self._pulls = False
+        """Whether it waits for the model."""
         self.progress = Progress()
 
     async def run(self) -> Progress:
@@ -129,7 +131,7 @@ class Worker:
                     replica.take(first)
         self._telemetry_due = -math.inf
         sequence, too_large = await self._begin_again(welcome, layout), 0
-        take(replica, await self._server.pull(replica.version, replica.held))
+        await self._pull(replica)
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
         if welcome.tasks:
@@ -142,7 +144,7 @@ class Worker:
         while True:
             await self._batches.ready(welcome.local_steps)
             if await self._permitted():
-                take(replica, await self._server.pull(replica.version, replica.held))
+                await self._pull(replica)
                 continue
             assert replica.version is not None, "pulled before"
             try:
@@ -161,7 +163,7 @@ class Worker:
                 log.info("%s", stale)
                 trainer.take_back()
                 self._batches.take_back()
-                take(replica, await self._server.pull(replica.version, replica.held))
+                await self._pull(replica)
                 continue
             except StepTooLarge as large:
                 self.progress.refused += 1
@@ -171,15 +173,27 @@ class Worker:
                 log.warning("%s", large)
                 trainer.forget()
                 self._batches.settle()
-                take(replica, await self._server.pull(replica.version, replica.held))
+                await self._pull(replica)
                 continue
             sequence, too_large = update.sequence, 0
             self._batches.settle()
             self.progress.samples += update.samples
             self._acknowledged(update, receipt)
-            if not update.pull or receipt.model is None:
+            if not update.pull:
                 return self.progress
-            take(replica, receipt.model)
+            if receipt.model is None:  # it is others' turn
+                await self._pull(replica)
+            else:
+                take(replica, receipt.model)
+
+    async def _pull(self, replica: Replica) -> None:
+        """Bring `replica` up to date, which may take long where devices take part in turn."""
+        self._pulls = True
+        try:
+            model = await self._server.pull(replica.version, replica.held)
+        finally:
+            self._pulls = False
+        take(replica, model)
 
     async def _begin_again(self, welcome: Welcome, layout: Layout) -> int:
         """The number of the last update of this device that the server has, or refused: what an earlier
@@ -252,13 +266,12 @@ class Worker:
             await averaging.stop()
 
     def _acknowledged(self, update: Update, receipt: Receipt) -> None:
-        """Count it. Raises ServerAtFault if the receipt is for another one, or lacks what was asked for."""
+        """Count it. Raises ServerAtFault if the receipt is for another one."""
         self.progress.updates += 1
         self.progress.loss = update.loss
-        if receipt.sequence != update.sequence or (receipt.model is None and update.pull):
+        if receipt.sequence != update.sequence:
             raise ServerAtFault(
                 f"the server answered update {update.sequence} with a receipt for {receipt.sequence}"
-                + (", without the model that was asked for" if receipt.model is None else "")
             )
 
     async def keep_telling(self, tell: Callable[[Facts], Awaitable[None]]) -> None:
@@ -267,7 +280,7 @@ class Worker:
         while True:
             await asyncio.sleep(_TELEMETRY_EVERY / 4)
             if clock() >= self._telemetry_due + _TELEMETRY_EVERY / 4 and (facts := self.facts()):
-                every = _PAUSED_EVERY if "paused" in facts else _TELEMETRY_EVERY
+                every = _RESTING_EVERY if self._pulls or "paused" in facts else _TELEMETRY_EVERY
                 self._telemetry_due = clock() + every
                 await tell(facts)
 

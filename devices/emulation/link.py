@@ -116,10 +116,21 @@ class EmulatedLink:
         pull = Pull(base, held, start, stop)
         await self._up(pull)
         engine = self._server.engine
+        await self._its_turn()
         model = engine.model(base, held, self._device, part_of(pull, engine.layout))
         self._base = model.version
         await self._deliver()
         return await self._down(model)
+
+    async def _its_turn(self) -> None:
+        """In a run where not all take part at a time: wait. Raises RunOver."""
+        engine = self._server.engine
+        while (turns := engine.turns) is not None:
+            if engine.published.complete:
+                raise RunOver((await self._down(Stop(f"the run is over: {engine.published.over}"))).reason)
+            if self._device in turns.members:
+                return
+            await self._server.turned.wait()
 
     async def push(self, update: Update) -> Receipt:
         record, frame = await self._up(update)

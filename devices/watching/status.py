@@ -114,6 +114,8 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
             f"this round, {tasks['wanted']} wanted; {tasks['duplicates']:,} duplicates so far"
         )
+    if (cohort := status["cohort"]) is not None:
+        console.print(f"{cohort['members']:,} devices take part in this round, {cohort['waiting']:,} wait")
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
@@ -223,9 +225,12 @@ _STYLES = {"critical": "bold red", "warning": "yellow", "notice": "dim"}
 
 def _state(device: dict[str, Any]) -> str | Text:
     """And why it is paused, which devices and operators say in their own words."""
-    if because := device["paused_because"]:
-        return Text("".join(c if c.isprintable() else "?" for c in f"paused {because}"[:_LONGEST]))
-    return "connected" if device["connected"] else _away(device)
+    if (because := device["paused_because"]) is not None:
+        told = f"paused {because}".rstrip()
+        return Text("".join(c if c.isprintable() else "?" for c in told[:_LONGEST]))
+    if not device["connected"]:
+        return _away(device)
+    return "waits for its turn" if device["waits"] else "connected"
 
 
 _COLUMNS: dict[str, Column] = {

@@ -6,7 +6,7 @@ devices may run ahead of each other a gate says (gates.py). Pure: time is an arg
 scheduling.
 """
 
-from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks
+from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks, Turns
 from edgeflock.server.coordination.gates import GATES, Gate, gate_of
 from edgeflock.server.coordination.modes import MODES, coordinator_of
 
@@ -18,6 +18,7 @@ __all__ = [
     "Gate",
     "Push",
     "Tasks",
+    "Turns",
     "coordinator_of",
     "gate_of",
 ]

@@ -18,6 +18,7 @@ class Asynchronous:
     gathered = None
     due = None
     tasks = None
+    turns = None
 
     @classmethod
     def of(cls, settings: CoordinationSettings, layout: Layout) -> "Asynchronous":

@@ -18,7 +18,7 @@ What is held is in memory only: a device whose update is held has no receipt, an
     tasks          as in rounds, one of each data shard, of whichever device has it first (tasks.py)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -66,6 +66,18 @@ class Tasks(Protocol):
         """How the open round stands, for whoever watches. At any time, also while updates are taken."""
 
 
+class Turns(Protocol):
+    """What a coordinator that lets devices take part in turn is asked beside. At any time."""
+
+    @property
+    def members(self) -> Set[int]:
+        """Whose turn it is: only they are sent the model."""
+
+    @property
+    def waiting(self) -> int:
+        """How many devices are there, and it is not their turn."""
+
+
 class Coordinator(Protocol):
     """A way to coordinate. Times are seconds of any one clock. No I/O, no clock, no randomness."""
 
@@ -76,6 +88,10 @@ class Coordinator(Protocol):
     @property
     def tasks(self) -> Tasks | None:
         """If it says which data shard each update is of."""
+
+    @property
+    def turns(self) -> Turns | None:
+        """If it says who takes part."""
 
     def waiting(self, push: Push) -> Push | None:
         """The held update that `push` is again, if any. Raises BadSequence if its device has to wait."""

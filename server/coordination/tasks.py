@@ -33,6 +33,8 @@ class _Open:
 class TaskRounds:
     """A coordinator."""
 
+    turns = None
+
     def __init__(
         self, assignments: Assignments, deadline: float, layout: Layout, aggregate: str = MEAN
     ) -> None:

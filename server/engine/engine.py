@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks
+from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks, Turns
 from edgeflock.server.defence import Decision, Guard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step, Where
 from edgeflock.server.engine.admission import admit
@@ -181,6 +181,11 @@ class Engine:
     def tasks(self) -> Tasks | None:
         """Who computes what, in a run that says so."""
         return self._coordinator.tasks
+
+    @property
+    def turns(self) -> Turns | None:
+        """Who takes part, in a run where not all do at a time."""
+        return self._coordinator.turns
 
     @property
     def due(self) -> float | None:
@@ -363,11 +368,16 @@ class Engine:
         return self.parameters.version, (self.parameters.theta if average is None else average).copy()
 
     def _with_model(self, push: Push, answer: Answer) -> Answer:
-        if isinstance(answer, Refused) or not push.update.pull:
+        if isinstance(answer, Refused) or not push.update.pull or not self._goes_on(push.device):
             return answer
         model = self.model(push.update.base, push.update.held, push.device)
         receipt = answer.receipt
         return Accepted(Receipt(receipt.sequence, receipt.version, model), answer.staleness)
+
+    def _goes_on(self, device: int) -> bool:
+        """Whether the device may have the model at once; otherwise it asks for it, and waits."""
+        turns = self.turns
+        return turns is None or (device in turns.members and self._complete() is None)
 
     def _publish(self) -> None:
         """All there is of memory is on the disk now."""

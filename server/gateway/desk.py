@@ -49,6 +49,9 @@ class RemoteDesk:
     def greeted(self, device: Device, version: int) -> None:
         """The leader knows."""
 
+    async def turn(self, device: Device) -> None:
+        await self._upstream.tell(gateway.Ready(self._known.ticket, None, True))
+
     def talk(self, device: Device, send: Send) -> Talk | None:
         if not self._front.config.coordination.tasks:
             return None

@@ -181,7 +181,7 @@ class Upstream:
         self._present.listen(ticket, tell)
 
     async def tell(self, ready: gateway.Ready) -> None:
-        """What a device is to compute; all of it is told by the end. Raises Unavailable."""
+        """What a device is to compute, or whether it may; all of it is told by the end. Raises Refused."""
         await self._ask(ready.ticket, ready, gateway.Done)
 
     def leave(self, ticket: int, device: Device | None, why: str) -> None:
@@ -223,6 +223,8 @@ class Upstream:
             return accepted
         if mirror is None:
             raise Unavailable(LOST)
+        if mirror.config.coordination.cohort:
+            return accepted  # the leader knows whose turn it is: the device asks
         model = await self.call(lambda: mirror.model(update.base, update.held, push.device))
         return accepted._replace(receipt=replace(accepted.receipt, model=model))
 

@@ -185,6 +185,7 @@ def status(
         sum(device[key] for device in devices) for key in ("compressed", "uncompressed")
     )
     dense = dense_bytes(host, sum(device["updates"] for device in devices))
+    turns = host.engine.turns
     return {
         **run_status(host, evaluator),
         "diverged": evaluator.diverged,
@@ -192,6 +193,7 @@ def status(
         "coordination": settings(host)["coordination"],
         "compression": config.compression.model_dump(),
         "tasks": None if host.engine.tasks is None else host.engine.tasks.standing()._asdict(),
+        "cohort": None if turns is None else {"members": len(turns.members), "waiting": turns.waiting},
         "shards": shards(host),
         "evaluation": evaluator.history[-1]._asdict() if evaluator.history else None,
         "on_devices": federated(device["telemetry"] for device in devices),
@@ -242,6 +244,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
     return {
         "name": identity.name,
         "connected": connection.here,
+        "waits": connection.waits,
         "gateway": connection.line.through if isinstance(connection.line, Behind) else None,
         "facts": identity.facts,
         "telemetry": done.telemetry,

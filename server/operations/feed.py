@@ -258,6 +258,8 @@ def state(device: Device, now: float) -> DeviceState:
         return "paused"
     if not device.connection.here:
         return "away"
+    if device.connection.waits:
+        return "waiting"
     if not device.is_idle(now):
         return "training"
     return "starved" if (_number(device.statistics.telemetry.get("waiting")) or 0) > 0 else "idle"

@@ -23,7 +23,7 @@ from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState,
 
 routes = web.RouteTableDef()
 
-STATES: tuple[DeviceState, ...] = ("training", "starved", "idle", "paused", "away")
+STATES: tuple[DeviceState, ...] = ("training", "waiting", "starved", "idle", "paused", "away")
 
 
 @routes.get("/metrics")

@@ -111,6 +111,8 @@ class Connection:
     """Why its last session ended (frames.LEFT); None while it has one, or if there was none."""
     given: bool = True
     """Whether an update of it was taken since it last asked for the model."""
+    waits: bool = False
+    """Whether it asked for the model, and gets it when its turn has come."""
     secret: bytes = b""
     """What the device was told last: whoever knows it may take the line's place."""
 

@@ -61,7 +61,8 @@ class Device:
     def is_idle(self, now: float) -> bool:
         """Whether it is connected, but silent for much longer than usual, at `now` by the monotonic clock."""
         connection = self.connection
-        return connection.here and self.statistics.is_long(now - connection.last_heard)
+        silent = connection.here and not connection.waits
+        return silent and self.statistics.is_long(now - connection.last_heard)
 
 
 class Registry:

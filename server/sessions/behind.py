@@ -81,9 +81,12 @@ class Behind:
         self._heeds = None if self.device is None else self.device.connection.order
 
     def ready(self, ready: gateway.Ready) -> None:
-        """It wants to know what to compute."""
+        """It wants to know what to compute, or waits for its turn."""
+        if self.device is not None and self.desk.host.engine.turns is not None:
+            self._talks(self._answered(self.desk.turn(self.device)))
+            return
         if (talk := self._talk) is None:
-            raise Malformed("a gateway asks what to compute, and this is no run of tasks")
+            raise Malformed("a gateway asks what to compute, and this is a run without tasks or turns")
         if ready.version is None:
             self._talks(self._answered(talk.went_on(counted=ready.counted)))
         else:

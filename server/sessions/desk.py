@@ -69,6 +69,11 @@ class Desk(Protocol):
     def greeted(self, device: Device, version: int) -> None:
         """It has its Welcome."""
 
+    async def turn(self, device: Device) -> None:
+        """Wait while others take part and it does not (coordination/cohort.py). Raises Refused if there is no
+        use in that.
+        """
+
     def talk(self, device: Device, send: Send) -> Talk | None:
         """What says what it computes, in a run of tasks; `send` tells the device."""
 
@@ -136,6 +141,17 @@ class OwnDesk:
     def greeted(self, device: Device, version: int) -> None:
         by = f", through {self.through}" if self.through else ""
         self.host.hub.note("joined", device, f"at version {version:,}{by}")
+
+    async def turn(self, device: Device) -> None:
+        connection = device.connection
+        connection.waits = True
+        self.host.hub.changed(device)
+        try:
+            await self.writer.turn(device.id)
+        finally:
+            connection.waits = False
+            connection.hear()  # until now nothing was to come from it
+            self.host.hub.changed(device)
 
     def talk(self, device: Device, send: Send) -> Talk | None:
         tasks = self.host.engine.tasks

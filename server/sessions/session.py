@@ -255,6 +255,11 @@ class Session:
             return self._note(device, record, frame)
         device.connection.hear()
         if isinstance(record, Pull):
+            if self._host.config.coordination.cohort:
+                try:
+                    await self._listening(self._desk.turn(device), device)
+                except RunComplete as complete:
+                    return await self._send(Stop(str(complete)))
             await self._resumed(device)
             model = await self._model(device, record)
             await self._send_samples(device)
@@ -288,7 +293,7 @@ class Session:
                 self._too_large = 0
                 self._host.hub.updated(device, record, accepted.staleness)
                 receipt = accepted.receipt
-                if await self._resumed(device) and record.pull:
+                if await self._resumed(device) and receipt.model is not None:
                     receipt = replace(receipt, model=await self._model(device, record))
                 await self._send_samples(device)
                 await self._send(receipt)

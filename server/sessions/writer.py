@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
-from edgeflock.shared.errors import Refused, Unavailable
+from edgeflock.shared.errors import Refused, RunComplete, Unavailable
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -81,6 +81,8 @@ class Writer:
         self._enough = asyncio.Event()
         self._wake = asyncio.Event()
         self._turned = asyncio.Event()
+        self._turn_of: dict[int, asyncio.Event] = {}
+        """Of who waits for its turn."""
         self._alarm: asyncio.TimerHandle | None = None
         self._leaving = self._stopping = self._over = self._turns = False
         self.commit_seconds = 0.0
@@ -119,6 +121,22 @@ class Writer:
         """Wait until a round ends, who is there changes, or it is time to look again."""
         await self._turned.wait()
 
+    async def turn(self, device: int) -> None:
+        """Wait while others take part and the device does not. Raises RunComplete, Unavailable."""
+        engine = self._engine
+        while (turns := engine.turns) is not None:
+            complete, comes = await self.glance(lambda: (engine.published.complete, device in turns.members))
+            if complete:
+                raise RunComplete(f"the run is over: {engine.published.over}")
+            if comes:
+                return
+            self._turn_of[device] = called = asyncio.Event()
+            try:
+                await called.wait()
+            finally:
+                if self._turn_of.get(device) is called:  # it has gone
+                    del self._turn_of[device]
+
     def look(self) -> None:
         """What is held may be decided by now: see to it."""
         self._wake.set()
@@ -145,6 +163,8 @@ class Writer:
                 self._fail(error)
                 raise Unavailable(_BROKEN) from error
             self._published()
+            if self._engine.published.complete:
+                self._ring()  # who waits for a turn gets none
             return result
 
     async def glance(self, function: Callable[[], T]) -> T:
@@ -199,6 +219,17 @@ class Writer:
             self._turns = False
             turned, self._turned = self._turned, asyncio.Event()
             turned.set()
+        self._let_come()
+
+    def _let_come(self) -> None:
+        """Wake whose turn it is, and nobody else: thousands may wait."""
+        if not self._turn_of or (turns := self._engine.turns) is None:
+            return
+        come = (
+            list(self._turn_of) if self._engine.published.complete else turns.members & self._turn_of.keys()
+        )
+        for device in come:
+            self._turn_of.pop(device).set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit, its first half on the event loop's thread if it is quick.
@@ -246,7 +277,7 @@ class Writer:
             self._alarm = asyncio.get_running_loop().call_at(due, self._ring)
 
     def _ring(self) -> None:
-        """It is time to look at what is held, and for those who wait for a task to ask again."""
+        """It is time to look at what is held, and for those who wait for a task or a turn to ask again."""
         self._turns = True
         self._wake.set()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-DeviceState = Literal["training", "starved", "idle", "paused", "away"]
+DeviceState = Literal["training", "waiting", "starved", "idle", "paused", "away"]
 Role = Literal["viewer", "admin"]
 RunState = Literal["training", "finished", "diverged"]
 EventKind = Literal[
@@ -69,8 +69,8 @@ class DeviceRow(NamedTuple):
     """The key."""
     name: str
     state: DeviceState
-    """idle: connected, but silent for three times as long as it usually is; starved: so, and for want of
-    samples, as it says.
+    """waiting: for its turn, in a run of cohorts; idle: connected, but silent for three times as long as it
+    usually is; starved: so, and for want of samples, as it says.
     """
     class_: str | None
     """What kind of machine it says it is."""

@@ -37,6 +37,13 @@ class CoordinationSettings(Section):
     quorum: Annotated[int, Field(ge=0)] = Field(
         0, description="of rounds: how many updates end one; 0: one of each connected device"
     )
+    cohort: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="of rounds: how many devices take part in one while others wait for their turn; 0: all",
+    )
+    turns: Annotated[int, Field(ge=1)] = Field(
+        5, description="of a cohort: rounds in a row that a device takes part in before it makes room"
+    )
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         30.0, description="of rounds: seconds after its first update when one ends in any case"
     )
@@ -110,6 +117,20 @@ class CoordinationSettings(Section):
                 'coordination.aggregate = "mean"'
             )
         return aggregate
+
+    @model_validator(mode="after")
+    def _has_what_a_cohort_needs(self) -> Self:
+        if self.cohort and (self.mode != "rounds" or self.tasks):
+            told = f"tasks = {self.tasks}" if self.tasks else f"mode = {self.mode!r}"
+            raise ValueError(
+                f'cohort = {self.cohort} says who takes part in a round: set mode = "rounds" without tasks, '
+                f"not {told}, or leave it out"
+            )
+        if self.quorum > self.cohort > 0:
+            raise ValueError(
+                f"quorum = {self.quorum} are more than the cohort = {self.cohort} that take part in a round"
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_what_tasks_need(self) -> Self:

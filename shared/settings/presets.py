@@ -11,5 +11,14 @@ PRESETS: dict[str, dict[str, object]] = {
         "compression.indices": "grid",
         "compression.values": "scale",
     },
+    "cohort": {
+        "run.local_steps": 30,
+        "coordination.mode": "rounds",
+        "coordination.cohort": 20,
+        "coordination.turns": 5,
+        "coordination.deadline": 600.0,
+        "downlink.share": 0.3,
+    },
 }
-"""record: the fewest bytes for an accuracy that we know of. docs/compression.md says when not to use it."""
+"""cohort: the fewest bytes for an accuracy that we know of, for fleets that may take part in turn;
+record: the fewest where everybody trains at any time. docs/compression.md says when not to use them."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.both_ways import OURS, Scale, chosen, main, rows
+from benchmarks.both_ways import OURS, RECORDS, Scale, chosen, main, rows
 from benchmarks.both_ways_report import (
     Figures,
     Measured,
@@ -119,7 +119,9 @@ def test_the_seeds_of_an_earlier_report_count_too() -> None:
     whole = grid_of([measured("a", "1", *SMALL), DENSE])
     first, second = (grid_of([measured("a", "1", run)]) for run in SMALL)
     assert joined(second, {**first, **grid_of([DENSE])}) == whole
-    assert joined(first, whole)["a"] == first["a"], "run anew"
+    assert joined(first, first)["a"] == first["a"], "run anew"
+    assert joined(first, whole)["a"] == whole["a"], "which has that seed, too"
+    assert joined(whole, first)["a"] == whole["a"]
     assert joined(grid_of([ROUNDS]), whole) == {**whole, **grid_of([ROUNDS])}
     never = grid_of([measured("a", "1", run_of((1, 0.5, 9, 9), seed=2))])
     assert joined(never, whole)["a"]["1"]["at"]["0.90"] is None, "one run of three did not come so far"
@@ -131,7 +133,10 @@ def test_the_rows() -> None:
     fleets = {row.name: row.file for row in every}
     assert fleets["dense ASGD, rate 0.4"].coordination.learning_rate == 0.4
     assert fleets["dense ASGD, averaged model, rate 0.1"].coordination.average == 8
-    ours, record = (fleets[f"{name}, rate 0.1"] for name in (OURS, "record"))
+    turns = fleets[f"{OURS}, rate 0.5"]
+    assert (turns.coordination.cohort, turns.run.local_steps, turns.run.updates) == (20, 30, 2_666)
+    ours, record = (fleets[f"{name}, rate 0.1"] for name in (RECORDS, "record"))
+    assert ours.run.updates == record.run.updates == 40_000
     assert (ours.downlink.mode, record.downlink.mode) == ("lossy", "exact")
     assert (ours.run.local_steps, record.run.local_steps) == (2, 1)
     assert ours.compression == record.compression

@@ -262,3 +262,47 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, down: str, tm
     assert 0 < extra < 2 * ran.server.traffic.received[Update] / 6
     assert total_of(traffic.received, Hello, Pull) == total_of(ran.server.traffic.received, Hello, Pull)
     assert dict(traffic.sent) == dict(ran.server.traffic.sent)
+
+
+def test_real_devices_take_turns_as_the_emulated_ones_do(tmp_path: Path) -> None:
+    """One device at a time, of three: whole clients and a whole server, the same records and bytes."""
+    settings = ["coordination.mode=rounds", "coordination.cohort=1", "coordination.turns=2"]
+    settings += ["compression.select=0.01", "run.local_steps=3", LOSSY, "downlink.share=0.3"]
+    file = fleet_of(ONE, DIGITS, "run.updates=10", "fleet.devices=3", *settings)
+    ran = run(file, tmp_path / "emulated")
+    shares = prepare(file).shares
+
+    async def train() -> tuple[list[bytes], Traffic]:
+        async with serving(tmp_path / "real", file, settings) as hosted, AsyncExitStack() as stack:
+            working, here, turns = [], asyncio.Event(), hosted.engine.turns
+            assert turns is not None
+
+            async def together(function: Callable[..., Any], *arguments: Any) -> Any:
+                await here.wait()
+                return function(*arguments)
+
+            for place, share in enumerate(shares):
+                link = await stack.enter_async_context(dial(hosted.port, f"pi-{place}"))
+                backend = TorchBackend(file.model.module, file.model.loss, seed=0)
+                batches = Shuffled(share, np.random.default_rng([0, 1, place]))
+
+                async def make(
+                    welcome: Welcome, of: tuple[TorchBackend, Shuffled] = (backend, batches)
+                ) -> Trainer:
+                    return Trainer(*of, welcome)
+
+                working.append(asyncio.create_task(Worker(link, make, batches, together).run()))
+                while len(turns.members) + turns.waiting <= place:  # they come in this order
+                    await asyncio.sleep(0.005)
+            here.set()
+            progress = await asyncio.gather(*working)
+            assert sum(one.updates for one in progress) == 10
+            return [update.frame for update in hosted.journal.updates(0)], hosted.traffic
+
+    frames, traffic = asyncio.run(train())
+    assert frames == [wire.encode(push.update) for push, _ in ran.server.accepted]
+    emulated = ran.server.traffic
+    assert total_of(traffic.received, Hello, Update) == total_of(emulated.received, Hello, Update)
+    assert [traffic.sent[kind] for kind in (Welcome, Model, Receipt)] == [
+        emulated.sent[kind] for kind in (Welcome, Model, Receipt)
+    ]

@@ -36,6 +36,12 @@ BETWEEN = 20
 """Versions that a server lives to make."""
 
 TASKS = ("coordination.mode=rounds", "coordination.deadline=3600", "coordination.tasks=2")
+COHORT = (
+    "coordination.mode=rounds",
+    "coordination.deadline=3600",
+    "coordination.cohort=1",
+    "coordination.turns=2",
+)
 ELASTIC = (
     "coordination.mode=elastic",
     "coordination.rule=elastic",
@@ -119,7 +125,9 @@ async def device(seen: Seen, servers: str, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [TASKS, ELASTIC, BUFFER, MOMENTUM], ids=["tasks", "elastic", "buffer", "momentum"]
+    "settings",
+    [TASKS, COHORT, ELASTIC, BUFFER, MOMENTUM],
+    ids=["tasks", "cohort", "elastic", "buffer", "momentum"],
 )
 async def test_what_devices_were_told_is_what_a_killed_server_comes_back_with(
     tmp_path: Path, settings: tuple[str, ...]
@@ -173,7 +181,7 @@ class Gateway:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("settings", [TASKS, BUFFER], ids=["tasks", "buffer"])
+@pytest.mark.parametrize("settings", [TASKS, COHORT, BUFFER], ids=["tasks", "cohort", "buffer"])
 async def test_so_it_is_through_gateways_that_are_killed_too(
     tmp_path: Path, settings: tuple[str, ...]
 ) -> None:

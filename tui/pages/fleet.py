@@ -42,6 +42,7 @@ class View:
 
 STATES: dict[str, tuple[str, Ink]] = {
     "training": ("●", "good"),
+    "waiting": ("◔", "dim"),
     "starved": ("◌", "warn"),
     "idle": ("○", "warn"),
     "paused": ("‖", "accent"),
@@ -103,7 +104,8 @@ COLUMNS: tuple[Column, ...] = (
         10,
         _of("state"),
         lambda row, state, labels: f"{STATES[row.state][0]} {row.state}",
-        "training, idle (connected, but silent for long), starved (so, for want of samples), paused or away",
+        "training, waiting (for its turn), idle (connected, but silent for long), starved (so, for want of "
+        "samples), paused or away",
         "left",
     ),
     _column("class", "class", 7, _words, "what kind of machine it says it is", "left"),

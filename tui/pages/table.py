@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from edgeflock.shared.protocol.frames import DeviceRow
-from edgeflock.tui.pages.fleet import COLUMNS, Column, View, fitting, ink
+from edgeflock.tui.pages.fleet import COLUMNS, STATES, Column, View, fitting, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text.lines import Ink, Line, apart, fit, notice, page
@@ -139,7 +139,7 @@ def _below(
         parts.insert(0, f"{marked:,} marked")
     if view.query:
         parts.append(f"filter {plain(view.query)}")
-    tally = {name: 0 for name in ("training", "starved", "idle", "paused", "away")}
+    tally = {name: 0 for name in STATES}
     for row in rows:
         tally[row.state] += 1
     parts += [f"{number:,} {name}" for name, number in tally.items() if number]

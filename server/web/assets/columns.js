@@ -14,7 +14,7 @@ export const COLUMNS = [
         104,
         words,
         true,
-        "training; idle: connected, but silent for long; starved: so, for want of samples",
+        "training; waiting: for its turn; idle: connected, but silent for long; starved: so, for want of samples",
     ],
     ["class", "Class", 80, words, true, "what kind of machine it says it is"],
     ["updates", "Updates", 84, count, false, "updates that count"],
@@ -74,6 +74,7 @@ export const MORE = [
 
 export const STATES = {
     training: "\u25cf",
+    waiting: "\u25d4",
     starved: "\u25cc",
     idle: "\u25cb",
     paused: "\u2016",

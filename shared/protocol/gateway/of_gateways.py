@@ -92,7 +92,7 @@ class Lives(NamedTuple):
 
 class Ready(NamedTuple):
     """In a run of tasks: the device of this ticket has a model, or has computed a shard, and is to be told
-    what comes next. Answered by Done or Denied.
+    what comes next. In a run of cohorts: it wants a model. Answered by Done or Denied, if need be later.
     """
 
     ticket: int

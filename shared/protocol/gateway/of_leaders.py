@@ -146,7 +146,7 @@ class Said(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a Ready comes to has been Said."""
+    """What a Ready comes to has been Said; or it is the device's turn."""
 
     ticket: int
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
@@ -274,7 +275,6 @@ async def test_changes_that_are_no_numbers_end_the_worker() -> None:
     ("answer", "said"),
     [
         ({"sequence": 40}, "update 41 with a receipt for 40"),
-        ({"model": None}, "without the model that was asked for"),
         ({"model": replace(model_at(4), base=2)}, "builds on 2"),
         ({"model": replace(model_at(4), values=b"")}, "take 56 bytes, not 0"),
         ({"model": replace(model_at(4), count=1 << 40)}, "entries for 14"),
@@ -287,6 +287,17 @@ async def test_a_receipt_that_is_none_ends_the_worker(answer: dict[str, object],
 
     with pytest.raises(ServerAtFault, match=said):
         await worker(Wrong([None]), FakeBackend()).run()
+
+
+async def test_a_receipt_without_a_model_has_it_pulled_which_may_take_until_its_turn() -> None:
+    class InTurn(FakeServer):
+        async def push(self, update: Update) -> Receipt:
+            return replace(await super().push(update), model=None)
+
+    server = InTurn([None, None])
+    progress = await worker(server, FakeBackend()).run()
+    assert (progress.updates, [update.base for update in server.updates]) == (2, [3, 4, 5])
+    assert [asked for asked in server.asked if isinstance(asked, tuple)][-2:] == [("pull", 3), ("pull", 4)]
 
 
 # Telemetry
@@ -463,3 +474,39 @@ async def test_after_a_pause_the_model_is_pulled_anew() -> None:
     await Worker(server, training(FakeBackend(), batches), batches, permitted=permitted).run()
     kinds = ["update" if isinstance(asked, Update) else asked for asked in server.asked[2:]]
     assert kinds == [("pull", None), "update", ("pull", 4), "update", "update"]
+
+
+def test_who_waits_for_its_turn_tells_once_a_minute() -> None:
+    """The third receipt comes after six seconds, the model that the device pulls then ten minutes later."""
+
+    class InTurn(SlowServer):
+        async def push(self, update: Update) -> Receipt:
+            receipt = await super().push(update)
+            return replace(receipt, model=None) if len(self.updates) == 3 else receipt
+
+        async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+            if self.updates:
+                await asyncio.sleep(600)
+            return await super().pull(base, held, start, stop)
+
+    told_at: list[float] = []
+
+    async def at_once(function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    async def tell(facts: Facts) -> None:
+        told_at.append(asyncio.get_running_loop().time())
+
+    async def ran() -> float:
+        loop, batches = asyncio.get_running_loop(), Instrumented()
+        began = loop.time()
+        device = Worker(InTurn([None] * 5), training(FakeBackend(), batches), batches, at_once)
+        telling = asyncio.create_task(device.keep_telling(tell))
+        await device.run()
+        telling.cancel()
+        return began
+
+    began = run_virtually(ran())
+    waited = [at - began for at in told_at if at - began > 6]
+    assert len(waited) == 10
+    assert all(60 <= after - before < 63 for before, after in pairwise(waited))

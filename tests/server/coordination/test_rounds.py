@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
+from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.coordination.modes import coordinator_of
 from edgeflock.server.coordination.rounds import Ending, Rounds
@@ -98,6 +99,120 @@ class TestWhenARoundEnds:
     def test_never_without_a_contribution(self) -> None:
         rounds = Rounds(Ending(quorum=0, deadline=1), LAYOUT)
         assert (rounds.due, applied(rounds, 100)) == (None, None)
+
+
+def of_a_cohort(*devices: int, size: int = 2, turns: int = 1, quorum: int = 0) -> Rounds:
+    rounds = Rounds(Ending(quorum, deadline=30), LAYOUT, cohort=Cohort(size, turns))
+    for device in devices:
+        rounds.arrived(device)
+    return rounds
+
+
+class TestARoundOfACohort:
+    def test_ends_once_those_have_contributed_whose_turn_it_is(self) -> None:
+        rounds = of_a_cohort(1, 2, 3)
+        assert rounds.turns is not None
+        offer(rounds, 1)
+        assert applied(rounds, 1) is None
+        assert 2 in rounds.turns.members
+        offer(rounds, 2)
+        assert applied(rounds, 1) == [1, 2]
+        assert [device in rounds.turns.members for device in (1, 2, 3)] == [True, False, True]
+
+    def test_at_a_quorum_of_them(self) -> None:
+        rounds = of_a_cohort(1, 2, 3, quorum=1)
+        offer(rounds, 2)
+        assert applied(rounds, 1) == [2]
+
+    def test_takes_what_comes_late_of_others(self) -> None:
+        rounds = of_a_cohort(1, 2, 3)
+        offer(rounds, 3)
+        offer(rounds, 1)
+        assert applied(rounds, 1) is None
+        offer(rounds, 2)
+        assert applied(rounds, 1) == [3, 1, 2]
+
+    def test_takes_nothing_of_who_was_not_called(self) -> None:
+        """But of who was, and has gone, and of a server that was restarted nobody knows whom it called."""
+        rounds = of_a_cohort(1, 2, 3, 4)
+        offer(rounds, 4)
+        offer(rounds, 1)
+        offer(rounds, 2)
+        assert applied(rounds, 1) == [4, 1, 2]
+        for device in (1, 2):
+            with pytest.raises(BaseExpired, match="others' turn"):
+                offer(rounds, device)
+        rounds.left(3)  # its place is 1's
+        offer(rounds, 3)
+        offer(rounds, 1)
+        offer(rounds, 4)
+        assert applied(rounds, 2) == [3, 1, 4]
+
+    def test_takes_what_comes_of_who_was_too_slow_for_ten_deadlines(self) -> None:
+        rounds = of_a_cohort(1, 2, 3, size=1)
+        offer(rounds, 1)
+        assert applied(rounds, 0) == [1]
+        assert applied(rounds, 300) is None
+        assert rounds.turns is not None
+        assert set(rounds.turns.members) == {3}
+        offer(rounds, 2)
+        with pytest.raises(BaseExpired):
+            offer(rounds, 1)
+
+    def test_is_not_held_up_by_who_leaves(self) -> None:
+        rounds = of_a_cohort(1, 2)
+        offer(rounds, 1)
+        rounds.left(2)
+        assert applied(rounds, 1) == [1]
+
+    def test_is_not_longer_for_who_gives_and_leaves(self) -> None:
+        """Its place is empty until the end, and is its own if it comes back before."""
+        rounds = of_a_cohort(1, 2, 3, turns=3)
+        turns = rounds.turns
+        assert turns is not None
+        for device in (2, 1):
+            offer(rounds, device)
+            rounds.left(device)
+        rounds.arrived(2)
+        assert turns.waiting == 1
+        assert applied(rounds, 1) == [2, 1]
+        assert set(turns.members) == {2, 3}
+        rounds.left(1)
+        rounds.arrived(1)
+        assert turns.waiting == 1
+
+    def test_that_is_given_up_keeps_no_place_for_who_has_left(self) -> None:
+        rounds = of_a_cohort(1, 2, 3)
+        offer(rounds, 1)
+        rounds.left(1)
+        assert [push.device for push in rounds.give_up()] == [1]
+        assert rounds.turns is not None
+        assert set(rounds.turns.members) == {2, 3}
+
+    def test_gives_nothing_for_ten_deadlines_then_others_come(self) -> None:
+        rounds = of_a_cohort(1, 2, 3, 4)
+        assert rounds.turns is not None
+        assert (applied(rounds, 5), rounds.due) == (None, 305)
+        assert (applied(rounds, 304), 1 in rounds.turns.members) == (None, True)
+        assert (applied(rounds, 305), rounds.due) == (None, 605)
+        assert [device in rounds.turns.members for device in (1, 2, 3, 4)] == [False, False, True, True]
+        offer(rounds, 3, now=400)
+        assert rounds.due == 430
+        assert applied(rounds, 430) == [3]
+        for device in (1, 2, 3, 4):
+            rounds.left(device)
+        assert applied(rounds, 500) is None
+        assert rounds.due is None
+
+    def test_is_not_waited_for_for_ever_after_another_one(self) -> None:
+        """Nobody comes, goes or gives anything any more: it is looked at all the same."""
+        rounds = of_a_cohort(1, 2, size=1)
+        offer(rounds, 1)
+        assert applied(rounds, 7) == [1]
+        assert rounds.due == 307
+        assert applied(rounds, 307) is None
+        assert rounds.turns is not None
+        assert set(rounds.turns.members) == {1}
 
 
 def test_each_mode_has_its_coordinator() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.coordination.rounds import Ending, Rounds
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
@@ -212,3 +213,51 @@ async def test_a_round_does_not_end_while_its_devices_are_sent_away(tmp_path: Pa
     writer.stop()
     await running
     engine.close()
+
+
+@asynccontextmanager
+async def one_at_a_time(directory: Path) -> AsyncIterator[tuple[Rounds, Writer]]:
+    """A writer at work in a run where one device takes part at a time; device 1 does."""
+    journal, _ = open_engine(directory, ROUNDS)
+    rounds = Rounds(Ending(quorum=0, deadline=3600), LAYOUT, cohort=Cohort(1, 1))
+    engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, ROUNDS), rounds)
+    writer = Writer(engine)
+    running = asyncio.create_task(writer.run())
+    writer.see(1, True)
+    await writer.turn(1)
+    yield rounds, writer
+    writer.stop()
+    await running
+    engine.close()
+
+
+async def test_who_waits_for_a_turn_and_goes_is_forgotten(tmp_path: Path) -> None:
+    async with one_at_a_time(tmp_path) as (_, writer):
+        for device in range(2, 100):
+            writer.see(device, True)
+        waiting = [asyncio.create_task(writer.turn(device)) for device in range(2, 100)]
+        while len(writer._turn_of) < 98:
+            await asyncio.sleep(0)
+        again = asyncio.create_task(writer.turn(2))  # another session of it
+        await asyncio.sleep(0)
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+        assert list(writer._turn_of) == [2]
+        writer.see(1, False)
+        await again
+        assert not writer._turn_of
+
+
+async def test_who_comes_next_is_called_whatever_had_the_writer_look(tmp_path: Path) -> None:
+    """Not only the alarm for it: anything may come just before that goes off, and take its work."""
+    async with one_at_a_time(tmp_path) as (rounds, writer):
+        writer.see(2, True)
+        waiting = asyncio.create_task(writer.turn(2))
+        while 2 not in writer._turn_of:
+            await asyncio.sleep(0)
+        await writer.call(lambda: None)
+        assert rounds._since is not None
+        rounds._since -= 1e9
+        writer.look()
+        await waiting

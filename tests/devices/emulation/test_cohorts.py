@@ -1,0 +1,49 @@
+"""Fleets of which a few devices take part in each round: the real worker and engine, on a virtual clock."""
+
+from pathlib import Path
+
+import pytest
+
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.messages import Welcome
+from tests.devices.emulation.fleets import MIXED, fleet_of, run
+
+ALL, OF_TWO = "coordination.mode=rounds", "coordination.cohort=2"
+
+
+def fleet(*settings: str) -> FleetFile:
+    return fleet_of(MIXED, ALL, "run.updates=60", "fleet.evaluate_every=2", "downlink.mode=lossy", *settings)
+
+
+def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: Path) -> None:
+    ran = run(fleet(OF_TWO, "coordination.turns=3"), tmp_path)
+    assert ran.result.ended == "complete"
+    assert [row.version for row in ran.rows] == list(range(2, 61, 2))
+    quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
+    assert quick.updates + slow.updates == 60
+    assert abs(slow.updates - 20) <= 3  # two of six devices; some are in the middle of their turn
+
+
+def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
+    ran = run(fleet("coordination.cohort=1", "coordination.turns=50", "run.updates=20"), tmp_path)
+    quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
+    assert (quick.updates, slow.updates) == (20, 0)
+    welcomes = ran.server.traffic.sent[Welcome] / 3  # of two of six devices
+    assert slow.egress < welcomes + 100  # and that the run is over
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (["coordination.mode=async"], 'cohort = 2 says who takes part in a round: set mode = "rounds"'),
+        (["coordination.tasks=3"], "without tasks, not tasks = 3"),
+        (["coordination.quorum=3"], "quorum = 3 are more than the cohort = 2"),
+        (["coordination.turns=0"], "coordination.turns = '0'"),
+        (["coordination.cohort=-1"], "coordination.cohort = '-1'"),
+    ],
+)
+def test_what_cannot_be_is_named(settings: list[str], named: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        fleet(OF_TWO, *settings)
+    assert named in str(error.value)
