@@ -88,6 +88,8 @@ def run_fleet(
     remembers = compression.feedback or compression.threshold or file.injection.alpha
     remembers = remembers or file.coordination.mode == ELASTIC
     remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
+    if file.coordination.mode == "rounds":  # what is sent anew while it is held is in no journal
+        remembers = remembers or any(kind.session_s for kind in file.classes.values())
     if file.run.keep_updates and not remembers:
         earlier: Interrupted | None = Interrupted(directory)
         journal = Journal(directory / JOURNAL, durable=False)
