@@ -37,9 +37,9 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS
 
 OURS = "ours, in turns"
-"""`compression = "cohort"` as it comes, and"""
+"""`compression = "cohort"` without a deadline, and"""
 RECORDS = "ours"
-"""`compression = "record"`."""
+"""`compression = "record"` as it comes."""
 
 
 @dataclass(frozen=True, slots=True)

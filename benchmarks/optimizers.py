@@ -99,7 +99,7 @@ class Task:
     accuracies: tuple[float, ...]
     rates: tuple[float, ...]
     """Of plain SGD, and of what local steps descend by."""
-    own: tuple["Own", ...]
+    own: tuple[Own, ...]
     evaluations: int = 80
     settings: dict[str, object] = field(default_factory=dict)
 
@@ -118,6 +118,7 @@ class Task:
         return FleetFile.model_validate(sections, context=CHOICES)
 
 
+# A small model takes more entries of it, one that is slow to begin fewer, so that it does not go astray.
 LONGER: dict[str, object] = {"compression.select": 0.02, "downlink.select": 0.03, "downlink.share": 0.5}
 SHORTER: dict[str, object] = {"compression.select": 0.001}
 

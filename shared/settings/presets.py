@@ -21,4 +21,6 @@ PRESETS: dict[str, dict[str, object]] = {
     },
 }
 """cohort: the fewest bytes for an accuracy that we know of, for fleets that may take part in turn;
-record: the fewest where everybody trains at any time. docs/compression.md says when not to use them."""
+record: the fewest where everybody trains at any time. docs/cohorts.md and docs/compression.md say when not to
+use them.
+"""
