@@ -7,7 +7,7 @@ out evenly, 10 samples a step. All of Edgeflock's rows send and get what `compre
 for the optimizer; so do those of FedBuff's rule in the server. FedAvg, FedProx, FedBuff and FedAsync are
 benchmarks/federated.py's, dense, from 1 and 5 epochs. Own steps send and get more at a time: in rounds of all
 devices, or in turns of a few. Of a method with several settings the best one counts: the highest accuracy of
-its task that every seed reached, with the fewest bytes both ways.
+its task that was reached, with the fewest bytes both ways. Each setting gets seed 0, the best one all.
 
 Runs are kept in --output, one file a setting and seed: what has ended is not run again, several processes may
 run different rows at a time, and --finished reports what there is. Leaves optimizers.md in --report.
@@ -20,26 +20,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
 
-from benchmarks.both_ways import Row, chosen
-from benchmarks.both_ways_report import Figures, Measured, costs
+from benchmarks.both_ways import Row, chosen, measured
 from benchmarks.federated import Federated
+from benchmarks.optimizers_report import PLAIN, best, methods, table
 from benchmarks.words import words_npz
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.devices.numbers import percent, size, times
 from edgeflock.devices.papers.machine import machine
-from edgeflock.devices.results.outcomes import Setting
 from edgeflock.devices.results.sweep import outcome, sweep
 from edgeflock.server.choices import CHOICES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.presets import PRESETS
 
 DEVICES = 200
-PLAIN = "sgd"
-"""What the others are compared with."""
-
-
 TOGETHER: dict[str, object] = {
     "coordination.mode": "rounds",
     "coordination.average": 0.0,
@@ -160,9 +153,16 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
     for rate in (0.003, 0.01):
         how = {"optimizer.kind": "adamw", "optimizer.weight_decay": 0.01, "optimizer.beta1": 0.0}
         yield "adamw", f"decay 0.01, rate {rate:g}", {**how, "coordination.learning_rate": rate}
-    for rate in task.rates[1:]:
-        how = {"optimizer.schedule": "cosine", "optimizer.period": task.gradients // 2}
-        yield "sgd, cosine", f"rate {rate:g}", {**how, "coordination.learning_rate": rate}
+    # In updates of two steps: a cosine ends with the run, a step comes four times in it.
+    schedules: dict[str, dict[str, object]] = {
+        "cosine": {"optimizer.period": task.gradients // 2},
+        "step": {"optimizer.period": task.gradients // 8},
+        "plateau": {},
+    }
+    for schedule, more in schedules.items():
+        for rate in task.rates[1:]:
+            how = {"optimizer.schedule": schedule, **more, "coordination.learning_rate": rate}
+            yield f"sgd, {schedule}", f"rate {rate:g}", how
     for rate in (0.5, 1.0, 2.0):
         how = {"coordination.mode": "buffer", "coordination.rule": "sqrt"}
         yield "buffer of 10", f"rate {rate:g}", {**how, "coordination.learning_rate": rate}
@@ -199,61 +199,6 @@ def rows(task: Task, folder: Path, gradients: int = 0) -> Iterator[Row]:
         yield Row(method, setting, task.fleet(folder, {}), how, task.accuracies[-1])
 
 
-def figures(one: Measured, accuracies: tuple[float, ...]) -> dict[float, Figures]:
-    """What it took to each accuracy that every run reached: means over the seeds."""
-    found: dict[float, Figures] = {}
-    for accuracy in accuracies:
-        reached = [(run, row) for run in one.runs.outcomes if (row := run.first(accuracy))]
-        if len(reached) == len(one.runs.outcomes):
-            taken = [costs(run, row) for run, row in reached]
-            found[accuracy] = {name: fmean(each[name] for each in taken) for name in taken[0]}
-    return found
-
-
-def best(several: list[Measured], accuracies: tuple[float, ...]) -> Measured:
-    """The highest accuracy that all runs reached, then the fewest bytes; where none was, who came closest."""
-
-    def merit(one: Measured) -> tuple[float, float, float]:
-        found = figures(one, accuracies)
-        farthest = max(found, default=0.0)
-        return farthest, -found[farthest]["both_ways"] if found else 0.0, fmean(one.runs.best())
-
-    return max(several, key=merit)
-
-
-def table(task: Task, found: list[Measured]) -> list[str]:
-    """Of a task, in Markdown: each method at its best, and how many times less it took than plain SGD."""
-    methods = {
-        name: [one for one in found if one.method == name] for name in dict.fromkeys(m.method for m in found)
-    }
-    chosen = {name: best(several, task.accuracies) for name, several in methods.items()}
-    plain = figures(chosen[PLAIN], task.accuracies) if PLAIN in chosen else {}
-    lines = [
-        f"## {task.name}",
-        "",
-        "| method | best setting | seeds | best accuracy | to | gradients | updates | up | down | both ways "
-        "| less than sgd: updates | both ways |",
-        f"|---|---|{'--:|' * 10}",
-    ]
-    for name, one in chosen.items():
-        reached = figures(one, task.accuracies)
-        head = [name, one.setting, f"{len(one.runs.outcomes)}", percent(fmean(one.runs.best()))]
-        for accuracy in task.accuracies:
-            cells = [*head, f"{accuracy:.0%}", *["-"] * 7]
-            head = [""] * 4
-            if at := reached.get(accuracy):
-                cells[5:7] = f"{at['gradients']:,.0f}", f"{at['updates']:,.0f}"
-                cells[7:10] = size(at["up"]), size(at["down"]), size(at["both_ways"])
-                if own := plain.get(accuracy):
-                    cells[10:] = (_less(own[key] / at[key]) for key in ("updates", "both_ways"))
-            lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, ""]
-
-
-def _less(ratio: float) -> str:
-    return times(ratio) if ratio >= 0.05 else f"{ratio:.1g}x"
-
-
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.optimizers", description=__doc__.split("\n")[0])
     folder = Path(os.environ.get("EDGEFLOCK_DATA", "."))
@@ -261,7 +206,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--data", type=Path, default=folder, help="where the data sets lie")
     parser.add_argument("--task", action="append", default=[], choices=names, help="may be repeated")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a row; may be repeated")
-    parser.add_argument("--seeds", type=int, default=3, help="0 .. N-1")
+    seeds = "0 .. N-1, of each method's best setting; the others get 0"
+    parser.add_argument("--seeds", type=int, default=3, help=seeds)
     parser.add_argument("--gradients", type=int, default=0, help="of each row; 0: as the task says")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--finished", action="store_true", help="run nothing, report what has been run")
@@ -284,14 +230,13 @@ def main(arguments: list[str]) -> None:
         except ConfigError as error:
             parser.error(str(error))
         if not asked.finished:
-            jobs = [row.job(seed, out) for seed in range(asked.seeds) for row in some]
+            sweep([job for row in some if outcome(job := row.job(0, out)) is None], asked.processes)
+            tried = methods(measured(some, range(1), out))
+            winners = {best(each, task.accuracies).runs.label for each in tried.values()}
+            others = range(1, asked.seeds)
+            jobs = [row.job(seed, out) for seed in others for row in some if row.name in winners]
             sweep([job for job in jobs if outcome(job) is None], asked.processes)
-        found = []
-        for row in some:
-            done = [one for seed in range(asked.seeds) if (one := outcome(row.job(seed, out)))]
-            if done:
-                found.append(Measured(row.method, row.setting, Setting(row.name, done)))
-        lines += table(task, found)
+        lines += table(task.name, task.accuracies, measured(some, range(asked.seeds), out))
     asked.report.mkdir(parents=True, exist_ok=True)
     (asked.report / "optimizers.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks.both_ways_report import Measured
 from benchmarks.federated import Federated
-from benchmarks.optimizers import TASKS, Task, best, figures, main, rows, table
+from benchmarks.optimizers import TASKS, Task, main, rows
+from benchmarks.optimizers_report import best, figures, table
 from edgeflock.devices.results.outcomes import Outcome, Setting
 
 
@@ -31,12 +32,20 @@ def test_the_best_setting_comes_farthest_with_the_fewest_bytes() -> None:
 
 
 def test_ratios_are_to_plain_sgd() -> None:
-    lines = table(TASKS[0], [PLAIN, SLOW, FAST])
-    adam = [line for line in lines if line.startswith("| adam | rate 2 |")]
+    lines = table("mnist", TASKS[0].accuracies, [PLAIN, SLOW, FAST])
+    adam = [line for line in lines if line.startswith("| adam | rate 2 | 2 | 1 |")]
     assert len(adam) == 1
     assert "| 90% | 100 | 50 |" in adam[0]
     assert "| 95% | 200 | 100 |" in lines[lines.index(adam[0]) + 1]
     assert lines[lines.index(adam[0]) + 2].count("| -") == 7
+
+
+def test_more_seeds_count_before_a_better_one_and_a_row_says_how_many_came() -> None:
+    far, short = FAST.runs.outcomes[0], SLOW.runs.outcomes[0]
+    both = Measured("adam", "rate 3", Setting("adam, rate 3", [far, short]))
+    assert best([FAST, both], (0.9, 0.95)) is both
+    lines = table("mnist", (0.9, 0.95), [PLAIN, FAST, both])
+    assert lines[-2].startswith("|  |  |  |  |  |  | 95% | 1 of 2 seeds | - |")
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -66,6 +75,6 @@ def test_it_runs_keeps_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture
     main([*common, "--finished"])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     written = (tmp_path / "optimizers.md").read_text()
-    assert "| adam | beta 0, rate 0.01 | 1 |" in written
-    assert "| FedAsync | alpha 0.2, rate 0.07 | 1 |" in written
+    assert "| adam | beta 0, rate 0.01 | 1 | 1 |" in written
+    assert "| FedAsync | alpha 0.2, rate 0.07 | 1 | 1 |" in written
     assert capsys.readouterr().out.count("## mnist") == 2
