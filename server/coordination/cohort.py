@@ -8,7 +8,7 @@ is who has waited longest. Seats become free a few at a time: the first devices 
 Pure, and no part of a replay: the journal has the rounds that came of it. A restarted server counts anew.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 
 class Cohort:
@@ -55,8 +55,10 @@ class Cohort:
             self._free.append(rounds)
             self._fill()
 
-    def went_by(self) -> None:
-        """A round is over."""
+    def went_by(self, late: Iterable[int] = ()) -> None:
+        """A round is over. Who takes part and is too late for it makes room, however long its turn was."""
+        for device in late:
+            self._left[device] = 1
         self.make_room()
         self._called = set(self._left)
 

@@ -142,7 +142,7 @@ class Rounds:
             return None
         self._open = None
         if cohort is not None:
-            cohort.went_by()
+            cohort.went_by(cohort.members - over.pushes.keys() if now >= over.due else ())
             self._make_room(over.pushes)
             self._look(now)  # nothing else may ever come
         return Apply(tuple(zip(over.pushes.values(), over.touched, strict=True)), over.gathered)

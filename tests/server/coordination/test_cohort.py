@@ -36,6 +36,16 @@ def test_a_device_stays_for_its_turns_and_seats_become_free_one_by_one() -> None
     assert rounds == [3, 3]
 
 
+def test_who_is_too_late_makes_room_for_who_has_waited_longest() -> None:
+    five = cohort(2, 3, devices=4)
+    five.went_by()  # 1 has had its only round
+    assert set(five.members) == {2, 3}
+    five.went_by(late=[3])
+    assert set(five.members) == {4, 1}
+    five.went_by()
+    assert set(five.members) == {4, 1}
+
+
 def test_all_take_part_where_there_are_no_more() -> None:
     two = cohort(3, 2, devices=2)
     for _ in range(5):

@@ -159,6 +159,23 @@ class TestARoundOfACohort:
         with pytest.raises(BaseExpired):
             offer(rounds, 1)
 
+    def test_waits_until_its_deadline_once_for_who_gives_nothing(self) -> None:
+        rounds = of_a_cohort(1, 2, 3, 4, turns=5)
+        turns = rounds.turns
+        assert turns is not None
+        offer(rounds, 1)
+        assert (applied(rounds, 29), applied(rounds, 30)) == (None, [1])
+        assert set(turns.members) == {3, 4}
+        with pytest.raises(BaseExpired):
+            offer(rounds, 2)
+
+    def test_at_a_quorum_keeps_who_has_not_given_yet(self) -> None:
+        rounds = of_a_cohort(1, 2, 3, turns=5, quorum=1)
+        offer(rounds, 1)
+        assert applied(rounds, 1) == [1]
+        assert rounds.turns is not None
+        assert set(rounds.turns.members) == {2, 3}
+
     def test_is_not_held_up_by_who_leaves(self) -> None:
         rounds = of_a_cohort(1, 2)
         offer(rounds, 1)
