@@ -36,7 +36,7 @@ from aiohttp import web
 
 from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
-from edgeflock.server.engine.engine import SEQUENCE_WINDOW
+from edgeflock.server.engine.receipts import SEQUENCE_WINDOW
 from edgeflock.server.hosting import HostedRun
 from edgeflock.server.ledger import claimed
 from edgeflock.server.operations.keys import DOORS, HOST
@@ -388,7 +388,12 @@ async def served(config: Config, directory: Path) -> Any:
 def digest(engine: Engine) -> tuple[int, int, int, int]:
     """What no refusal may change."""
     parameters = engine.parameters
-    return parameters.version, crc32(parameters.theta.tobytes()), len(engine.held), engine.last_sequence(1)
+    return (
+        parameters.version,
+        crc32(parameters.theta.tobytes()),
+        len(engine.held),
+        engine.receipts.last_sequence(1),
+    )
 
 
 async def attack(

@@ -76,7 +76,7 @@ class Server:
         """Some in every shard."""
 
     def shards(self) -> list[psutil.Process]:
-        return [psutil.Process(shard.process) for shard in self.engine.parameters.vectors.standing]
+        return [psutil.Process(shard.process) for shard in self.engine.parameters.kept.vectors.standing]
 
     def push(self, groups: int) -> dict[str, float]:
         """Microseconds an update: time, and processor time here and in all shards together."""
@@ -94,7 +94,7 @@ class Server:
 
     def _wait(self) -> None:
         """Until nothing is under way to any shard."""
-        self.engine.parameters.entries[self.places]
+        self.engine.parameters.kept[self.places]
 
     def group(self) -> None:
         version, pushes = self.engine.parameters.version, []
@@ -109,7 +109,7 @@ class Server:
     def memory(self) -> dict[str, float]:
         """MB that are each process's own, and all of Ray's besides."""
         shards = [shard.memory_full_info().uss / 1e6 for shard in self.shards()]
-        pids = {shard.process for shard in self.engine.parameters.vectors.standing}
+        pids = {shard.process for shard in self.engine.parameters.kept.vectors.standing}
         others = [child for child in self.me.children(recursive=True) if child.pid not in pids]
         peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
         return {
@@ -124,9 +124,9 @@ class Server:
         """Milliseconds."""
         version = self.engine.parameters.version
         actions: dict[str, Callable[[], object]] = {
-            "difference": lambda: self.engine.model(version - 8),
+            "difference": lambda: self.engine.outlet.model(version - 8),
             "whole": lambda: self.engine.theta(),
-            "snapshot": self.engine.checkpoint,
+            "snapshot": self.engine.steering.checkpoint,
             "restore": self._restored,
         }
         began = time.perf_counter()
@@ -135,10 +135,10 @@ class Server:
 
     def _restored(self) -> None:
         """After a kill, until a model can be read again."""
-        standing = self.engine.parameters.vectors.standing
+        standing = self.engine.parameters.kept.vectors.standing
         if standing:
             os.kill(standing[0].process, signal.SIGKILL)
-            while not self.engine.parameters.restored:
+            while not self.engine.parameters.kept.restored:
                 self._wait()
 
 

@@ -104,7 +104,7 @@ def create_app(
         hub = Hub(lambda: engine.published.version, traffic.total)
 
         async def end(why: str) -> None:
-            await writer.call(lambda: engine.end(why))
+            await writer.call(lambda: engine.steering.end(why))
             writer.look()
 
         listeners = Listeners(

@@ -1,7 +1,7 @@
 """A server that is not the run's own yet, or no longer.
 
-Of several servers with one journal one leads: it holds the journal's lease (ledger/lease.py). The others
-answer everybody that they stand by, so that devices, load balancers and people look further.
+Of several servers with one journal one leads: it holds the journal's lease (ledger/stores/lease.py). The
+others answer everybody that they stand by, so that devices, load balancers and people look further.
 """
 
 import asyncio

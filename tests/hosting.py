@@ -165,7 +165,9 @@ async def hosting(
             authority=authority_of(config, directory, tls) if certificates else None,
         )
         if offered:
-            claim.engine.offer(claim.journal.snapshot(first=True).theta, partial(keep_offered, directory))
+            claim.engine.outlet.offer(
+                claim.journal.snapshot(first=True).theta, partial(keep_offered, directory)
+            )
             hosted = replace(hosted, offered=directory / OFFERED)
         app = create_app(config, hosted)
         async with listening(app, "127.0.0.1", port, tls) as bound:

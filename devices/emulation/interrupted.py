@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from edgeflock.server.ledger import Journal
-from edgeflock.server.ledger.mark import marked
 from edgeflock.server.ledger.records import Journaled
+from edgeflock.server.ledger.stores.mark import marked
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update

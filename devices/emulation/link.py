@@ -101,7 +101,7 @@ class EmulatedLink:
         await self._up(self._hello)
         self._server.arrive(self._device, shares=self._hello.shares, shards=self._shards)
         engine, config = self._server.engine, self._server.config
-        version, sequence = engine.published.version, engine.last_sequence(self._device)
+        version, sequence = engine.published.version, engine.receipts.last_sequence(self._device)
         greeting = welcome(
             *("fleet", config, engine.layout, version, sequence, engine.start),
             secret=bytes(SECRET_BYTES),
@@ -117,7 +117,7 @@ class EmulatedLink:
         await self._up(pull)
         engine = self._server.engine
         await self._its_turn()
-        model = engine.model(base, held, self._device, part_of(pull, engine.layout))
+        model = engine.outlet.model(base, held, self._device, part_of(pull, engine.layout))
         self._base = model.version
         await self._deliver()
         return await self._down(model)

@@ -11,8 +11,9 @@ Imports edgeflock.shared only.
 from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.how import How
+from edgeflock.server.descent.kept import Kept, Lost
 from edgeflock.server.descent.optimizer import KINDS
-from edgeflock.server.descent.parameters import Lost, Parameters, Place
+from edgeflock.server.descent.parameters import Parameters, Place
 from edgeflock.server.descent.part import Entries, Part, Standing, State, Vectors
 from edgeflock.server.descent.rates import SCHEDULES
 from edgeflock.server.descent.regime import Regime
@@ -28,6 +29,7 @@ __all__ = [
     "Entries",
     "Gathered",
     "How",
+    "Kept",
     "Lost",
     "Parameters",
     "Part",

@@ -1,25 +1,20 @@
 """theta, its version and the rule that makes the next one: what a journal's replay reproduces."""
 
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
+from edgeflock.server.descent.kept import Kept
 from edgeflock.server.descent.memory import Memory
-from edgeflock.server.descent.optimizer import Foresight, clipped, shortening
-from edgeflock.server.descent.part import Entries, Part, State, Vectors, gathers, optimizes
+from edgeflock.server.descent.part import Part, State, Vectors, optimizes
 from edgeflock.server.descent.rates import SCHEDULES, factor_at
-from edgeflock.server.descent.reach import Reach, largest
+from edgeflock.server.descent.reach import Reach
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step, Where
+from edgeflock.server.descent.ways import Optimized, Plain, Way
 from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
-from edgeflock.shared.errors import EdgeflockError
-
-T = TypeVar("T")
 
 Place = Callable[[State, Iterable[Step]], Vectors]
 """Where the vectors are kept: a `Part` of this process, or shards."""
@@ -27,20 +22,8 @@ Place = Callable[[State, Iterable[Step]], Vectors]
 _STRIDE = 16
 """The average takes in every sixteenth version: as good, and its cost a push is no longer worth a name."""
 
-
-_SQUARABLE = 1e15
-"""No entry of a gradient may be larger where an optimizer remembers it: squares of larger ones add up to no
-number."""
-
-_TRIES = 5
-"""So often something is asked of vectors that get lost each time."""
-
 _LEAST_LAG = 10
 """Running statistics go at most a tenth of the way to an update's."""
-
-
-class Lost(EdgeflockError):
-    """A part of the vectors is lost, wherever it was."""
 
 
 class Parameters:
@@ -76,18 +59,13 @@ class Parameters:
         """When the first step of all came; None: none has."""
         self.start = start
         """Updates based on versions before it are not admitted: nothing before it counts any more."""
-        self.restore: Callable[[int, Lost], Vectors] | None = None
-        """Makes the vectors of a version again, if parts of them may get lost."""
-        self.restored = 0
-        """How often that was needed."""
+        self.kept = Kept(theta.size)
+        """All that is kept of each parameter."""
         self._rule = rule(regime.rule)
         SCHEDULES.known(regime.how.schedule, "optimizer.schedule")
-        self.size = theta.size
-        """P + B."""
         self._buffers = buffers
         self._place = place
         self._begin(theta, average, memory, recent)
-        self._reach = Reach()
 
     def _begin(
         self,
@@ -96,69 +74,25 @@ class Parameters:
         memory: bytes | None,
         recent: Iterable[Step] = (),
     ) -> None:
-        """Go on from this. An optimizer that remembers something else begins anew; what waits for a step is
-        in the next one, however many updates make one from now on.
-        """
-        known = Memory.unpacked(memory, self.size - self._buffers)
+        """Go on from this."""
+        known = Memory.unpacked(memory, theta.size - self._buffers)
         state = State(theta, average, known, self._buffers, self.regime, self.start)
-        self._waiting = known.waiting
-        """How many updates wait for others to make a step with."""
-        self._gathers = gathers(state)
-        self._gathered_most = 0.0 if known.gathered is None else largest(known.gathered)
-        """No entry of what waits is above it."""
-        self._foresight: Foresight | None = None
-        """None: theta - rate g, in one pass."""
-        if optimizes(state):
-            self._foresight = Foresight(self.regime.how)
-            if known.of == self._foresight.kind.remembers:
-                self._foresight = Foresight(self.regime.how, known.numbers)
-        self.vectors = self._surely(lambda: self._place(state, recent))
-        """All that is kept of each parameter."""
+        self._reach = Reach()
+        self._way: Way = (
+            Optimized(state, self.kept, self._reach) if optimizes(state) else Plain(self.kept, self._reach)
+        )
+        self.kept.begin(lambda: self._place(state, recent))
 
     @property
     def theta(self) -> NDArray[np.float32]:
         """[P + B]."""
-        return self._surely(lambda: self.vectors.theta)
+        return self.kept.surely(lambda: self.kept.vectors.theta)
 
     @property
     def average(self) -> NDArray[np.float32] | None:
         """The versions' polynomial-decay average, if the regime keeps one: the model to use. Devices train
         on theta."""
-        return self._surely(lambda: self.vectors.average) if self.regime.average else None
-
-    @property
-    def entries(self) -> Entries:
-        """theta where one looks."""
-        return _Surely(self)
-
-    def read(self, where: Where) -> NDArray[np.float32]:
-        return self._surely(lambda: self.vectors.entries[where])
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the vectors are in this process."""
-        return isinstance(self.vectors, Part)
-
-    def flush(self) -> None:
-        """See to it that all that was applied is under way to wherever the vectors are."""
-        self._surely(lambda: self.vectors.flush())
-
-    def _surely(self, look: Callable[[], T]) -> T:
-        """What it comes to. Where a part of the vectors is lost, they are made again, and it is tried anew:
-        until then it has changed nothing here. Raises Lost if that helps nothing.
-        """
-        lost = Lost()
-        for again in range(_TRIES):
-            try:
-                if again and self.restore is not None:
-                    self.vectors = self.restore(self.version, lost)
-                    self.restored += 1
-                return look()
-            except Lost as error:
-                if self.restore is None:
-                    raise
-                lost = error
-        raise lost
+        return self.kept.surely(lambda: self.kept.vectors.average) if self.regime.average else None
 
     def shown(self, version: int) -> int:
         """The last version of theta that the model to use at `version` tells of."""
@@ -166,9 +100,7 @@ class Parameters:
 
     def packed_memory(self) -> bytes | None:
         """What steps to come depend on beside theta and its average; None: nothing."""
-        if self._foresight is None:
-            return None
-        return replace(self._surely(lambda: self.vectors.memory), waiting=self._waiting).packed()
+        return self._way.packed_memory()
 
     def go_back(
         self, theta: NDArray[np.float32], average: NDArray[np.float32] | None, memory: bytes | None = None
@@ -177,7 +109,6 @@ class Parameters:
         self.version += 1
         self.start = self.version
         self._begin(theta, average, memory)
-        self._reach = Reach()
 
     @property
     def oldest(self) -> int:
@@ -192,47 +123,10 @@ class Parameters:
 
         Running statistics travel at half precision, and theirs go no further than what is sent.
         """
-        if self.regime.rounds:
-            with np.errstate(over="ignore", invalid="ignore"):
-                return self._bears_in_round(step, most, gathered)
-        if self._foresight is not None:
-            return self._bears_optimized(self._foresight, step, most)
-        rate = self._rate(step)
-        move = abs(float(rate)) * largest(step.delta)
-        if self._suffices(move, most):
-            return True
-        fine = self._surely(lambda: self.vectors.bears(step.where, step.delta, step.base, rate, most))
-        if fine:
-            self._reach.take(move, most)
-        return fine
-
-    def _suffices(self, move: float, most: float) -> bool:
-        return self._reach.suffices(lambda: self._surely(lambda: self.vectors.largest()), move, most)
-
-    def _bears_optimized(self, foresight: Foresight, step: Step, most: float) -> bool:
-        """The same where an optimizer steps, whose squares must stay numbers as well."""
-        how, weight, rate = self.regime.how, self._weight(step), self._learning_rate(step.time)
-        most_of_it = abs(float(weight)) * largest(step.delta)
-        if not most_of_it <= _SQUARABLE:
-            return False
-        waiting = self._waiting + 1
-        if self._gathers:
-            most_of_it = (self._gathered_most + most_of_it) / max(how.together, waiting)
-        move = foresight.reach(most_of_it, float(rate), most)
-        if self._suffices(move, most):
-            return True
-        entries = step.where, step.delta, step.base, weight
-
-        def tried() -> bool:
-            shortened = None
-            if how.clip and not self._gathers:
-                shortened = shortening(math.sqrt(self.vectors.squares_of(*entries, 0.0)), how.clip)
-            return self.vectors.bears_step(*entries, rate, most, shortened, waiting)
-
-        fine = self._surely(tried)
-        if fine:
-            self._reach.take(move, most)
-        return fine
+        if not self.regime.rounds:
+            return self._way.bears(step, self._weight(step), self.learning_rate(step.time), most)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._bears_in_round(step, most, gathered)
 
     def _bears_in_round(self, step: Step, most: float, gathered: Gathered | None) -> bool:
         """Whether the round could end with `step`. What it leaves alone goes no further with more samples."""
@@ -242,25 +136,16 @@ class Parameters:
         if gathered is not None:
             total += gathered.gradient[step.where]
             samples += gathered.samples
-        if self._foresight is None:
-            total *= self._round_rate(samples, step.time)
-            return self._surely(lambda: self.vectors.bears_move(step.where, total, most))
-        total *= self._round_share(samples)
-        if not largest(total) <= _SQUARABLE:
-            return False
-        rate = self._learning_rate(step.time)
-        return self._surely(lambda: self.vectors.bears_gradient(step.where, total, rate, most))
+        rate = self.learning_rate(step.time)
+        return self._way.bears_sum(step.where, total, samples, self._scale(samples), rate, most)
 
     def bears_end(self, gathered: Gathered, most: float) -> bool:
         """The same of a whole round, whose rate may be another one by now."""
         if not gathered.samples:
             return True
+        rate = self.learning_rate(gathered.time)
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._foresight is None:
-                by = self._round_rate(gathered.samples, gathered.time) * gathered.total
-                return self._surely(lambda: self.vectors.bears_move(slice(None), by, most))
-            gradient, rate = self._round_gradient(gathered), self._learning_rate(gathered.time)
-            return self._surely(lambda: self.vectors.bears_gradient(slice(None), gradient, rate, most))
+            return self._way.bears_round(gathered, self._scale(gathered.samples), rate, most)
 
     def apply(self, change: Step | Gathered) -> None:
         """The next version; of what a round has gathered, as many versions as steps."""
@@ -273,44 +158,12 @@ class Parameters:
 
     def _descend(self, step: Step) -> None:
         """Weigh, descend."""
-        if self._foresight is not None:
-            self._optimize(self._foresight, step)
-        else:
-            self.vectors.descend(step.where, step.delta, step.base, self._rate(step))
+        self._way.take(step, self._weight(step), self.learning_rate(step.time))
+        if self._way.is_over:
+            self._way = Plain(self.kept, self._reach)
         if step.statistics.size:
             self._follow(step.statistics, self.version - step.base)
         self._made(1)
-
-    def _optimize(self, foresight: Foresight, step: Step) -> None:
-        """Weigh; wait for others, if several updates make a step; clip; step."""
-        how, weight, rate = self.regime.how, self._weight(step), self._learning_rate(step.time)
-        entries = step.where, step.delta, step.base, weight
-        most, waiting = abs(float(weight)) * largest(step.delta), self._waiting + 1
-        if self._gathers:
-            most += self._gathered_most
-            if waiting < how.together:
-                self.vectors.gather(*entries)
-                self._waiting, self._gathered_most = waiting, most
-                return
-            most /= waiting
-
-        def take() -> None:
-            if self._gathers:
-                self.vectors.gather(*entries)
-                self.vectors.mean(waiting)
-            else:
-                self.vectors.weigh(*entries)
-            shortened = None
-            if how.clip:
-                shortened = shortening(math.sqrt(self.vectors.squares(0.0)), how.clip)
-            self.vectors.step(rate, shortened)
-
-        self._surely(take)
-        self._waiting, self._gathered_most = 0, 0.0
-        foresight.took(most)
-        if how.is_plain:  # what waited is of a regime before
-            self.vectors.optimize_no_more()
-            self._foresight, self._gathers = None, False
 
     def told_weight(self, step: Step) -> float:
         """How much a step counts by the samples that its device tells of. Nothing else that is said of an
@@ -320,17 +173,7 @@ class Parameters:
 
     def changes(self, where: Where) -> Where:
         """Which parameters the next version changes, whose update touches these."""
-        if not self._gathers:
-            return where
-        if self._waiting + 1 < self.regime.how.together:
-            return np.zeros(0, np.int64)
-        if isinstance(where, slice):
-            return where
-        return np.union1d(self._surely(lambda: self.vectors.gathered_places()), where)
-
-    def _learning_rate(self, time: float) -> np.float32:
-        """That of a step with a gradient that is weighed, at a time."""
-        return np.float32(self.learning_rate(time))
+        return self._way.changes(where)
 
     def learning_rate(self, time: float) -> float:
         """Of the next version, made at a time: the regime's, by its schedule."""
@@ -338,48 +181,23 @@ class Parameters:
         seconds = 0.0 if self.began is None else max(0.0, time - self.began)
         return self.regime.learning_rate * factor_at(how, self.version if how.by == "updates" else seconds)
 
-    def _weight(self, step: Step) -> np.float32:
+    def _weight(self, step: Step) -> float:
         """How much a step counts, but for the staleness of each parameter."""
-        since = step.base + self._steps_since(step.base)
-        return np.float32(self._rule.weight(step, since) * stream_share(step, self.regime.base_batch))
+        counted = self._way.counted(step.base, self.version)
+        return self._rule.weight(step, counted) * stream_share(step, self.regime.base_batch)
 
-    def _steps_since(self, base: int) -> int:
-        """tau: how often theta has changed since version `base`. Where several updates make a step, a version
-        that still waits for the others changed nothing.
-        """
-        together = self.regime.how.together
-        return max(0, -(-(self.version - self._waiting - base) // together))
-
-    def _rate(self, step: Step) -> np.float32:
-        """The learning rate of a step, but for the staleness of each parameter."""
-        weight = self._rule.weight(step, self.version) * stream_share(step, self.regime.base_batch)
-        return np.float32(self.learning_rate(step.time) * weight)
-
-    def _round_rate(self, samples: int, time: float) -> np.float32:
-        """That of a round of so many samples, by which its gradient is not divided yet."""
-        scale = linear_scaling(samples, self.regime.base_batch)
-        return np.float32(self.learning_rate(time) * scale / samples)
-
-    def _round_share(self, samples: int) -> np.float32:
-        """What a round's sum is multiplied with to be its gradient."""
-        return np.float32(linear_scaling(samples, self.regime.base_batch) / samples)
-
-    def _round_gradient(self, gathered: Gathered) -> NDArray[np.float32]:
-        return clipped(self._round_share(gathered.samples) * gathered.total, self.regime.how.clip)
+    def _scale(self, samples: int) -> float:
+        """How the learning rate of a round grows with its samples."""
+        return linear_scaling(samples, self.regime.base_batch)
 
     def _end_round(self, gathered: Gathered) -> None:
         """w <- w - eta_scaled sum_i r_i g_i over what was gathered (ScaDLES, equations 4a to 4c).
 
         Of the versions that its steps make only the last one exists.
         """
-        if not gathered.samples:  # a defence let nothing of it count
-            pass
-        elif self._foresight is None:
-            self.vectors.move(self._round_rate(gathered.samples, gathered.time) * gathered.total)
-        else:
-            gradient = self._round_gradient(gathered)
-            self.vectors.step_with(gradient, self._learning_rate(gathered.time))
-            self._foresight.took(largest(gradient))
+        if gathered.samples:  # else a defence let nothing of it count
+            rate = self.learning_rate(gathered.time)
+            self._way.take_round(gathered, self._scale(gathered.samples), rate)
         if gathered.measured:
             self._follow(gathered.statistics / np.float32(gathered.measured), 0)
         self._made(gathered.steps)
@@ -400,7 +218,7 @@ class Parameters:
         set out from the same old ones would all say the same, and the sum of it would carry the server's
         past anything that was measured, a variance below zero.
         """
-        self.vectors.follow(statistics, max(_LEAST_LAG, behind))
+        self.kept.vectors.follow(statistics, max(_LEAST_LAG, behind))
 
     def _take_in(self, count: int) -> None:
         """average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.
@@ -409,15 +227,4 @@ class Parameters:
         optimization", ICML 2013): old versions are forgotten at a pace that slows down as the run goes on.
         """
         eta = self.regime.average
-        self.vectors.take_in(np.float32((eta + 1) / (count + eta)))
-
-
-class _Surely:
-    """theta where one looks, whatever gets lost meanwhile."""
-
-    def __init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
-        self.size = parameters.size
-
-    def __getitem__(self, where: Where, /) -> NDArray[np.float32]:
-        return self._parameters.read(where)
+        self.kept.vectors.take_in(np.float32((eta + 1) / (count + eta)))

@@ -1,7 +1,7 @@
 """A contiguous slice of theta, or all of it, and what steps need of each of its parameters.
 
-What is known of steps as a whole (versions, weights, rates, norms) is parameters.py's, which says what is to
-be done here: so that a slice may lie in a process of its own (server/shards).
+What is known of steps as a whole (versions, weights, rates, norms) is parameters.py's and its way's (ways/),
+which say what is to be done here: so that a slice may lie in a process of its own (server/shards).
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,7 +2,7 @@
 
 The journal has an update as its device sent it, and a replay decodes that again. Decoding is the same bits
 on every machine, so that both come to one model as long as a gateway does what it is there for; of each one's
-work the leader takes samples (sessions/gateway_line.py).
+work the leader takes samples (sessions/gateways/updates.py).
 """
 
 import numpy as np

@@ -15,10 +15,10 @@ Settled = list[tuple[Push, Answer]]
 class Gatekeeper:
     """The gate of a run, and who stands before it. Without a gate nobody does."""
 
-    def __init__(self, gate: Gate | None, ended: Callable[[], bool]) -> None:
-        """`ended` says whether the run takes no more updates: then all may go on, to be told so."""
+    def __init__(self, gate: Gate | None, is_open: Callable[[], bool]) -> None:
+        """`is_open` says whether the run takes updates: if not, all may go on, to be told so."""
         self._gate = gate
-        self._ended = ended
+        self._is_open = is_open
         self._before: dict[int, Push] = {}
         """device -> its update that is answered later, be it in the model by now or not looked at yet."""
 
@@ -43,7 +43,7 @@ class Gatekeeper:
             self._gate.made(device, version)
 
     def may_go_on(self, device: int) -> bool:
-        return self._gate is None or self._ended() or self._gate.opens(device)
+        return self._gate is None or not self._is_open() or self._gate.opens(device)
 
     def hold_back(self, push: Push, settled: Settled) -> None:
         """`push` is answered once the gate opens. Of one that was sent again only the last is."""

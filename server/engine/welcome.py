@@ -1,8 +1,7 @@
 """What a device is told of the run when it joins."""
 
-from edgeflock.server.descent import Entries, Regime
+from edgeflock.server.descent import Regime
 from edgeflock.server.engine.limits import frame_bytes
-from edgeflock.server.publication import Publication
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
@@ -12,20 +11,6 @@ from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 from edgeflock.shared.selection.largest import fraction_of
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
-
-_WORTH = 65 / 64
-"""A load that goes on where it broke off may cost this much more than a model that comes in one piece."""
-
-
-def worth_loading(offered: Weights, whole: int, publication: Publication, theta: Entries) -> Weights:
-    """`offered`, with whether to load it: not if the current model is shorter, of which `whole` bytes are all
-    there is.
-    """
-    model = publication.since_offered(theta)
-    if model is None:
-        return offered._replace(load=False)
-    size = offered.size + len(model.indices) + len(model.values)
-    return offered._replace(load=size <= _WORTH * whole)
 
 
 def welcome(

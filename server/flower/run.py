@@ -91,7 +91,7 @@ class FlowerRun:
         version, arrays, _ = self._now()
         device = self._known(node).device
         terms = welcome(
-            self._run, self._config, self._template.told, version, self.engine.last_sequence(device)
+            self._run, self._config, self._template.told, version, self.engine.receipts.last_sequence(device)
         )
         return training(node, arrays, terms, config, self._keys, ttl)
 
@@ -105,7 +105,7 @@ class FlowerRun:
             self._failed(node, "unsent", "Flower did not take the message", now)
             return
         known.egress += size(question)
-        sent = Sent(version, self.engine.last_sequence(known.device) + 1, theta)
+        sent = Sent(version, self.engine.receipts.last_sequence(known.device) + 1, theta)
         self.nodes.ask(message, Asked(node, sent, now))
 
     def _known(self, node: int) -> Node:
@@ -181,7 +181,7 @@ class FlowerRun:
         ingress = sum(node.ingress for node in here) + sum(node.ingress for node in gone)
         egress = sum(node.egress for node in here) + sum(node.egress for node in gone)
         evaluation = Evaluation(version, time.time(), loss, accuracy, ingress, egress)
-        self.engine.record(evaluation, self.nodes.traffic())
+        self.engine.steering.record(evaluation, self.nodes.traffic())
         self.evaluations.append(evaluation)
 
 

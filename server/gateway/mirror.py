@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Where
 from edgeflock.server.engine import Published
-from edgeflock.server.engine.welcome import worth_loading
-from edgeflock.server.publication import publication_of
+from edgeflock.server.publication import Outlet, publication_of
 from edgeflock.shared.codecs import packed, sparse, values
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.layout import Layout
@@ -43,11 +42,10 @@ class Mirror:
         if self.theta.size != self.layout.size:
             raise Malformed(f"theta has {self.theta.size} numbers, the layout {self.layout.size}")
         first = None if terms.start is None else generate(terms.start, self.layout)
-        self._publication = publication_of(self.config, self.layout, terms.version, first, directory)
-        self._offered: Weights | None = terms.weights
-        self._whole = 0
+        publication = publication_of(self.config, self.layout, terms.version, first, directory)
+        self.outlet = Outlet(publication, self.layout, self.theta)
         if terms.weights is not None:
-            self._publication.offered(self._record_of(sync.first, terms.weights))
+            self.outlet.offer_again(self._record_of(sync.first, terms.weights), terms.weights)
         self.published = Published(terms.version, sync.learning_rate, sync.over, sync.diverged)
 
     def follow(self, change: gateway.Change) -> None:
@@ -67,10 +65,10 @@ class Mirror:
                 touched.extend(np.split(where, np.cumsum(change.touched)[:-1]))
                 self._put(where, gateway.numbers(change.values, "<f4"))
         if change.again:
-            self._publication.begin_again()
+            self.outlet.begin_again()
             del touched[:1]
         for each in touched:
-            self._publication.add(each)
+            self.outlet.add(each)
         self.published = Published(change.version, change.learning_rate, change.over, change.diverged)
 
     def resume(self, resumed: gateway.Resumed) -> None:
@@ -83,18 +81,8 @@ class Mirror:
         if sha256(self.theta.data).digest() != resumed.digest:
             raise Malformed("what changed meanwhile does not lead to the leader's model")
 
-    def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model:
-        """As an engine's."""
-        return self._publication.model(self.theta, base, held, device, part)
-
-    def weights(self) -> Weights | None:
-        """As an engine's."""
-        if self._offered is None:
-            return None
-        return worth_loading(self._offered, self._whole, self._publication, self.theta)
-
     def close(self) -> None:
-        self._publication.close()
+        self.outlet.close()
 
     def _put(self, where: NDArray[np.int64], given: NDArray[np.float32]) -> None:
         size = self.layout.parameters.size
@@ -112,6 +100,5 @@ class Mirror:
         """The first model, as devices that load it hold it."""
         size = values.size_of(weights.mode, self.layout.counts(None))
         octets = packed.unpack(file, weights.mode, size)
-        self._whole = len(octets)
         exact = weights.mode == values.CODINGS["f32"].mode
         return Model(0, None, sparse.DENSE, weights.mode, self.layout.size, b"", octets, not exact)

@@ -24,7 +24,7 @@ from edgeflock.server.gateway.present import Present
 from edgeflock.server.gateway.relay import GatewayRelay
 from edgeflock.server.gateway.waiting import LOST, Waiting, unheeded
 from edgeflock.server.roster import Device, Line, Relay
-from edgeflock.server.sessions import HEARTBEAT, Held
+from edgeflock.server.sessions import HEARTBEAT, Held, Outbox
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
@@ -64,8 +64,7 @@ class Upstream:
         self._at_rest = asyncio.Lock()
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
-        self._outbox: list[bytes] = []
-        self._wake = asyncio.Event()
+        self._outbox = Outbox()
         self._tickets = count(1)
         self._waiting, self._present = Waiting(), Present()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -125,7 +124,7 @@ class Upstream:
             self._url, headers=self.leaders.headers, heartbeat=HEARTBEAT, max_msg_size=0, compress=0
         ) as socket:
             self._socket = socket
-            sending = asyncio.create_task(self._keep_sending(socket))
+            sending = asyncio.create_task(self._outbox.send_through(socket))
             try:
                 async for message in socket:
                     if message.type is not aiohttp.WSMsgType.BINARY:
@@ -225,7 +224,7 @@ class Upstream:
             raise Unavailable(LOST)
         if mirror.config.coordination.cohort:
             return accepted  # the leader knows whose turn it is: the device asks
-        model = await self.call(lambda: mirror.model(update.base, update.held, push.device))
+        model = await self.call(lambda: mirror.outlet.model(update.base, update.held, push.device))
         return accepted._replace(receipt=replace(accepted.receipt, model=model))
 
     async def call(self, function: Callable[[], T]) -> T:
@@ -240,8 +239,8 @@ class Upstream:
     def send(self, item: gateway.Item) -> None:
         """With the next message; not at all if there is no leader."""
         if self._socket is not None:
-            self._outbox.append(gateway.packed(item))
-            self._wake.set()
+            self._outbox.add(gateway.packed(item))
+            self._outbox.wake()
 
     async def _ask(self, ticket: int, item: gateway.Item, kind: type[A]) -> A:
         if self._socket is None:
@@ -251,17 +250,6 @@ class Upstream:
             answer = await future
         assert isinstance(answer, kind), "it answers this item"
         return answer
-
-    async def _keep_sending(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._outbox:
-                    batch, _ = gateway.batch(self._outbox)
-                    await socket.send_bytes(gateway.message(batch))
-        except ConnectionError:
-            pass  # whoever receives notices, too
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -163,7 +163,7 @@ def open_run(
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
     """The file that devices may load `first` from, the model at version 0."""
     try:
-        claim.engine.offer(first, partial(keep_offered, directory))
+        claim.engine.outlet.offer(first, partial(keep_offered, directory))
     except OSError as error:
         raise ConfigError(
             f"run.directory = {str(directory)!r} has no room for the first model: {error}"

@@ -21,11 +21,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeflock.server.ledger import mark
 from edgeflock.server.ledger.damage import repair, verify
-from edgeflock.server.ledger.examination import reading
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.stores import mark
+from edgeflock.server.ledger.stores.examination import reading
+from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _JOURNAL = "journal.sqlite"

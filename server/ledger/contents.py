@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine.log import LastReceipt
-from edgeflock.server.ledger.chain import COVERED, missing, of_vectors, walk
-from edgeflock.server.ledger.mark import Heads
 from edgeflock.server.ledger.records import (
     Account,
     Adjustment,
@@ -20,7 +18,9 @@ from edgeflock.server.ledger.records import (
     Snapshot,
     evaluation_of,
 )
-from edgeflock.server.ledger.store import Rows, whole_row
+from edgeflock.server.ledger.stores.chain import COVERED, missing, of_vectors, walk
+from edgeflock.server.ledger.stores.mark import Heads
+from edgeflock.server.ledger.stores.store import Rows, whole_row
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start

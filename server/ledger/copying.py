@@ -10,7 +10,7 @@ from edgeflock.server.ledger.claim import lock
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import file_of, open_journal
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.ledger.store import columns
+from edgeflock.server.ledger.stores.store import columns
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _LEASE = 60.0

@@ -10,9 +10,9 @@ from contextlib import closing
 
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.examination import look
-from edgeflock.server.ledger.postgres import Reader
 from edgeflock.server.ledger.recovery import Followed, follow
+from edgeflock.server.ledger.stores.examination import look
+from edgeflock.server.ledger.stores.postgres import Reader
 from edgeflock.shared.errors import EdgeflockError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 

@@ -11,8 +11,8 @@
     repairs      what was given up to mend it, and which run it was until then
 
 (device, sequence) is unique for ever. Writes gather in one transaction until `commit`, which returns only
-when they are durable, as its store says (store.py): a file of SQLite, or a database of PostgreSQL. One caller
-at a time: see sessions/writer.py. Rows carry checksums (chain.py).
+when they are durable, as its store says (stores/store.py): a file of SQLite, or a database of PostgreSQL. One
+caller at a time: see sessions/writer.py. Rows carry checksums (stores/chain.py).
 """
 
 import math
@@ -26,7 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Regime
-from edgeflock.server.ledger.chain import (
+from edgeflock.server.ledger.contents import Contents
+from edgeflock.server.ledger.records import RegimeStart, rolled_back, row_of
+from edgeflock.server.ledger.stores.chain import (
     COVERED,
     Facts,
     kept,
@@ -36,11 +38,9 @@ from edgeflock.server.ledger.chain import (
     of_update,
     of_vectors,
 )
-from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.mark import Head, Heads
-from edgeflock.server.ledger.records import RegimeStart, rolled_back, row_of
-from edgeflock.server.ledger.sqlite import SqliteStore
-from edgeflock.server.ledger.store import Store, columns, inserting, whole_row
+from edgeflock.server.ledger.stores.mark import Head, Heads
+from edgeflock.server.ledger.stores.sqlite import SqliteStore
+from edgeflock.server.ledger.stores.store import Store, columns, inserting, whole_row
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.lease import lease_of
-from edgeflock.server.ledger.postgres import PostgresStore
+from edgeflock.server.ledger.stores.lease import lease_of
+from edgeflock.server.ledger.stores.postgres import PostgresStore
 
 FILE = "journal.sqlite"
 """In the run's directory."""

@@ -56,7 +56,7 @@ def open_engine(
     Raises JournalDamaged, and Lost if that is so at once.
     """
     parameters = recover(journal, layout, Regime.of(config), followed, place)
-    parameters.restore = partial(restored, journal, layout, place)
+    parameters.kept.restore = lambda lost: restored(journal, layout, place, parameters.version, lost)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
     start = run.start if run else None
@@ -93,7 +93,7 @@ def restored(journal: Journal, layout: Layout, place: Place, version: int, lost:
     log.warning("%s; version %d is made again from the journal", lost, version)
     journal.commit()
     regimes = [turn for turn in journal.regimes() if turn.version <= version]
-    made = _made(journal, layout, regimes, version, newest=True, place=place).vectors
+    made = _made(journal, layout, regimes, version, newest=True, place=place).kept.vectors
     made.flush()
     return made
 
@@ -144,13 +144,13 @@ def follow(journal: Contents, layout: Layout, known: Followed | None = None, pla
     if known is not None and (known.run, known.turns) == (begun.run, len(regimes)):
         try:
             _replay(known.parameters, journal, layout)
-            known.parameters.flush()
+            known.parameters.kept.flush()
             return known
         except Lost as lost:
             log.warning("%s; the run is followed from the newest snapshot on", lost)
     parameters = _under(regimes, journal.snapshot(), journal, layout, place)
     _replay(parameters, journal, layout)
-    parameters.flush()
+    parameters.kept.flush()
     return Followed(begun.run, len(regimes), parameters)
 
 

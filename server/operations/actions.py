@@ -74,7 +74,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
         )
     configured = request.app[HOST].config.coordination.learning_rate
     before = engine.published.learning_rate
-    version = await request.app[WRITER].call(lambda: engine.adjust(rate, configured))
+    version = await request.app[WRITER].call(lambda: engine.steering.adjust(rate, configured))
     _note(
         request,
         "config",
@@ -87,7 +87,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
 @routes.post("/v1/checkpoint")
 async def checkpoint(request: web.Request) -> web.Response:
     """Put a snapshot of the model into the journal now."""
-    version = await request.app[WRITER].call(request.app[HOST].engine.checkpoint)
+    version = await request.app[WRITER].call(request.app[HOST].engine.steering.checkpoint)
     _note(request, "checkpoint", None, f"version {version:,}, by an admin")
     return web.json_response({"version": version})
 
@@ -102,7 +102,7 @@ async def roll_back(request: web.Request) -> web.Response:
 
     def attempt() -> tuple[int, int] | ConfigError:
         try:
-            return engine.roll_back(wanted, time.time())
+            return engine.steering.roll_back(wanted, time.time())
         except ConfigError as error:  # what is raised here ends the server
             return error
 

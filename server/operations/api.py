@@ -162,10 +162,10 @@ def run_status(host: Host, evaluator: Evaluator) -> dict[str, Any]:
 def shards(host: Host) -> dict[str, Any] | None:
     """Where the model is; None: in this process."""
     parameters = host.engine.parameters
-    if parameters.is_here:
+    if parameters.kept.is_here:
         return None
-    processes = [shard._asdict() for shard in parameters.vectors.standing]
-    return {"processes": processes, "restored": parameters.restored}
+    processes = [shard._asdict() for shard in parameters.kept.vectors.standing]
+    return {"processes": processes, "restored": parameters.kept.restored}
 
 
 def status(

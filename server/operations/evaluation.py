@@ -98,7 +98,7 @@ class Evaluator:
                 self.history.append(evaluation)
                 self._told(evaluation)
                 await self._writer.call(self._judge)
-                if self._engine.is_best(evaluation):
+                if self._engine.steering.is_best(evaluation):
                     await asyncio.to_thread(self._keep, self._measured, evaluation)
             await self.record(evaluation)
             self._writer.look()
@@ -116,12 +116,12 @@ class Evaluator:
             last = self.history[-1].version
             good, why = reason(self.history, self._engine.parameters.shown)
             self.suspect = self._suspecting(good, last)
-            self._engine.stop_diverged(last, why)
+            self._engine.steering.stop_diverged(last, why)
 
     async def record(self, evaluation: Evaluation | None = None) -> None:
         """Journal an evaluation and the traffic of every device so far."""
         traffic, total = self._registry.traffic(), self._total.ingress + self._total.egress
-        await self._writer.call(lambda: self._engine.record(evaluation, traffic, time.time(), total))
+        await self._writer.call(lambda: self._engine.steering.record(evaluation, traffic, time.time(), total))
 
     async def _measure(self) -> Evaluation | None:
         """The current version's evaluation, unless it has one."""

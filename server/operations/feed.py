@@ -135,7 +135,7 @@ class Feed:
             began=host.engine.parameters.began,
             gateways=self._parts.gateways(),
             shards=self._parts.shards(),
-            restored=host.engine.parameters.restored,
+            restored=host.engine.parameters.kept.restored,
         )
 
     def census(self) -> Census:

@@ -111,7 +111,7 @@ def of_run(
         for kind, octets in list(counts.items()):
             family.add_metric([kind.__name__], octets)
         yield family
-    if not host.engine.parameters.is_here:
+    if not host.engine.parameters.kept.is_here:
         yield from of_shards(host)
     buckets, counted = [], 0
     for number, count in enumerate(overview.staleness):
@@ -167,13 +167,13 @@ def of_shards(host: Host) -> Iterator[Metric]:
     """A series of each shard; while they are made again, none."""
     parameters = host.engine.parameters
     size = GaugeMetricFamily("edgeflock_shard_bytes", "What a shard keeps of the model.", labels=["shard"])
-    for number, shard in enumerate(parameters.vectors.standing):
+    for number, shard in enumerate(parameters.kept.vectors.standing):
         size.add_metric([str(number)], shard.nbytes)
     yield size
     yield CounterMetricFamily(
         "edgeflock_shards_restored",
         "How often shards were made again from the journal since the server started.",
-        value=parameters.restored,
+        value=parameters.kept.restored,
     )
 
 

@@ -39,9 +39,9 @@ class Parts:
 
     def shards(self) -> tuple[ShardRow, ...]:
         parameters = self._host.engine.parameters
-        if parameters.is_here:
+        if parameters.kept.is_here:
             return ()
-        return tuple(ShardRow(shard.node, shard.nbytes) for shard in parameters.vectors.standing)
+        return tuple(ShardRow(shard.node, shard.nbytes) for shard in parameters.kept.vectors.standing)
 
 
 def row(line: GatewayLine, read: deque[Reading], now: float) -> GatewayRow:

@@ -1,6 +1,6 @@
 """How fast devices may go on: what they cost, against what each of them, and all together, may cost a second.
 
-What is beyond it is owed. Until it is paid, nothing more is read of who owes it (sessions/session.py,
+What is beyond it is owed. Until it is paid, nothing more is read of who owes it (sessions/records.py,
 operations/access.py): the line holds the sender back, and nothing is refused or lost. No clock here.
 """
 

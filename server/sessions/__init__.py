@@ -1,15 +1,14 @@
 """A device's line to the engine: its WebSocket (session), and the group commit behind all of them (writer).
 
-The two places where asyncio meets the engine. A new record is answered in session.py; how many updates share
-a flush is writer.py's, who is let in under which name desk.py's, what gateways say gateway_line.py's. A
-gateway serves the same sessions, with a desk and a copy of the model of its own (server/gateway). Imports
-roster and engine; nothing here knows how updates are coordinated.
+The two places where asyncio meets the engine. A new record is answered in conversation.py; which may come,
+and what they cost, is records.py's, how many updates share a flush writer.py's, who is let in under which
+name desk.py's. What gateways say is a room of its own, gateways, above all others here. A gateway serves the
+same sessions, with a desk and a copy of the model of its own (server/gateway). Imports roster and engine;
+nothing here knows how updates are coordinated.
 """
 
-from edgeflock.server.sessions.behind import Behind
 from edgeflock.server.sessions.desk import Desk, OwnDesk, Place
-from edgeflock.server.sessions.gateway_line import HEARTBEAT, GatewayLine
-from edgeflock.server.sessions.gateways import Gateways
+from edgeflock.server.sessions.gateways import HEARTBEAT, Behind, GatewayLine, Gateways, Outbox
 from edgeflock.server.sessions.host import Front, Host, Queue, Theta
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.tasks import Send, Talk
@@ -24,6 +23,7 @@ __all__ = [
     "Gateways",
     "Held",
     "Host",
+    "Outbox",
     "OwnDesk",
     "Place",
     "Queue",

@@ -208,7 +208,7 @@ class OwnDesk:
             self.host.registry.admit(hello.device)  # an operator may have dropped it meanwhile
             if (tasks := engine.tasks) is not None:
                 await self.writer.call(lambda: tasks.holds(device.id, shards))
-            sequence = await self.writer.glance(lambda: engine.last_sequence(device.id))
+            sequence = await self.writer.glance(lambda: engine.receipts.last_sequence(device.id))
             connection.join(line, hello.secret)
         return sequence
 

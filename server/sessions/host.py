@@ -6,14 +6,14 @@ from typing import Protocol, TypeVar
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
+from edgeflock.server.publication import Outlet
 from edgeflock.server.roster import Device, Hub, Paces, Parcel, Registry, Relay, Traffic
 from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.model.start import Start
-from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.frames import EventKind
-from edgeflock.shared.protocol.messages import Model, Samples, Update
+from edgeflock.shared.protocol.messages import Samples, Update
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -59,8 +59,8 @@ class Theta(Protocol):
     def start(self) -> Start | None: ...
     @property
     def published(self) -> Published: ...
-    def weights(self) -> Weights | None: ...
-    def model(self, base: int | None, held: int = 0, device: int = 0, part: slice | None = None) -> Model: ...
+    @property
+    def outlet(self) -> Outlet: ...
 
 
 class Heard(Protocol):

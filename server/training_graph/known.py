@@ -10,7 +10,7 @@ from torch.export import default_decompositions
 from torch.fx import GraphModule
 from torch.onnx._internal.exporter._torchlib._torchlib_registry import get_torchlib_ops
 
-from edgeflock.server.training_graph.translations import TRANSLATIONS
+from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 
 
 def untranslated(graph: GraphModule) -> str:

@@ -28,9 +28,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from edgeflock.server.training_graph import recurrence
-from edgeflock.server.training_graph.apart import TAKEN_APART
-from edgeflock.server.training_graph.translations import TRANSLATIONS
+from edgeflock.server.training_graph.operators import recurrence
+from edgeflock.server.training_graph.operators.apart import TAKEN_APART
+from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 from edgeflock.shared.model.fields import Inputs, named
 from edgeflock.shared.model.torch_module import FlatModule, X, call_of
 

@@ -13,7 +13,7 @@ LOSSY = "downlink.mode=lossy"
 
 def believed(engine: Engine | Mirror, device: int, base: int | None, held: int) -> NDArray[np.float32] | None:
     """float32 [P] of `device`, which says that it holds this; None if the server does not know."""
-    publication = engine._publication
+    publication = engine.outlet._publication
     assert isinstance(publication, Lossy)
     copy = publication._copies.of(device, base, held)
     return None if copy is None else copy.values

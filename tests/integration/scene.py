@@ -101,7 +101,7 @@ class Scene:
             }
         finally:
             journal.close()
-        return version, theta.tobytes(), self.server.engine.last_sequence(1), tables
+        return version, theta.tobytes(), self.server.engine.receipts.last_sequence(1), tables
 
 
 @asynccontextmanager

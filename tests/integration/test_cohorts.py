@@ -117,7 +117,7 @@ async def test_who_waits_is_told_that_the_run_is_over(hosts: Hosts, how: str, tm
                 why = "it has its 1 updates"
             else:
                 why = "patience: 3 evaluations"
-                await hosted.writer.call(lambda: hosted.engine.end(why))
+                await hosted.writer.call(lambda: hosted.engine.steering.end(why))
             with pytest.raises(RunOver, match=why):
                 await waiting
             with pytest.raises(RunOver, match=why):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.sessions import session
+from edgeflock.server.sessions import records
 from edgeflock.shared.model.layout import Layout
 from tests.hosting import hosting
 from tests.integration.foreign_client import PULL, WELCOME, Device, pack
@@ -18,7 +18,7 @@ LARGE = Layout.of([("w", (4_000_000,))])
 async def test_a_device_that_never_reads_can_be_superseded_and_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(records, "CLOSE_SECONDS", 0.05)
     async with hosting(tmp_path, layout=LARGE) as hosted:
         deaf = Device(*await asyncio.open_connection("127.0.0.1", hosted.port))
         await deaf.upgrade()

@@ -24,7 +24,7 @@ from edgeflock.server.engine import decoded
 from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.sessions import gateways
+from edgeflock.server.sessions.gateways import gateways
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
@@ -538,7 +538,7 @@ async def test_the_first_model_is_loaded_from_a_gateway(tmp_path: Path, mode: st
                     assert of(one, held, number) == replica.theta.tobytes()
                 else:
                     assert replica.theta.tobytes() == initial_theta(LARGE.size).tobytes()
-            offered = leader.engine.offered
+            offered = leader.engine.outlet.offered
             assert offered is not None
             await gone(leader, "pi")
             egress = leader.registry.devices["pi"].connection.traffic[1]

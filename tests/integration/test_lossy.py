@@ -345,5 +345,5 @@ def test_a_run_that_ends_leaves_no_file_open(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd"))
     with claimed(tmp_path, "run.directory", layout, np.ones(layout.size, np.float32), config) as claim:
         for device in range(1, 8):
-            claim.engine.model(None, 0, device)
+            claim.engine.outlet.model(None, 0, device)
     assert set(os.listdir("/proc/self/fd")) <= before

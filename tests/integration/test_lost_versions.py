@@ -19,7 +19,7 @@ async def test_after_a_repair_devices_begin_anew(tmp_path: Path) -> None:
             await device.push(update(number + 1, number))
         proxy.target = 1
         proxy.cut_all()
-        await hosted.writer.call(hosted.engine.checkpoint)
+        await hosted.writer.call(hosted.engine.steering.checkpoint)
         theta = hosted.engine.parameters.theta.tobytes()
         copy = tmp_path / "copy"
         copy.mkdir()

@@ -100,7 +100,7 @@ async def test_as_many_devices_as_the_limit_says_have_series(tmp_path: Path) -> 
 
 async def test_the_dashboard_shows_nothing_that_is_not_there(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted:
-        hosted.engine.record(Evaluation(0, 1e9, 2.3, 0.1, 0, 0), [])
+        hosted.engine.steering.record(Evaluation(0, 1e9, 2.3, 0.1, 0, 0), [])
     async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer:
         async with link(hosted.port) as device:
             await device.join()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.client.transport import dialing
-from edgeflock.server.sessions import session
+from edgeflock.server.sessions import records
 from edgeflock.shared.errors import NameInUse
 from tests.hosting import hosting
 from tests.integration.foreign_client import MODEL, PULL, WELCOME, Device, connected, joined
@@ -61,11 +61,11 @@ async def test_a_name_whose_session_has_ended_is_free(tmp_path: Path) -> None:
 
 async def test_a_dead_line_keeps_no_device_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was restarted, and has no secret; of its old line nothing comes, not even the end."""
-    usual = session.HEARTBEAT
-    monkeypatch.setattr(session, "HEARTBEAT", 0.2)
-    monkeypatch.setattr(session, "CLOSE_SECONDS", 0.05)
+    usual = records.HEARTBEAT
+    monkeypatch.setattr(records, "HEARTBEAT", 0.2)
+    monkeypatch.setattr(records, "CLOSE_SECONDS", 0.05)
     async with hosting(tmp_path) as server, joined(server.port, "pi") as (dead, _):
-        monkeypatch.setattr(session, "HEARTBEAT", usual)  # for whoever comes from now on
+        monkeypatch.setattr(records, "HEARTBEAT", usual)  # for whoever comes from now on
         async with joined(server.port, "pi") as (device, welcome):
             assert welcome[0] == WELCOME
             assert (await device.ask([PULL, None]))[0] == MODEL

@@ -17,7 +17,7 @@ import pytest
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import dialing
 from edgeflock.server.publication import Exact
-from edgeflock.server.sessions import session
+from edgeflock.server.sessions import records
 from edgeflock.shared import identity
 from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
@@ -568,8 +568,8 @@ def test_what_apps_are_told() -> None:
 
 def test_when_to_ping() -> None:
     assert f"Ping the server after {dialing.HEARTBEAT:.0f} s without a byte" in DOCUMENT
-    assert f"after {session.HEARTBEAT:.0f} s\n" in DOCUMENT
-    assert f"nothing comes within {session.HEARTBEAT / 2:.0f} s more" in DOCUMENT
+    assert f"after {records.HEARTBEAT:.0f} s\n" in DOCUMENT
+    assert f"nothing comes within {records.HEARTBEAT / 2:.0f} s more" in DOCUMENT
 
 
 def test_levels_of_losses() -> None:
@@ -862,7 +862,7 @@ async def test_a_resend_gets_the_same_receipt(tmp_path: Path) -> None:
         async with joined(server.port, "jetson") as (other, _):
             assert await other.ask(question) == [RECEIPT, 3, 3], "numbers count for each device"
         assert server.engine.published.version == 3
-        assert server.engine.last_sequence(1) == 8
+        assert server.engine.receipts.last_sequence(1) == 8
         assert before != server.engine.theta()[1].tobytes()
 
 

@@ -12,7 +12,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType
 from edgeflock.client.identity import Identity
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link, dialing
-from edgeflock.server.sessions import session
+from edgeflock.server.sessions import records
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import (
     BaseExpired,
@@ -83,7 +83,7 @@ async def test_an_update_whose_receipt_was_lost_is_not_applied_twice(tmp_path: P
 
 async def test_a_device_pings_while_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not look at what comes meanwhile, so the server's pings would have to wait for their answer."""
-    assert dialing.HEARTBEAT < session.HEARTBEAT
+    assert dialing.HEARTBEAT < records.HEARTBEAT
     monkeypatch.setattr(dialing, "HEARTBEAT", 0.4)
     never_given_up(monkeypatch)
     async with hosting(tmp_path) as hosted, proxying(hosted.port) as proxy, link(proxy.port) as device:

@@ -95,19 +95,19 @@ async def test_processes_killed_under_load_cost_no_update(tmp_path: Path) -> Non
                 group.create_task(_device(hosted, number, over, receipts))
             for kill in range(KILLS):
                 before = len(receipts)
-                while len(receipts) < before + 40 or parameters.restored < kill:
+                while len(receipts) < before + 40 or parameters.kept.restored < kill:
                     await asyncio.sleep(0.05)
-                vectors = parameters.vectors
+                vectors = parameters.kept.vectors
                 assert isinstance(vectors, Sharded)
                 os.kill(random.choice(vectors.standing).process, signal.SIGKILL)
             before = len(receipts)
-            while len(receipts) < before + 40 or parameters.restored < KILLS:
+            while len(receipts) < before + 40 or parameters.kept.restored < KILLS:
                 await asyncio.sleep(0.05)
             over.set()
         theta = await hosted.writer.call(lambda: parameters.theta)
         average = await hosted.writer.call(lambda: parameters.average)
         memory = await hosted.writer.call(parameters.packed_memory)
-        assert parameters.restored == KILLS
+        assert parameters.kept.restored == KILLS
         await _check_shown(hosted)
         again = replay(hosted.journal, LAYOUT)
         assert again.version == len(receipts) == len(set(receipts.values()))
@@ -161,7 +161,7 @@ def test_a_node_that_goes_takes_nothing_along(cluster: Any, tmp_path: Path) -> N
         one, other = (engine.parameters for engine in engines)
         assert one.theta.tobytes() == other.theta.tobytes()
         assert one.packed_memory() == other.packed_memory()
-        assert one.restored >= 1
+        assert one.kept.restored >= 1
         assert len({shard.node for shard in placement.standing}) == 1
         for engine in engines:
             engine.close()

@@ -19,10 +19,10 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.outcomes import Answer
-from edgeflock.server.ledger.examination import File, examine, seal
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.mark import Mark
 from edgeflock.server.ledger.recovery import recover
+from edgeflock.server.ledger.stores.examination import File, examine, seal
+from edgeflock.server.ledger.stores.mark import Mark
 from edgeflock.server.publication import Publication
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Refused

@@ -22,7 +22,7 @@ def test_a_run_begins_with_what_devices_make_and_remembers_how(tmp_path: Path) -
         assert engine.start.seed == 5
         theta = engine.theta()[1]
         assert theta.tobytes() == generate(engine.start, engine.layout).tobytes()
-        unchanged = engine.model(0)
+        unchanged = engine.outlet.model(0)
         assert (unchanged.base, unchanged.count) == (0, 0)
         first = engine.start
     with open_run(parse(overrides=[*settings, "run.seed=6"])) as again:

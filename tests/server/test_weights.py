@@ -89,10 +89,10 @@ def test_a_run_begins_with_them_and_its_journal_has_them(tmp_path: Path) -> None
         assert hosted.engine.theta()[1].tobytes() == theta
         assert hosted.offered == directory / OFFERED
         assert hosted.offered.stat().st_mode & 0o777 == 0o600
-        offered, octets = hosted.engine.offered, hosted.offered.read_bytes()
+        offered, octets = hosted.engine.outlet.offered, hosted.offered.read_bytes()
     with open_run(settings(directory)) as again:
         assert again.engine.theta()[1].tobytes() == theta, "the run's, not the settings'"
-        assert (again.engine.offered, (directory / OFFERED).read_bytes()) == (offered, octets)
+        assert (again.engine.outlet.offered, (directory / OFFERED).read_bytes()) == (offered, octets)
     journal = Journal(directory / "journal.sqlite")
     run = journal.run()
     assert run is not None
@@ -121,5 +121,6 @@ def test_a_run_that_began_with_others_is_left_alone(tmp_path: Path) -> None:
 
 def test_where_devices_make_the_first_model_none_is_kept(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, module=DIGITS)) as hosted:
-        assert (hosted.offered, hosted.engine.offered, hosted.engine.weights()) == (None, None, None)
+        outlet = hosted.engine.outlet
+        assert (hosted.offered, outlet.offered, outlet.weights()) == (None, None, None)
     assert not (tmp_path / OFFERED).exists()

@@ -279,7 +279,7 @@ class _FleetRun:
         known = loss if finite else None
         metrics = self._scores.numbers()
         evaluation = Evaluation(version, seconds, known, accuracy, traffic.ingress, traffic.egress, metrics)
-        self._engine.record(evaluation, ())
+        self._engine.steering.record(evaluation, ())
         self._evaluations.append(evaluation)
         self._evaluation_s += time.process_time() - began
         if self._listening.on_evaluated is not None:

@@ -2,7 +2,7 @@
 the rest.
 
 Nothing of the ledger imports this but its door: a server that starts, or goes on, finds by itself what it
-meets (examination.py, chain.walk). Imports all of the ledger.
+meets (stores/examination.py, chain.walk). Imports all of the ledger.
 """
 
 from edgeflock.server.ledger.damage.repairing import Repaired, repair

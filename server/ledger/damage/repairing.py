@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.ledger import mark
-from edgeflock.server.ledger.chain import COVERED, Facts
 from edgeflock.server.ledger.claim import lock
 from edgeflock.server.ledger.contents import begun
 from edgeflock.server.ledger.damage.verifying import Verified, verified
-from edgeflock.server.ledger.examination import Examined, examine, raise_if_damaged, reading
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.migrations import SCHEMA, schema_of
 from edgeflock.server.ledger.records import RegimeStart, evaluation_of
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.ledger.stores import mark
+from edgeflock.server.ledger.stores.chain import COVERED, Facts
+from edgeflock.server.ledger.stores.examination import Examined, examine, raise_if_damaged, reading
+from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 _AT_ONCE = 1000

@@ -5,14 +5,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgeflock.server.ledger import mark
-from edgeflock.server.ledger.chain import COVERED, of_vectors, walk
-from edgeflock.server.ledger.database import Database
-from edgeflock.server.ledger.examination import Examined, File, examine, is_damage, look, reading
-from edgeflock.server.ledger.links import JournalLost
-from edgeflock.server.ledger.migrations import SCHEMA, schema_of
 from edgeflock.server.ledger.place import file_of
-from edgeflock.server.ledger.postgres import Reader
+from edgeflock.server.ledger.stores import mark
+from edgeflock.server.ledger.stores.chain import COVERED, of_vectors, walk
+from edgeflock.server.ledger.stores.database import Database
+from edgeflock.server.ledger.stores.examination import Examined, File, examine, is_damage, look, reading
+from edgeflock.server.ledger.stores.links import JournalLost
+from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.stores.postgres import Reader
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 

@@ -198,6 +198,10 @@ class Run:
         return import_module("edgeflock.server.coordination.asynchronous").Asynchronous()
 
     @property
+    def steering(self) -> Any:
+        return getattr(self.engine, "steering", self.engine)
+
+    @property
     def version(self) -> int:
         return int(self.engine.published.version if ROOMS else self.engine.version)
 
@@ -270,7 +274,7 @@ class Run:
             if self.version % 10 == 0:
                 self.evaluate()
             if self.name in ADJUSTED and end - self.version == 20:
-                self.engine.adjust(self.regime.learning_rate / 4, self.regime.learning_rate)
+                self.steering.adjust(self.regime.learning_rate / 4, self.regime.learning_rate)
         self.sum_up()
         self.journal.close()
 
@@ -286,7 +290,7 @@ class Run:
             70 * version,
             *metrics,
         )
-        self.engine.record(evaluation, [(device, 300 * version, 23 * version) for device in self.devices])
+        self.steering.record(evaluation, [(device, 300 * version, 23 * version) for device in self.devices])
 
     def sum_up(self) -> None:
         live = self.engine.parameters

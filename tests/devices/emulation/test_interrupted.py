@@ -10,7 +10,7 @@ import pytest
 from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import Journaled
-from edgeflock.server.ledger.sqlite import SqliteStore
+from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Update

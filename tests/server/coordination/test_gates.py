@@ -120,7 +120,7 @@ def test_ssp_no_device_at_work_is_ahead_of_the_slowest_by_more_than_the_bound(
         fleet.act(device, False)
     for deed in deeds:
         fleet.act(*deed)
-        made = {device: fleet.engine.last_sequence(device) for device in fleet.base}
+        made = {device: fleet.engine.receipts.last_sequence(device) for device in fleet.base}
         assert all(made[device] - min(made.values()) <= bound for device in fleet.at_work)
         assert all(made[device] - min(made.values()) == bound + 1 for device in fleet.waiting)
 
@@ -223,7 +223,7 @@ def test_one_that_begins_anew_while_it_waits_is_not_ahead_for_it() -> None:
     fleet.act(1, False)
     assert fleet.engine.parameters.version == 1
     fleet.act(2, False)
-    assert [fleet.engine.last_sequence(device) for device in (1, 2)] == [2, 1]
+    assert [fleet.engine.receipts.last_sequence(device) for device in (1, 2)] == [2, 1]
 
 
 def test_the_end_of_the_run_opens_every_gate() -> None:

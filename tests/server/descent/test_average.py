@@ -288,7 +288,7 @@ def test_the_result_is_the_average_and_a_copy(tmp_path: Path) -> None:
     version, result = run.engine.result()
     assert (version, result.tobytes()) == (33, average(run))
     assert run.engine.theta()[1].tobytes() != result.tobytes()
-    assert run.engine.model(None).values == run.engine.theta()[1].tobytes()
+    assert run.engine.outlet.model(None).values == run.engine.theta()[1].tobytes()
     result += 1
     assert result.tobytes() != average(run)
 

@@ -121,11 +121,11 @@ def test_a_device_that_pulls_while_some_wait_gets_all_of_the_step_later(tmp_path
     for number in range(1, 3):
         (answer,) = commit(engine, [push(device, sparse_update(number, 0, {number: 8.0}))])
         assert answer == Receipt(number, number, None)
-    replica.take(engine.model(None))
+    replica.take(engine.outlet.model(None))
     assert (replica.version, replica.theta.tobytes()) == (2, THETA.tobytes())
     for number in range(3, 5):
         commit(engine, [push(device, sparse_update(number, 0, {number: 8.0}))])
-    difference = engine.model(2)
+    difference = engine.outlet.model(2)
     assert difference.base == 2
     replica.take(difference)
     assert replica.theta.tobytes() == engine.parameters.theta.tobytes()

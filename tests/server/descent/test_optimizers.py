@@ -227,7 +227,7 @@ def test_a_rollback_takes_what_was_remembered_along(tmp_path: Path) -> None:
     for number in range(1, 11):
         commit(engine, [push(device, sparse_update(number, number - 1, {number % 5: 1.0, 7: -1.0}))])
         remembered[number] = engine.parameters.packed_memory()
-    engine.roll_back(6, 0.0)
+    engine.steering.roll_back(6, 0.0)
     assert engine.parameters.packed_memory() == remembered[6]
     commit(engine, [push(device, sparse_update(11, 11, {3: 1.0}))])
     theta, memory = engine.parameters.theta.copy(), engine.parameters.packed_memory()

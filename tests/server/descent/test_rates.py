@@ -107,7 +107,7 @@ def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_
     for number, accuracy in enumerate((0.1, 0.2, 0.2, 0.1, 0.15, 0.3, 0.3, 0.3, 0.3, 0.1, 0.1, 0.1, 0.1), 1):
         update = sparse_update(number, number - 1, {number % 7: 1.0})
         commit(engine, [Push(device, float(number), update, wire.encode(update))])
-        engine.record(Evaluation(number, float(number), 1.0, accuracy, 0, 0), [])
+        engine.steering.record(Evaluation(number, float(number), 1.0, accuracy, 0, 0), [])
         rates.append(engine.published.learning_rate)
         if number == 7:  # killed: what evaluations have said is in the journal
             engine.abandon()

@@ -94,7 +94,7 @@ def test_what_is_refused_leaves_no_trace(run: Watched, bad: Update, refusal: typ
     answers = commit(run.engine, [push(newcomer, bad)])
     assert kinds(answers) == [refusal]
     run.check()
-    assert run.engine.last_sequence(newcomer) == 0
+    assert run.engine.receipts.last_sequence(newcomer) == 0
     assert journal_rows(run.directory) == rows
     run.journal.close()
     run.slow.assert_equals(recovered(run.directory, REGIME))

@@ -44,8 +44,8 @@ def test_an_update_is_journaled_applied_and_acknowledged(tmp_path: Path) -> None
     expected[24] -= np.float32(-1.0)
     assert engine.theta()[1].tobytes() == expected.tobytes()
     assert journal_rows(tmp_path) == [(1, device, 7, 1_700_000_000.0, 0.5, 10, one.frame)]
-    assert engine.last_sequence(device) == 7
-    assert engine.last_sequence(device + 1) == 0
+    assert engine.receipts.last_sequence(device) == 7
+    assert engine.receipts.last_sequence(device + 1) == 0
 
 
 def test_answers_come_in_the_order_of_the_group(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_resent_update_may_ask_for_the_model(tmp_path: Path) -> None:
     (answer,) = commit(run.engine, [with_pull(run.pushes[0])])
     assert isinstance(answer, Receipt)
     assert answer.version == 1
-    assert answer.model == run.engine.model(run.pushes[0].update.base)
+    assert answer.model == run.engine.outlet.model(run.pushes[0].update.base)
     assert answer.model is not None
     assert answer.model.version == 3
 
@@ -171,8 +171,8 @@ def test_a_loss_that_is_no_number_does_not_stop_the_server(run: Watched, loss: f
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_an_evaluation_of_a_diverged_model_is_kept(run: Watched, loss: float) -> None:
-    run.engine.record(Evaluation(8, 1.0, loss, 0.1, 100, 200), [])
-    run.engine.record(Evaluation(9, 2.0, 0.5, None, 101, 201), [(run.devices[0], 3, 4)])
+    run.engine.steering.record(Evaluation(8, 1.0, loss, 0.1, 100, 200), [])
+    run.engine.steering.record(Evaluation(9, 2.0, 0.5, None, 101, 201), [(run.devices[0], 3, 4)])
     kept = run.journal.evaluations()
     assert [evaluation.version for evaluation in kept] == [8, 9]
     assert kept[0].loss is None or not math.isfinite(kept[0].loss)
@@ -198,7 +198,7 @@ def test_nothing_leaves_before_the_disk_has_it(tmp_path: Path) -> None:
         assert push_ is one
         answer = receipt(answer_)
         assert isinstance(answer, Receipt)
-        assert answer.model == run.engine.model(one.update.base)
+        assert answer.model == run.engine.outlet.model(one.update.base)
         assert answer.model is not None
         assert answer.model.version == 3
 

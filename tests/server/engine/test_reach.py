@@ -44,7 +44,7 @@ def test_the_largest_number_there_is(tmp_path: Path, rule: str) -> None:
         assert f"update {sequence}, from version 0," in str(refusal)
         assert "limits.parameter" in str(refusal)
     assert engine.theta()[1].tobytes() == THETA.tobytes()
-    assert engine.parameters.version == engine.last_sequence(1) == 0
+    assert engine.parameters.version == engine.receipts.last_sequence(1) == 0
     assert journal_rows(tmp_path) == []
     assert kinds(commit(engine, [push(1, sparse_update(1, 0, {3: 1.0}))])) == [Receipt]
 
@@ -71,7 +71,7 @@ def test_samples_count_before_the_round_does(tmp_path: Path) -> None:
 def test_a_rate_that_was_raised_within_a_round(tmp_path: Path) -> None:
     _, engine = open_engine(tmp_path, ROUNDS, Bounds(parameter=MOST))
     assert commit(engine, [push(1, sparse_update(1, 0, {3: 300.0}))]) == [None]
-    engine.adjust(10.0, 0.1)
+    engine.steering.adjust(10.0, 0.1)
     ((_, refusal),) = engine.commit([], 30.0)
     assert isinstance(refusal, StepTooLarge)
     assert engine.theta()[1].tobytes() == THETA.tobytes()

@@ -138,7 +138,7 @@ def test_devices_get_them_in_differences_and_whole(tmp_path: Path) -> None:
         update = with_statistics(sparse_update(number + 1, base, entries), [number + k for k in range(6)])
         assert kinds(commit(run.engine, [push(run.devices[0], update)])) == [Receipt]
         for replica in replicas[: 1 + (number % 3 == 0) + (number % 7 == 0)]:
-            model = run.engine.model(replica.version)
+            model = run.engine.outlet.model(replica.version)
             received = wire.decode(wire.encode(model))
             assert isinstance(received, Model)
             replica.take(received)
@@ -147,7 +147,7 @@ def test_devices_get_them_in_differences_and_whole(tmp_path: Path) -> None:
                 assert model.count == 1 + 6
                 behind += 1
     assert behind > 30
-    unchanged = run.engine.model(run.engine.published.version)
+    unchanged = run.engine.outlet.model(run.engine.published.version)
     assert (unchanged.base, unchanged.count) == (40, 0)
 
 

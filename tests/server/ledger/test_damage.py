@@ -16,8 +16,8 @@ import pytest
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.ledger import Journal, open_engine, verify
-from edgeflock.server.ledger.chain import Facts, of_update, of_vectors
 from edgeflock.server.ledger.claim import claimed
+from edgeflock.server.ledger.stores.chain import Facts, of_update, of_vectors
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import NORMAL, Filling, Start, generate
 from edgeflock.shared.protocol.frames import Evaluation
@@ -54,14 +54,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.reopen(REGIME)
     for size in (7, 1, 12):
         run.commit(size)
-    run.engine.record(Evaluation(40, 2.0, 0.5, 0.75, 10, 20), [(1, 300, 40)])
+    run.engine.steering.record(Evaluation(40, 2.0, 0.5, 0.75, 10, 20), [(1, 300, 40)])
     run.reopen()
     run.commit(7)
-    run.engine.adjust(0.025, REGIME.learning_rate)
-    run.engine.record(Evaluation(47, 3.0, 0.25, None, 30, 40), [(2, 500, 60)])
+    run.engine.steering.adjust(0.025, REGIME.learning_rate)
+    run.engine.steering.record(Evaluation(47, 3.0, 0.25, None, 30, 40), [(2, 500, 60)])
     run.slow.regime = run.engine.parameters.regime
     run.commit(5)
-    run.engine.checkpoint()
+    run.engine.steering.checkpoint()
     for size in (1, 1, 3, 1):
         run.commit(size)
     return copy_as_killed(run.directory, scratch / "killed")
@@ -288,7 +288,7 @@ def test_killed_between_the_commit_and_its_note(
     run = Watched(tmp_path)
     run.commit(4)
     with monkeypatch.context() as patch:
-        patch.setattr("edgeflock.server.ledger.mark.Mark.note", lambda *_, **__: None)
+        patch.setattr("edgeflock.server.ledger.stores.mark.Mark.note", lambda *_, **__: None)
         run.engine.device_id("another")
         for _ in range(behind):
             run.commit(2)

@@ -101,7 +101,7 @@ def test_a_run_is_followed_in_shards_that_get_lost(tmp_path: Path, every: int) -
     run.commit(2)
     placement.close()
     taken = recover(run.journal, LAYOUT, REGIMES[1], known, place)
-    assert isinstance(taken.vectors, Sharded)
+    assert isinstance(taken.kept.vectors, Sharded)
     assert taken.theta.tobytes() == run.engine.parameters.theta.tobytes()
     assert taken.average is not None
     assert run.engine.parameters.average is not None

@@ -12,7 +12,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import Account, Adjustment, BegunRun, JournaledUpdate, RegimeStart
-from edgeflock.server.ledger.sqlite import SqliteStore
+from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.start import NORMAL, Filling, Start
 from edgeflock.shared.protocol.frames import Evaluation

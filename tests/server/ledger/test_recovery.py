@@ -216,9 +216,9 @@ def damaged(directory: Path, statement: str, *values: object) -> Journal:
     """The journal of six updates and snapshots at 0, 4 and 5, after `statement`."""
     run = Watched(directory, bounds=Bounds(snapshot_every=1000))
     run.commit(4)
-    run.engine.checkpoint()
+    run.engine.steering.checkpoint()
     run.commit()
-    run.engine.checkpoint()
+    run.engine.steering.checkpoint()
     run.commit()
     run.journal.close()
     tampered(directory / "journal.sqlite", statement, *values, sealed=True)

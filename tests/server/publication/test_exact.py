@@ -56,14 +56,14 @@ def test_a_replica_of_any_age_catches_up(updates: list[dict[int, float] | None],
             update = sparse_update_of(version, changes)
         commit(engine, [push(device, update)])
         newcomer = Replica(LAYOUT)
-        newcomer.take(through_the_wire(engine.model(None)))
+        newcomer.take(through_the_wire(engine.outlet.model(None)))
         replicas.append(newcomer)
         returning = data.draw(st.sampled_from(replicas))
-        returning.take(through_the_wire(engine.model(returning.version)))
+        returning.take(through_the_wire(engine.outlet.model(returning.version)))
         assert returning.version == engine.published.version
         assert returning.theta.tobytes() == engine.theta()[1].tobytes()
     for replica in replicas:
-        replica.take(through_the_wire(engine.model(replica.version)))
+        replica.take(through_the_wire(engine.outlet.model(replica.version)))
         assert replica.version == engine.published.version
         assert replica.theta.tobytes() == engine.theta()[1].tobytes()
 
@@ -164,7 +164,7 @@ def test_the_whole_model_is_encoded_once_a_version() -> None:
 
 
 def test_whole_models_at_half_precision() -> None:
-    model = through_the_wire(new_engine("f16").model(None))
+    model = through_the_wire(new_engine("f16").outlet.model(None))
     assert len(model.values) == 2 * LAYOUT.size
     replica = Replica(LAYOUT)
     replica.take(model)

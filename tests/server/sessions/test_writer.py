@@ -106,7 +106,7 @@ async def test_a_journal_that_fails_ends_it_with_the_reason(tmp_path: Path, call
     running = asyncio.create_task(writer.run())
     one = push(1, sparse_update(1, 0, {0: 1.0}))
     with pytest.raises(Unavailable, match="journal"):
-        await (writer.call(lambda: engine.record(None, [])) if calls else writer.push(one))
+        await (writer.call(lambda: engine.steering.record(None, [])) if calls else writer.push(one))
     with pytest.raises(sqlite3.OperationalError, match="disk is full"):
         await running
     assert engine.published.version == 0, "what is not on the disk is not seen"

@@ -148,13 +148,13 @@ class Fleet:
         kind, pushes = self.random.random(), self.updates(int(self.random.integers(1, 6)))
         if kind < 0.05:
             to = int(self.random.integers(0, self.runs[0].engine.parameters.version + 1))
-            found = [run.engine.roll_back(to, now) for run in self.runs]
+            found = [run.engine.steering.roll_back(to, now) for run in self.runs]
         elif kind < 0.1:
             rate = float(self.random.choice([0.01, 0.1, 0.5]))
-            found = [(0, run.engine.adjust(rate, 0.1)) for run in self.runs]
+            found = [(0, run.engine.steering.adjust(rate, 0.1)) for run in self.runs]
         elif kind < 0.15:
             base = int(self.random.integers(0, self.runs[0].engine.parameters.version + 1))
-            answers = [run.engine.model(base) for run in self.runs]
+            answers = [run.engine.outlet.model(base) for run in self.runs]
             assert all(answer == answers[0] for answer in answers)
             return
         else:
@@ -261,7 +261,7 @@ def test_what_is_lost_is_made_again_from_the_journal() -> None:
         fleet.go(float(turn))
         placement.sound = 1 << 30
         fleet.compare()
-    assert runs[1].engine.parameters.restored >= 6
+    assert runs[1].engine.parameters.kept.restored >= 6
 
 
 def test_what_is_lost_every_time_is_given_up() -> None:

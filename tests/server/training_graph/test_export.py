@@ -19,9 +19,9 @@ from onnxscript import opset18 as op
 from torch import nn
 from torch.nn import functional
 
-from edgeflock.server.training_graph import translations
 from edgeflock.server.training_graph.export import ExportedGraphs, export_model
 from edgeflock.server.training_graph.gradient_check import session_for
+from edgeflock.server.training_graph.operators import translations
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.graphs.footprint import footprint
 from edgeflock.shared.graphs.operators import TABLE

@@ -41,13 +41,13 @@ def run(tmp_path: Path) -> Run:
 
     commit(9)
     run.reopen(OTHER)
-    run.engine.record(Evaluation(9, 2.0, 0.5, 0.75, 10, 20), [(1, 300, 40)])
+    run.engine.steering.record(Evaluation(9, 2.0, 0.5, 0.75, 10, 20), [(1, 300, 40)])
     commit(10)
-    run.engine.adjust(0.05, OTHER.learning_rate)
+    run.engine.steering.adjust(0.05, OTHER.learning_rate)
     run.slow.regime = run.engine.parameters.regime
     commit(7)
     run.reopen()
-    run.engine.record(Evaluation(26, 3.0, 0.25, None, 30, 40), [(2, 500, 60)])
+    run.engine.steering.record(Evaluation(26, 3.0, 0.25, None, 30, 40), [(2, 500, 60)])
     commit(6)
     killed = copy_as_killed(run.directory, tmp_path / "killed")
     run.journal.close()

@@ -1,0 +1,13 @@
+"""What becomes of a run beside its updates.
+
+course.py says until when it takes them, judging.py what evaluations decide, snapshots.py when a version is
+kept whole, steering.py what operators and hosts ask of it. Imports descent and publication, and of the
+engine's room what an engine needs of a log and what it hands out.
+"""
+
+from edgeflock.server.engine.steering.course import Course
+from edgeflock.server.engine.steering.judging import Criteria, Judge
+from edgeflock.server.engine.steering.snapshots import Snapshots
+from edgeflock.server.engine.steering.steering import Steering
+
+__all__ = ["Course", "Criteria", "Judge", "Snapshots", "Steering"]

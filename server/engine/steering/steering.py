@@ -1,0 +1,136 @@
+"""What evaluations, operators and hosts do to a run between two groups of updates: it ends, its learning rate
+changes, its model is kept, or goes back.
+
+Each is durable before it is told.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from edgeflock.server.descent import Parameters
+from edgeflock.server.engine.log import Log
+from edgeflock.server.engine.steering.course import Course
+from edgeflock.server.engine.steering.judging import Judge
+from edgeflock.server.engine.steering.snapshots import Snapshots
+from edgeflock.server.publication import Outlet
+from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
+from edgeflock.shared.protocol.frames import Evaluation
+
+
+class Steering:
+    """Of one run."""
+
+    def __init__(
+        self,
+        log: Log,
+        parameters: Parameters,
+        course: Course,
+        snapshots: Snapshots,
+        outlet: Outlet,
+        judge: Judge,
+        learning_rate: float,
+        past: Callable[[int], Parameters] | None,
+        give_up: Callable[[Refused], None],
+    ) -> None:
+        """`learning_rate` is what the settings say. `past` has the parameters of an earlier version, or
+        raises ConfigError. `give_up` lets go of updates that wait for others, for a reason.
+        """
+        self._log, self._parameters = log, parameters
+        self._course, self._snapshots, self._outlet = course, snapshots, outlet
+        self._judge, self._learning_rate = judge, learning_rate
+        self._past = past
+        self._give_up = give_up
+
+    def record(
+        self,
+        evaluation: Evaluation | None,
+        traffic: Iterable[tuple[int, int, int]],
+        now: float = 0.0,
+        total: int = 0,
+    ) -> None:
+        """Put an evaluation and the (device, ingress, egress) of each device into the journal, and do as it
+        says: the run may end, its learning rate fall. Without one `now` (as updates have it) and the `total`
+        of bytes so far say so.
+        """
+        if evaluation is not None:
+            self._log.add_evaluation(evaluation)
+        for device, ingress, egress in traffic:
+            self._log.add_account(device, ingress, egress)
+        self._log.commit()
+        if evaluation is not None:
+            now, total = evaluation.time, evaluation.ingress + evaluation.egress
+            self._judge.take(evaluation)
+            regime = self._parameters.regime
+            rate = self._judge.lowered_rate(regime.learning_rate, self._parameters.version)
+            if rate is not None:
+                self.adjust(rate, self._learning_rate, "plateau")
+        began = self._parameters.began
+        over = self._judge.ended(0.0 if began is None else now - began, total)
+        if over is not None:
+            self.end(over)
+
+    def is_best(self, evaluation: Evaluation) -> bool:
+        """Whether it is better than all that were recorded."""
+        return self._judge.is_best(evaluation)
+
+    def end(self, why: str) -> None:
+        """The run is over, as whoever sends updates is told; unless it is already."""
+        if self._course.over is None:
+            self._course.end(why)
+            self._give_up(RunComplete(f"the run is over: {why}"))
+            self._course.publish()
+
+    def checkpoint(self) -> int:
+        """Put a snapshot of the version into the journal, so that a restart replays nothing until here."""
+        self._snapshots.take()
+        self._log.commit()
+        return self._parameters.version
+
+    def adjust(self, learning_rate: float, configured: float, why: str = "operator") -> int:
+        """Descend by `learning_rate` from the returned version on, in the open round too, while the settings
+        say `configured`; `why` is for the journal.
+
+        A regime of its own begins with a snapshot: see ledger/recovery.py. Of the past nothing needs to be
+        known anew, since only the rate changes.
+        """
+        version, regime = self._parameters.version, self._parameters.regime
+        regime = replace(regime, learning_rate=learning_rate)
+        self._snapshots.take()
+        self._log.add_regime(version, regime, why)
+        self._log.add_adjustment(version, configured, learning_rate)
+        self._log.commit()
+        self._parameters.regime = regime
+        self._course.publish()
+        return version
+
+    def stop_diverged(self, version: int, why: str) -> None:
+        """Take no more updates, since the model of `version` is no good: until `roll_back`, unless there was
+        one since that version. `why` is for devices and people.
+        """
+        if version >= self._log.last_rollback():
+            self._course.diverge(why)
+            self._give_up(RunDiverged(why))
+            self._course.publish()
+
+    def roll_back(self, to: int, now: float) -> tuple[int, int]:
+        """Go on from the model of version `to`, as the next version: nothing made since counts. (The version
+        that it is of, its own.) In the middle of a round there is no model, but where it started.
+
+        Versions, sequence numbers and receipts go on as if nothing had happened. `now` is in Unix seconds.
+        Raises ConfigError if there is no such version, or it cannot be made again.
+        """
+        if self._past is None:
+            raise ConfigError("this run keeps no past that one could go back to")
+        past, parameters = self._past(to), self._parameters
+        self._log.add_rollback(
+            parameters.version + 1, past.version, parameters.regime, past.theta, past.average,
+            past.packed_memory(), now,
+        )  # fmt: skip
+        parameters.go_back(past.theta, past.average, past.packed_memory())
+        self._outlet.begin_again()
+        self._log.commit()
+        self._snapshots.begin_again()
+        self._course.go_on()
+        self._give_up(BaseExpired(f"the model was rolled back to version {past.version}; pull again"))
+        self._course.publish()
+        return past.version, parameters.version

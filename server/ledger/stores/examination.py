@@ -1,0 +1,244 @@
+"""What of a journal is as it was written: read, compared with its checksums and with what was noted of it.
+
+A start examines what is small: the run, its devices, regimes and evaluations, and how far all of it goes.
+Updates are checked where they are read (`chain.walk`), snapshots likewise, so that a start reads no more than
+it needs; `edgeflock journal verify` reads all (damage/verifying.py).
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgeflock.server.ledger.stores.chain import COVERED, key_of, of_frame, of_row, of_update, of_vectors
+from edgeflock.server.ledger.stores.database import Database
+from edgeflock.server.ledger.stores.mark import Head, Heads, marked
+from edgeflock.shared.errors import JournalDamaged
+
+_LISTS = ("devices", "adjustments", "evaluations", "repairs")
+
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+"""SQLITE_ERROR: a statement that is sound does not fit, so a table or a column is missing."""
+
+
+@dataclass(slots=True)
+class Examined:
+    """What was found."""
+
+    heads: Heads = field(default_factory=dict)
+    """Where each table ends."""
+    turns: dict[int, int] = field(default_factory=dict)
+    """Version at which a regime began -> the chain of versions behind it."""
+    damage: list[str] = field(default_factory=list)
+    unsound: dict[str, list[int]] = field(default_factory=dict)
+    """Table -> the numbers of rows in it that are not as they were written."""
+    unreadable: set[str] = field(default_factory=set)
+    """Tables of which SQLite cannot read all."""
+
+    @property
+    def version(self) -> int:
+        return self.heads["updates"].row
+
+    @property
+    def chain(self) -> int:
+        """What the next update follows."""
+        return self.turns.get(self.version, self.heads["updates"].chain)
+
+    def blame(self, table: str, number: int, why: str) -> None:
+        self.unsound.setdefault(table, []).append(number)
+        self.damage.append(f"row {number} of its {table} {why}")
+
+
+class File(sqlite3.Connection):
+    """Implements Database (database.py)."""
+
+    def stream(self, statement: str, *values: object) -> Iterator[Any]:
+        return self.execute(statement, values)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[File]:
+    """A connection that changes nothing: what lies in the write-ahead log stays there."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, factory=File)) as db:
+        set_up(db)
+        yield db
+
+
+def set_up(db: sqlite3.Connection) -> None:
+    """Damaged text is text all the same, which its checksum does not fit."""
+    db.text_factory = lambda octets: octets.decode("utf-8", "replace")
+
+
+def examine(db: File, path: Path, noted: Heads | None) -> Examined:
+    """All but updates and snapshots of a file, and what was noted beside it. Raises JournalDamaged if nothing
+    of it can be read.
+    """
+    with _described(path):
+        found = _look(db, path)
+        _compare(db, path, found, noted)
+        return found
+
+
+def look(db: Database, path: object) -> Examined:
+    """The same of any database, by itself."""
+    with _described(path):
+        return _look(db, path)
+
+
+@contextmanager
+def _described(path: object) -> Iterator[None]:
+    """Where the tables themselves are described otherwise, anything may come of a row."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise JournalDamaged(f"{path} is damaged: it holds what no journal does: {error}") from error
+
+
+def _look(db: Database, path: object) -> Examined:
+    found = Examined()
+    try:
+        rows = db.execute(f"SELECT {COVERED['meta']}, chain FROM meta").fetchall()
+    except sqlite3.Error as error:
+        raise_if_damaged(path, error)
+        raise
+    if len(rows) != 1:
+        raise JournalDamaged(f"{path} is damaged: it holds no run")
+    *row, genesis = rows[0]
+    if of_row(0, row) != genesis:
+        found.blame("meta", 1, "is not as it was written")
+    found.heads["meta"] = Head(1, genesis)
+    for table in _LISTS:
+        found.heads[table] = _examine_list(db, table, genesis, found)
+    with _blaming(found, "updates"):
+        found.heads["updates"] = Head(0, genesis)
+        for last in db.execute("SELECT version, chain FROM updates ORDER BY version DESC LIMIT 1"):
+            found.heads["updates"] = Head(*last)
+    found.heads["regimes"] = _examine_regimes(db, genesis, found)
+    return found
+
+
+def _examine_list(db: Database, table: str, genesis: int, found: Examined) -> Head:
+    number, chain, key = 0, genesis, key_of(table)
+    with _blaming(found, table):
+        for rowid, *row, kept in db.execute(
+            f"SELECT {key}, {COVERED[table]}, chain FROM {table} ORDER BY {key}"
+        ):
+            number += 1
+            if rowid != number:
+                found.blame(table, number, "is missing")
+                number = rowid
+            elif of_row(chain, row) != kept:
+                found.blame(table, number, "is not as it was written")
+            chain = kept
+    return Head(number, chain)
+
+
+def _examine_regimes(db: Database, genesis: int, found: Examined) -> Head:
+    """They are links of the chain of versions: each follows the update that made its version."""
+    number, chain, before = 0, genesis, -1
+    with _blaming(found, "regimes"):
+        rows = db.execute(f"SELECT rowid, {COVERED['regimes']}, chain FROM regimes ORDER BY rowid").fetchall()
+        for rowid, *row, kept in rows:
+            number += 1
+            version = row[0]
+            if rowid != number:
+                found.blame("regimes", number, "is missing")
+                number = rowid
+            if version != before:
+                made = "SELECT chain FROM updates WHERE version = ?"
+                chain = genesis if version == 0 else next((c for (c,) in db.execute(made, (version,))), -1)
+            if version < before or chain < 0 or of_row(chain, row) != kept:
+                found.blame("regimes", number, "is not as it was written")
+            found.turns[version] = chain = kept
+            before = version
+    return Head(number, chain)
+
+
+def _compare(db: sqlite3.Connection, path: Path, found: Examined, noted: Heads | None) -> None:
+    """With what was noted beside the journal, which may have been killed before its last notes."""
+    if noted is None:
+        found.damage.append(
+            f"{marked(path).name}, which belongs beside it and says how far it got, is missing or damaged"
+        )
+        return
+    for table, (count, chain) in sorted(noted.items(), key=lambda part: part[0] == "updates"):
+        head = found.heads[table]
+        if count > head.row:
+            lost = f"it ends at version {head.row}, and version {count} was acknowledged"
+            if table != "updates":
+                lost = f"of its {table} {head.row} are left, and {count} were written"
+            found.damage.insert(0, lost)
+            continue
+        with _blaming(found, table):
+            kept = found.heads["meta"].chain
+            if count:
+                rows = db.execute(f"SELECT chain FROM {table} WHERE rowid = ?", (count,))
+                kept = next((c for (c,) in rows), -1)
+            if kept != chain and (count or table != "regimes"):
+                found.damage.append(f"its {table} are not those that {marked(path).name} tells of")
+
+
+@contextmanager
+def _blaming(found: Examined, table: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        found.unreadable.add(table)
+        found.damage.append(f"its {table} cannot be read: {error}")
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite found the file damaged or no database; a full disk, say, is no damage."""
+    # The low byte is the kind of the error, the others are its details.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
+def raise_if_damaged(path: object, error: sqlite3.Error) -> None:
+    """Raise JournalDamaged if that is what `error` says of `path`."""
+    if is_damage(error):
+        raise JournalDamaged(
+            f"{path} is damaged, or no journal: {error}; restore a copy of it, or choose another directory"
+        ) from error
+
+
+def seal(db: sqlite3.Connection) -> None:
+    """Put the checksums into a journal of schema 8 that has none yet."""
+    (*meta,) = db.execute(f"SELECT {COVERED['meta']} FROM meta").fetchone()
+    genesis = of_row(0, meta)
+    db.execute("UPDATE meta SET chain = ?", (genesis,))
+    for table in _LISTS:
+        _seal_rows(db, table, genesis)
+    regimes: dict[int, list[tuple[int, list[object]]]] = {}
+    for rowid, *row in db.execute(f"SELECT rowid, {COVERED['regimes']} FROM regimes ORDER BY rowid"):
+        regimes.setdefault(row[0], []).append((rowid, row))
+    chain = _seal_regimes(db, regimes.get(0, ()), genesis)
+    facts = COVERED["updates"].removesuffix(", sum")
+    chains = {0: genesis}
+    for version, *rest, frame in db.execute(f"SELECT {facts}, frame FROM updates ORDER BY version"):
+        record = of_frame(frame or b"")
+        chains[version] = chain = of_update(chain, (version, *rest, record))
+        db.execute("UPDATE updates SET sum = ?, chain = ? WHERE version = ?", (record, chain, version))
+        chain = _seal_regimes(db, regimes.get(version, ()), chain)
+    held = "SELECT version, theta, average, memory FROM snapshots"
+    for version, theta, average, memory in db.execute(held).fetchall():
+        chain = chains[version]
+        sums = of_vectors(version, chain, theta, average, memory), chain, version
+        db.execute("UPDATE snapshots SET sum = ?, chain = ? WHERE version = ?", sums)
+
+
+def _seal_rows(db: sqlite3.Connection, table: str, chain: int) -> None:
+    rows = db.execute(f"SELECT rowid, {COVERED[table]} FROM {table} ORDER BY rowid").fetchall()
+    for rowid, *row in rows:
+        chain = of_row(chain, row)
+        db.execute(f"UPDATE {table} SET chain = ? WHERE rowid = ?", (chain, rowid))
+
+
+def _seal_regimes(db: sqlite3.Connection, begun: Iterable[tuple[int, list[object]]], chain: int) -> int:
+    for rowid, row in begun:
+        chain = of_row(chain, row)
+        db.execute("UPDATE regimes SET chain = ? WHERE rowid = ?", (chain, rowid))
+    return chain

@@ -1,0 +1,96 @@
+"""How far a journal got, in a file beside it: what the loss of the journal's end does not take along.
+
+SQLite finds a damaged end of its log by itself and takes it for the end of the log. So whatever was
+committed is noted here as well, after the commit and before anybody is told: how many rows each table has,
+and the chain at the last one. A journal that has less has lost something; one that has more was killed in
+between.
+
+Two slots, written in turn, each with a checksum: one is whole whenever the process or the machine ends.
+`kill -9` loses nothing that was written. The disk is waited for at every 64th commit only, since a flush
+costs as much as the commit itself: a power cut may take the notes of the last commits along. What was not
+committed is never noted.
+"""
+
+import os
+import struct
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from edgeflock.server.ledger.stores.chain import COVERED
+
+_SLOT = 4096
+_PACKED = struct.Struct("<8sQ" + "qI" * len(COVERED))
+_MAGIC = b"edgemark"
+_SUM = struct.Struct("<I")
+_IN_ORDER = itemgetter(*COVERED)
+_FLUSH_EVERY = 64
+
+
+class Head(NamedTuple):
+    """The end of a table."""
+
+    row: int
+    chain: int
+
+
+Heads = dict[str, Head]
+"""Table of `COVERED` -> its end."""
+
+
+def marked(journal: Path) -> Path:
+    """The file that belongs to a journal."""
+    return journal.with_name(journal.name + "-mark")
+
+
+def read(journal: Path) -> Heads | None:
+    """What was noted last; None if there is no such file, or no whole slot in it."""
+    latest = _latest(journal)
+    return None if latest is None else latest[1]
+
+
+class Mark:
+    """The file, open for writing."""
+
+    def __init__(self, journal: Path, *, durable: bool) -> None:
+        """Made, if there is none. Raises OSError. Without `durable` the disk is never waited for."""
+        path = marked(journal)
+        self._durable = durable
+        latest = _latest(journal)
+        self._number = 0 if latest is None else latest[0]
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if os.fstat(self._file).st_size < 2 * _SLOT:
+            os.pwrite(self._file, bytes(2 * _SLOT), 0)
+
+    def note(self, heads: Heads, *, flush: bool = False) -> None:
+        """After the commit that got the journal so far. Raises OSError."""
+        self._number += 1
+        octets = _PACKED.pack(_MAGIC, self._number, *chain.from_iterable(_IN_ORDER(heads)))
+        os.pwrite(self._file, octets + _SUM.pack(crc32(octets)), self._number % 2 * _SLOT)
+        if self._durable and (flush or self._number % _FLUSH_EVERY == 0):
+            os.fdatasync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _latest(journal: Path) -> tuple[int, Heads] | None:
+    """(number, heads) of the newest whole slot."""
+    try:
+        octets = marked(journal).read_bytes()
+    except FileNotFoundError:
+        return None
+    slots = (_unpacked(octets[start : start + _PACKED.size + _SUM.size]) for start in (0, _SLOT))
+    return max((slot for slot in slots if slot is not None), key=lambda slot: slot[0], default=None)
+
+
+def _unpacked(slot: bytes) -> tuple[int, Heads] | None:
+    if len(slot) < _PACKED.size + _SUM.size:
+        return None
+    magic, number, *heads = _PACKED.unpack(slot[: _PACKED.size])
+    if magic != _MAGIC or _SUM.unpack(slot[_PACKED.size :]) != (crc32(slot[: _PACKED.size]),):
+        return None
+    pairs = zip(heads[::2], heads[1::2], strict=True)
+    return number, {table: Head(*pair) for table, pair in zip(COVERED, pairs, strict=True)}

@@ -1,0 +1,191 @@
+"""The journal's tables, and the steps from those of an older version to them.
+
+A step is the SQL that makes schema N + 1 of schema N, and functions for what SQL cannot say. What has been
+released is never changed: other tables are another schema, with a step of its own, and a journal of the
+schema before it among the tests' data.
+"""
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from edgeflock.server.ledger.stores.examination import seal
+from edgeflock.server.ledger.stores.frames import reorder
+from edgeflock.shared.errors import JournalDamaged, JournalTooNew
+
+SCHEMA = 11
+
+TABLES = """
+CREATE TABLE meta (
+    run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL, start BLOB,
+    chain INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE devices (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    ingress INTEGER NOT NULL DEFAULT 0, egress INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE updates (
+    version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
+    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB,
+    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, share REAL NOT NULL DEFAULT 1
+);
+CREATE TABLE regimes (
+    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL,
+    kind TEXT NOT NULL DEFAULT 'settings', chain INTEGER NOT NULL DEFAULT 0, how TEXT NOT NULL DEFAULT ''
+);
+CREATE TABLE snapshots (
+    version INTEGER PRIMARY KEY, theta BLOB NOT NULL, average BLOB,
+    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, memory BLOB
+);
+CREATE TABLE evaluations (
+    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
+    ingress INTEGER NOT NULL, egress INTEGER NOT NULL, chain INTEGER NOT NULL DEFAULT 0,
+    metrics TEXT NOT NULL DEFAULT ''
+);
+CREATE TABLE adjustments (
+    version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL,
+    chain INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE repairs (
+    version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
+    chain INTEGER NOT NULL DEFAULT 0
+);
+"""
+"""Those of a new journal."""
+
+_CHAINED = ("meta", "devices", "updates", "regimes", "snapshots", "evaluations", "adjustments")
+
+Step = str | Callable[[sqlite3.Connection], None]
+Steps = Mapping[int, tuple[Step, ...]]
+
+
+_COLUMNS = (
+    ("regimes", "how TEXT NOT NULL DEFAULT ''"),
+    ("snapshots", "memory BLOB"),
+    ("updates", "share REAL NOT NULL DEFAULT 1"),
+    ("evaluations", "metrics TEXT NOT NULL DEFAULT ''"),
+)
+
+
+def _room(db: sqlite3.Connection) -> None:
+    """The columns that schemas 9 to 11 add, for checksums to cover, unless they are there."""
+    for table, column in _COLUMNS:
+        known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        if column.split()[0] not in known:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+
+
+STEPS: Steps = {
+    # A loss may be no number; a resent update is looked for without an index; averages.
+    1: (
+        "ALTER TABLE updates RENAME TO older",
+        """CREATE TABLE updates (
+    version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
+    time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB
+)""",
+        "INSERT INTO updates SELECT * FROM older ORDER BY version",
+        "DROP TABLE older",
+        "ALTER TABLE evaluations RENAME TO older",
+        """CREATE TABLE evaluations (
+    version INTEGER NOT NULL, time REAL NOT NULL, loss REAL, accuracy REAL,
+    ingress INTEGER NOT NULL, egress INTEGER NOT NULL
+)""",
+        "INSERT INTO evaluations SELECT * FROM older ORDER BY rowid",
+        "DROP TABLE older",
+        "ALTER TABLE snapshots ADD COLUMN average BLOB",
+        "ALTER TABLE regimes ADD COLUMN average REAL NOT NULL DEFAULT 0",
+    ),
+    # Updates that count by their samples. Two regimes may start at one version, which schema 2 learned late.
+    2: (
+        "ALTER TABLE regimes RENAME TO older",
+        """CREATE TABLE regimes (
+    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    average REAL NOT NULL, base_batch INTEGER NOT NULL
+)""",
+        "INSERT INTO regimes SELECT *, 0 FROM older ORDER BY rowid",
+        "DROP TABLE older",
+    ),
+    # Rounds.
+    3: (
+        "ALTER TABLE regimes RENAME TO older",
+        """CREATE TABLE regimes (
+    version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
+    average REAL NOT NULL, base_batch INTEGER NOT NULL, rounds INTEGER NOT NULL
+)""",
+        "INSERT INTO regimes SELECT *, 0 FROM older ORDER BY rowid",
+        "DROP TABLE older",
+    ),
+    # Learning rates that operators chose: late schema 4 made the table when the first one did.
+    4: (
+        "CREATE TABLE IF NOT EXISTS adjustments "
+        "(version INTEGER NOT NULL, configured REAL NOT NULL, chosen REAL NOT NULL)",
+    ),
+    # First models that devices make themselves: those of older runs they cannot.
+    5: ("ALTER TABLE meta ADD COLUMN start BLOB",),
+    # Updates whose last fields can mostly be left out.
+    6: (reorder,),
+    # Checksums; why a regime began; what repairs gave up.
+    7: (
+        "ALTER TABLE regimes ADD COLUMN kind TEXT NOT NULL DEFAULT 'settings'",
+        "ALTER TABLE updates ADD COLUMN sum INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE snapshots ADD COLUMN sum INTEGER NOT NULL DEFAULT 0",
+        *(f"ALTER TABLE {table} ADD COLUMN chain INTEGER NOT NULL DEFAULT 0" for table in _CHAINED),
+        """CREATE TABLE repairs (
+    version INTEGER NOT NULL, given_up INTEGER NOT NULL, run TEXT NOT NULL, time REAL NOT NULL,
+    chain INTEGER NOT NULL DEFAULT 0
+)""",
+        _room,
+        seal,
+    ),
+    # Optimizers, and what they remember: the checksums of what has none stay as they are.
+    8: (_room,),
+    # What part of an update counts: the checksums of those that count in full stay as they are.
+    9: (_room,),
+    # Metrics of evaluations: the checksums of those without stay as they are.
+    10: (_room,),
+}
+"""The schema that a step sets out from -> its statements."""
+
+
+def schema_of(db: sqlite3.Connection, path: Path) -> int:
+    """The journal's schema, 0 if the database is empty.
+
+    Raises JournalDamaged if it holds something else, JournalTooNew if a later version wrote it.
+    """
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    if schema > SCHEMA:
+        raise JournalTooNew(
+            f"{path} has journal schema {schema} and this Edgeflock reads up to {SCHEMA}, so a newer one "
+            "wrote it; upgrade this one, or begin a run in another directory"
+        )
+    if schema < 0 or not schema and db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise JournalDamaged(f"{path} is a database, but no journal of a run; name another")
+    return int(schema)
+
+
+def migrate(
+    db: sqlite3.Connection, path: Path, steps: Steps = STEPS, last: Callable[[], None] = lambda: None
+) -> None:
+    """Bring an older journal to SCHEMA: all of it, or nothing if it is interrupted. Raises as `schema_of`.
+
+    `last` is called before the commit, if there is anything to commit.
+    """
+    if schema_of(db, path) in (0, SCHEMA):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for schema in range(schema_of(db, path), SCHEMA):
+            for step in steps[schema]:
+                if callable(step):
+                    step(db)
+                else:
+                    db.execute(step)
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        last()
+        db.execute("COMMIT")
+    except BaseException:
+        # On a full disk SQLite has rolled back by itself.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

@@ -1,0 +1,234 @@
+"""A journal in a PostgreSQL database: one schema of it holds one run.
+
+Statements are the journal's own, with PostgreSQL's words for types and values. A group of updates is one
+INSERT of arrays, in a transaction that holds only while its epoch does (lease.py): whoever was replaced
+writes nothing more, whatever it still believes.
+
+What SQLite does for a file, PostgreSQL does by itself or with its own tools: checksums of pages
+(initdb --data-checksums), backups (pg_dump, pg_basebackup), a copy on another machine (a synchronous
+standby).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from edgeflock.server.ledger.stores.chain import kept
+from edgeflock.server.ledger.stores.examination import Examined, look
+from edgeflock.server.ledger.stores.lease import Lease
+from edgeflock.server.ledger.stores.links import JournalLost, connected, named, psycopg, shown, shut
+from edgeflock.server.ledger.stores.mark import Heads
+from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES
+from edgeflock.server.ledger.stores.store import columns, whole_row
+from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor
+
+_TYPES = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "TEXT": "TEXT", "BLOB": "BYTEA"}
+_AT_ONCE = 16
+"""Rows that are fetched together: each may hold a large model."""
+
+
+class _Database:
+    """What is the same for who reads and who writes."""
+
+    def __init__(self, url: str, what: str) -> None:
+        """Raises ConfigError if there is no such database, or no psycopg."""
+        self.path = shown(url)
+        self._url = url
+        self._connection: Connection[Any] = connected(url, what)
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> "Cursor[Any]":
+        """Raises JournalLost if the database does not answer, JournalDamaged if it has no such table."""
+        with named(self.path):
+            return self._connection.execute(_translated(statement), values or None, binary=True)
+
+    def rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        return iter(self.execute(statement, values))
+
+    def schema(self) -> int:
+        """Of the journal in it; 0 if there is none. Raises JournalTooNew, and ConfigError if it is older."""
+        if self.execute("SELECT to_regclass('lease')").fetchone() == (None,):
+            return 0
+        (schema,) = self.execute("SELECT schema FROM lease").fetchone() or (0,)
+        if schema > SCHEMA:
+            raise JournalTooNew(
+                f"{self.path} has journal schema {schema} and this Edgeflock reads up to {SCHEMA}, so a "
+                "newer one wrote it; upgrade this one, or begin a run in another database"
+            )
+        if 0 < schema < SCHEMA:
+            raise ConfigError(
+                f"{self.path} has journal schema {schema}, this Edgeflock's is {SCHEMA}; copy it to a file "
+                "with the Edgeflock that wrote it (edgeflock journal copy), open that with this one, and "
+                "copy it back"
+            )
+        return int(schema)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Reader(_Database):
+    """A database that is read, as of one moment. Implements Database (database.py)."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "edgeflock reads")
+        self._streams = count()
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        with named(self.path), self._connection.cursor(f"stream {next(self._streams)}") as cursor:
+            cursor.itersize = _AT_ONCE
+            yield from cursor.execute(_translated(statement), values or None, binary=True)
+
+
+class PostgresStore(_Database):
+    """The journal of a run, to write while the lease lasts. Implements Store (store.py)."""
+
+    def __init__(self, url: str, lease: Lease, *, durable: bool = True) -> None:
+        """`lease` is this process's, and closed with this.
+
+        Raises ConfigError if the database cannot keep a promise, JournalDamaged, JournalTooNew.
+        """
+        super().__init__(url, "edgeflock journal")
+        self.found: Examined | None = None
+        self._lease = lease
+        self._warned = ""
+        self._connection.add_notice_handler(self._notice)
+        try:
+            self._set_up(durable)
+            if self.schema():
+                self.found = look(self, self.path)
+                if self.found.damage:
+                    raise JournalDamaged(f"{self.path}: {self.found.damage[0]}")
+            self.when_lost(lambda: shut(self._connection))
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self, durable: bool) -> None:
+        (fsync, encoding) = self.execute(
+            "SELECT current_setting('fsync'), current_setting('server_encoding')"
+        ).fetchone() or ("", "")
+        if durable and fsync != "on":
+            raise ConfigError(f"{self.path} has fsync = {fsync}, so nothing in it is durable; set it to on")
+        if encoding != "UTF8":
+            raise ConfigError(
+                f"{self.path} is encoded in {encoding}; make one with: createdb -E UTF8 -T template0"
+            )
+        weak = "('off', 'local')" if durable else "('on', 'local', 'remote_write', 'remote_apply')"
+        self.execute(
+            f"SELECT set_config('synchronous_commit', '{'on' if durable else 'off'}', false) "
+            f"WHERE current_setting('synchronous_commit') IN {weak}"
+        )
+        # A statement that is given up while a standby has not answered would count as committed.
+        self.execute("SET statement_timeout = 0")
+        # Whoever stops in the middle of a transaction must not keep the next one waiting.
+        self.execute(f"SET idle_in_transaction_session_timeout = {round(1000 * self._lease.seconds)}")
+
+    def _notice(self, said: Any) -> None:
+        if said.severity_nonlocalized == "WARNING":
+            self._warned = said.message_primary or "it warns"
+
+    def stream(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        # On a connection of its own: it lasts while others write.
+        with closing(Reader(self._url)) as reader:
+            yield from reader.stream(statement, *values)
+
+    @property
+    def _in_transaction(self) -> bool:
+        return bool(self._connection.info.transaction_status != psycopg().pq.TransactionStatus.IDLE)
+
+    def begin(self) -> None:
+        if self._in_transaction:
+            return
+        # In one message; in a pipeline of psycopg's PostgreSQL 15 forgets the timeout of _set_up.
+        begun = f"BEGIN; SELECT FROM lease WHERE epoch = {self._lease.epoch} FOR SHARE"
+        with named(self.path, self._lease):
+            mine = self._connection.execute(begun.encode())
+            mine.nextset()
+            if mine.rowcount != 1:
+                self._connection.execute("ROLLBACK")
+                raise JournalLost(f"{self.path}: {self._lease.taken()}")
+
+    def lay_out(self) -> None:
+        self.begin()
+        with named(self.path, self._lease):
+            self._connection.execute(tables())
+            self._connection.execute("UPDATE lease SET schema = %s", (SCHEMA,))
+
+    def write(self, statement: str, *values: object) -> None:
+        self.begin()
+        with named(self.path, self._lease):
+            self._connection.execute(_translated(statement), values, binary=True)
+
+    def add_updates(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self.begin()
+        with named(self.path, self._lease):
+            self._connection.execute(_all_updates(), _columnwise(rows))
+
+    def commit(self, heads: Heads) -> None:
+        if not self._in_transaction:
+            return
+        with named(self.path, self._lease):
+            self._warned = ""
+            done = self._connection.execute("COMMIT").statusmessage
+        if done != "COMMIT" or self._warned:
+            # Also one that says that it no longer waits for its standby: it is not where it was promised.
+            raise JournalLost(f"{self.path}: what was to be committed is not: {self._warned or done}")
+
+    def lost(self) -> str:
+        return self._lease.why()
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        self._lease.keep(call)
+
+    def close(self) -> None:
+        self._lease.close()
+        super().close()
+
+
+@cache
+def _translated(statement: str) -> str:
+    return re.sub(r"\bwindow\b", '"window"', statement.replace("?", "%s"))
+
+
+@cache
+def tables() -> str:
+    """Those of a new journal, in PostgreSQL's words. The server itself, 0, is not among the devices."""
+    text = TABLES.replace("REFERENCES devices", "")
+    for word, kind in _TYPES.items():
+        text = re.sub(rf"\b{word}\b", kind, text)
+    for table in columns():
+        if whole_row(table)[0] == "rowid":
+            text = text.replace(
+                f"CREATE TABLE {table} (", f"CREATE TABLE {table} (rowid BIGINT PRIMARY KEY, "
+            )
+    # Records are as short as they get: nothing is gained by compressing them again.
+    stored = (
+        f"ALTER TABLE {table} ALTER COLUMN {name} SET STORAGE EXTERNAL;"
+        for table, kinds in columns().items()
+        for name, kind in kinds.items()
+        if kind == "BLOB"
+    )
+    return _translated(text + " ".join(stored))
+
+
+@cache
+def _all_updates() -> str:
+    kinds = columns()["updates"]
+    arrays = ", ".join(f"%b::{_TYPES[kind]}[]" for kind in kinds.values())
+    return f"INSERT INTO updates ({', '.join(kinds)}) SELECT * FROM unnest({arrays})"
+
+
+def _columnwise(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """The rows' values, column by column, as every database keeps them."""
+    kinds = columns()["updates"].values()
+    return [
+        [*map(kept, values)] if kind == "REAL" else [*values]
+        for kind, values in zip(kinds, zip(*rows, strict=True), strict=True)
+    ]

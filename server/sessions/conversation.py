@@ -1,0 +1,260 @@
+"""What a device that is let in says, and what it is answered. docs/protocol.md is the reference."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from edgeflock.server.coordination import Push
+from edgeflock.server.engine import Accepted, part_of
+from edgeflock.server.roster import Device, Pace
+from edgeflock.server.sessions.desk import Desk
+from edgeflock.server.sessions.host import Front, Queue
+from edgeflock.server.sessions.records import RecordSocket
+from edgeflock.server.sessions.tasks import Talk
+from edgeflock.server.sessions.writer import Held
+from edgeflock.shared.errors import (
+    AlreadyComputed,
+    BaseInFuture,
+    Quarantined,
+    Refused,
+    RunComplete,
+    SessionRefused,
+    StepTooLarge,
+    TooManyRefused,
+    UnexpectedRecord,
+)
+from edgeflock.shared.protocol.messages import (
+    GOODBYES,
+    Goodbye,
+    Model,
+    Pull,
+    Record,
+    Samples,
+    Stop,
+    Telemetry,
+    Update,
+)
+
+T = TypeVar("T")
+
+MOST_TOO_LARGE = 3
+"""Updates refused for their size, none accepted between, that end a session."""
+
+_UNANSWERED = (Samples, Telemetry, Goodbye)
+
+
+class Conversation:
+    """Of one session."""
+
+    def __init__(
+        self,
+        host: Front,
+        writer: Queue,
+        desk: Desk,
+        socket: RecordSocket,
+        device: Device,
+        pace: Pace,
+        leaves: Callable[[str], None],
+    ) -> None:
+        """`leaves` is told why the device will (frames.LEFT), if it says so."""
+        self._host, self._writer, self._desk = host, writer, desk
+        self._socket, self._device, self._pace = socket, device, pace
+        self._leaves = leaves
+        self._too_large = 0
+        """Updates that were refused for their size since the last accepted one."""
+        self._tasks: Talk | None = desk.talk(device, socket.send)
+        """In a run of tasks."""
+
+    async def go_on(self) -> None:
+        """Until it ends. Raises ConnectionError if the device is gone, SessionRefused if it must go."""
+        async with self._following():
+            while True:
+                record, frame = await self._socket.next()
+                await self._answer(record, frame)
+
+    @asynccontextmanager
+    async def _following(self) -> AsyncIterator[None]:
+        """Meanwhile the device is told what it did not ask for, in a run of tasks."""
+        if self._tasks is None:
+            yield
+            return
+        following = asyncio.create_task(self._tasks.follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+            if not following.cancelled() and (error := following.exception()):
+                raise error
+
+    async def _answer(self, record: Record, frame: bytes) -> None:
+        if isinstance(record, _UNANSWERED):
+            return self._note(record, frame)
+        self._device.connection.hear()
+        if isinstance(record, Pull):
+            await self._pulled(record)
+        else:
+            assert isinstance(record, Update), "nothing else is taken"
+            await self._pushed(record, frame)
+
+    async def _pulled(self, pull: Pull) -> None:
+        if self._host.config.coordination.cohort:
+            try:
+                await self._listening(self._desk.turn(self._device))
+            except RunComplete as complete:
+                return await self._socket.send(Stop(str(complete)))
+        await self._resumed()
+        model = await self._model(pull)
+        await self._send_samples()
+        await self._socket.send(model)
+        if self._tasks is not None:
+            await self._tasks.begin(model.version)
+
+    async def _pushed(self, update: Update, frame: bytes) -> None:
+        device = self._device
+        push = Push(device.id, device.connection.last_seen, update, frame)
+        try:
+            if self._tasks is not None:
+                await self._computed(push, self._tasks)
+                return
+            accepted = await self._push(push)
+        except RunComplete as complete:
+            await self._socket.send(Stop(str(complete)))
+        except SessionRefused:
+            raise
+        except Refused as refusal:
+            self._desk.refuse(device, refusal, update=True)
+            if isinstance(told := await self._desk.judge(device, refusal), Quarantined):
+                raise told from refusal
+            self._too_large += isinstance(refusal, StepTooLarge)
+            if self._too_large == MOST_TOO_LARGE:
+                raise TooManyRefused(
+                    f"{MOST_TOO_LARGE} updates in a row would have broken the model: {refusal}"
+                ) from refusal
+            await self._socket.refuse(refusal, update.sequence)
+        else:
+            device.connection.given = True
+            self._too_large = 0
+            self._host.hub.updated(device, update, accepted.staleness)
+            receipt = accepted.receipt
+            if await self._resumed() and receipt.model is not None:
+                receipt = replace(receipt, model=await self._model(update))
+            await self._send_samples()
+            await self._socket.send(receipt)
+
+    async def _computed(self, push: Push, tasks: Talk) -> None:
+        """In a run of tasks: the device goes on to the next one while its update waits for others."""
+        device, counted = self._device, True
+        try:
+            answer = await self._writer.push(push)
+        except AlreadyComputed:
+            counted = False
+            self._host.hub.duplicate(device)
+        else:
+            device.connection.given = True
+            self._too_large = 0
+            if isinstance(answer, Held):
+                answer.answer.add_done_callback(partial(self._applied, push.update))
+            else:
+                self._host.hub.updated(device, push.update, answer.staleness)
+        await self._resumed()
+        await self._send_samples()
+        await tasks.went_on(counted=counted)
+
+    def _applied(self, update: Update, answer: asyncio.Future[Accepted]) -> None:
+        """An update that waited for the end of its round has its answer."""
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            self._host.hub.updated(self._device, update, answer.result().staleness)
+        elif isinstance(error, Refused) and not isinstance(error, SessionRefused):
+            self._desk.refuse(self._device, error, update=True)
+
+    async def _push(self, push: Push) -> Accepted:
+        """What comes of it. It may have to wait for others, long."""
+        answer = await self._writer.push(push)
+        if isinstance(answer, Held):
+            return await self._listening(answer.answer)
+        return answer
+
+    async def _resumed(self) -> bool:
+        """Wait as long as an operator wants the device to; whether there was anything to wait for.
+
+        What it sent counts. It waits for the answer, as it would for that of a slow server.
+        """
+        connection = self._device.connection
+        waits = connection.order is not None
+        while (order := connection.order) is not None:
+            await self._listening(order.over.wait())
+        return waits
+
+    async def _model(self, asked: Pull | Update) -> Model:
+        engine, device = self._host.engine, self._device
+        version = engine.published.version
+        if asked.base is not None and asked.base > version:
+            # Anybody may say so: it is told to those who watch, and stops nothing (docs/security.md).
+            ahead = f"it holds version {asked.base:,}, the run is at {version:,}; is the journal an old copy?"
+            self._host.hub.note("refused", device, f"{BaseInFuture.code}: {ahead}")
+        part = part_of(asked, engine.layout) if isinstance(asked, Pull) else None
+        if isinstance(asked, Pull):
+            if not device.connection.given:
+                numbers = engine.layout.size if part is None else part.stop - part.start
+                self._pace.let_make(numbers, asyncio.get_running_loop().time())
+            device.connection.given = False
+        return await self._writer.call(lambda: engine.outlet.model(asked.base, asked.held, device.id, part))
+
+    async def _listening(self, awaited: Awaitable[T]) -> T:
+        """What `awaited` comes to. It may take long: meanwhile pings are answered, samples are taken, and
+        leaving is noticed.
+        """
+        waiting = asyncio.ensure_future(awaited)
+        try:
+            while not waiting.done():
+                await self._share_until(waiting)
+            return waiting.result()
+        finally:
+            waiting.cancel()
+            await asyncio.wait((waiting,))
+
+    async def _share_until(self, waiting: asyncio.Future[T]) -> None:
+        """Take what comes next from the device without being a question, unless `waiting` is done before."""
+        listening = asyncio.create_task(self._socket.next())
+        try:
+            await asyncio.wait((waiting, listening), return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                record, frame = listening.result()
+                if not isinstance(record, _UNANSWERED):
+                    raise UnexpectedRecord("a question is under way: wait for its answer")
+                self._note(record, frame)
+        finally:
+            listening.cancel()
+            await asyncio.wait((listening,))  # a socket has one listener at a time
+
+    def _note(self, record: Samples | Telemetry | Goodbye, frame: bytes) -> None:
+        """Take what has no answer."""
+        device = self._device
+        if isinstance(record, Samples):
+            device.connection.hear()
+            self._host.relay.share(device.id, record, frame)
+            device.statistics.shared += record.count
+        elif isinstance(record, Goodbye):
+            self._leaves(_said(record.reason))
+        else:
+            self._desk.tell(device, record, frame)
+
+    async def _send_samples(self) -> None:
+        """What others have shared by now. Before an answer, since a device need not read while it trains."""
+        for count, frame in self._host.relay.take(self._device.id):
+            await self._socket.send_octets(Samples, frame)
+            self._device.statistics.received += count
+
+
+def _said(reason: str) -> str:
+    """The reason of a Goodbye: whoever says no more leaves because its owner wants it."""
+    if reason.startswith(GOODBYES):
+        return reason
+    return f"retired: {reason}" if reason else "retired"

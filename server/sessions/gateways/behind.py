@@ -1,0 +1,150 @@
+"""A device that comes through a gateway, at its leader (docs/gateways.md).
+
+A gateway answers for its devices' sockets; who a device is, whose place it takes and what comes of its
+updates is said here, as for a device that comes by itself: each has a `Behind` where others have a session.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from edgeflock.server.roster import Device, Meter, Order
+from edgeflock.server.sessions.desk import OwnDesk
+from edgeflock.server.sessions.tasks import Talk
+from edgeflock.shared.errors import Malformed, Refused, SessionRefused, Superseded
+from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol.messages import Record
+
+_ALIVE = 100.0
+"""Seconds that a gateway may take to say whether a device lives; it asks the device for 90."""
+
+
+class Through(Protocol):
+    """The line of its gateway."""
+
+    name: str
+
+    def send(self, item: gateway.Item) -> None: ...
+    def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None: ...
+
+
+class Behind:
+    """The line of a device that is connected to a gateway."""
+
+    def __init__(self, through: Through, ticket: int, desk: OwnDesk, credential: bytes) -> None:
+        self.ticket, self.desk, self.credential = ticket, desk, credential
+        self.meter = Meter()
+        self.device: Device | None = None
+        """Once it is let in."""
+        self.alive: asyncio.Future[bool] | None = None
+        """What the gateway was asked last."""
+        self.ended = asyncio.Event()
+        self._heeds: Order | None = None
+        """An operator's, since which an update of it was taken: it waits for the answer."""
+        self._gateway = through
+        self._talk: Talk | None = None
+        """In a run of tasks."""
+        self._talking: set[asyncio.Task[None]] = set()
+
+    async def is_alive(self) -> bool:
+        if self.alive is None or self.alive.done():
+            self.alive = asyncio.get_running_loop().create_future()
+            self._tell(gateway.Ask(self._id))
+        await asyncio.wait([self.alive], timeout=_ALIVE)
+        return self.alive.done() and self.alive.result()
+
+    async def supersede(self) -> None:
+        self._tell(gateway.End(self._id, Superseded.code, "a newer session has its name", 0))
+        await self.ended.wait()
+
+    async def drop(self, because: SessionRefused) -> None:
+        self._tell(gateway.End(self._id, because.code, str(because), because.seconds))
+
+    async def leave(self) -> None:
+        self._tell(gateway.End(self._id, "", "", 0))
+
+    def enter(self, device: Device) -> None:
+        """It is let in."""
+        self.device = device
+        self._talk = self.desk.talk(device, self._say)
+        if self._talk is not None:
+            self._talks(self._talk.follow())
+
+    def count(self, ingress: int, egress: int) -> None:
+        """The device's bytes, at its socket."""
+        meter, total = self.meter, self.desk.host.traffic.total
+        total.ingress += max(0, ingress - meter.ingress)
+        total.egress += max(0, egress - meter.egress)
+        meter.ingress, meter.egress = max(ingress, meter.ingress), max(egress, meter.egress)
+
+    def offers(self) -> None:
+        """It sends an update. Raises Malformed if it should be waiting."""
+        order = None if self.device is None else self.device.connection.order
+        if order is not None and order is self._heeds:
+            raise Malformed("a gateway lets a device go on that an operator has paused")
+
+    def taken(self) -> None:
+        """An update of it was."""
+        self._heeds = None if self.device is None else self.device.connection.order
+
+    def ready(self, ready: gateway.Ready) -> None:
+        """It wants to know what to compute, or waits for its turn."""
+        if self.device is not None and self.desk.host.engine.turns is not None:
+            self._talks(self._answered(self.desk.turn(self.device)))
+            return
+        if (talk := self._talk) is None:
+            raise Malformed("a gateway asks what to compute, and this is a run without tasks or turns")
+        if ready.version is None:
+            self._talks(self._answered(talk.went_on(counted=ready.counted)))
+        else:
+            self._talks(self._answered(talk.begin(ready.version)))
+
+    def heed(self) -> None:
+        if self.device is not None:  # before, its Entered will say so
+            self._tell(gateway.Paused(self._id, self.paused))
+
+    def end(self, why: str) -> None:
+        """It is gone."""
+        if self.device is not None and self.device.connection.line is self:
+            self.desk.leave(self.device, why)
+        if self.alive is not None and not self.alive.done():
+            self.alive.set_result(False)
+        for talking in self._talking:
+            talking.cancel()
+        self.ended.set()
+
+    @property
+    def paused(self) -> str | None:
+        """Why an operator lets it wait."""
+        order = None if self.device is None else self.device.connection.order
+        return None if order is None else order.because
+
+    @property
+    def through(self) -> str:
+        """The gateway's name."""
+        return self._gateway.name
+
+    @property
+    def _id(self) -> int:
+        return 0 if self.device is None else self.device.id
+
+    def _tell(self, item: gateway.Item) -> None:
+        self._gateway.send(item)
+
+    async def _say(self, record: Record) -> None:
+        self._tell(gateway.Said(self.ticket, wire.encode(record)))
+
+    async def _answered(self, saying: Coroutine[Any, Any, None]) -> None:
+        await saying
+        self._tell(gateway.Done(self.ticket))
+
+    def _talks(self, work: Coroutine[Any, Any, None]) -> None:
+        async def until_it_stops() -> None:
+            try:
+                await work
+            except Refused as refusal:  # the server stops
+                self._gateway.deny(refusal, ticket=self.ticket)
+
+        talking = asyncio.create_task(until_it_stops())
+        self._talking.add(talking)
+        talking.add_done_callback(self._talking.discard)

@@ -1,0 +1,137 @@
+"""The gateways of a leader, and what they are told of the model."""
+
+import asyncio
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from edgeflock.server.engine import Published
+from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.publication import Touched
+from edgeflock.server.sessions.gateways.changes import Changes
+from edgeflock.server.sessions.gateways.line import GatewayLine
+from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.writer import Writer
+from edgeflock.shared.protocol import gateway, wire
+
+_KEPT = 1 << 20
+"""Bytes of changes, or as many as the model has: beyond that it is cheaper to send that, whole."""
+
+
+class Gateways:
+    """Those of a leader. They are told of each version once it is durable, and before anybody has a receipt
+    for it.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        writer: Writer,
+        pin: bytes,
+        offered: Path | None,
+        authority: str,
+    ) -> None:
+        """`authority` is that of the certificates which devices must show, in PEM; empty: they need not."""
+        self.host, self.writer, self._authority = host, writer, authority
+        self._pin, self._offered = pin, offered
+        self._told: Published | None = None
+        self._changes: Changes | None = None
+        """While it is known what changes."""
+        self._left = b""
+        """The mark that there was when the last line broke."""
+        self.lines: list[GatewayLine] = []
+
+    def publish(self) -> None:
+        """The engine is at rest and durable: tell what is new."""
+        engine = self.host.engine
+        if self._changes is None:
+            return
+        if not self.lines and not self._changes.knows(self._left):
+            engine.outlet.follow(on=False)
+            self._told = self._changes = None
+            return
+        touched, now = engine.outlet.changes(), engine.published
+        if touched is None and now == self._told:
+            return
+        self._told = now
+        if touched is None:
+            touched = Touched([], np.zeros(0, np.int64), np.zeros(0, np.float32))
+        change = gateway.Change(
+            now.version,
+            touched.counts,
+            touched.where.astype("<i4").tobytes(),
+            touched.values.astype("<f4").tobytes(),
+            touched.again,
+            now.learning_rate,
+            now.over,
+            now.diverged,
+        )
+        octets = gateway.packed(change)
+        self._changes.add(octets)
+        for line in list(self.lines):
+            line.put(octets)
+
+    async def serve(self, line: GatewayLine) -> web.StreamResponse:
+        """One of them, until it hangs up."""
+        try:
+            return await line.serve(lambda: self._join(line))
+        finally:
+            if line in self.lines:
+                self.lines.remove(line)
+            if self._changes is not None:
+                self._left = self._changes.mark
+
+    async def _join(self, line: GatewayLine) -> None:
+        """From now on it is told of each version."""
+        host, engine = self.host, self.host.engine
+
+        def begin() -> None:
+            if self._changes is None:
+                engine.outlet.follow()
+                self._changes = Changes(max(_KEPT, 4 * host.layout.size))
+            elif (missed := self._changes.since(line.mark)) is not None:
+                digest = sha256(engine.theta()[1].astype("<f4").data).digest()
+                line.queue(gateway.packed(gateway.Resumed(line.mark, missed, digest)))
+                self.lines.append(line)
+                return
+            self._told = now = engine.published
+            weights = engine.outlet.weights()
+            terms = welcome(
+                *(host.run, host.config, host.layout, now.version, 0, engine.start, weights, b""),
+                host.input,
+                host.described,
+                host.app,
+            )
+            sync = gateway.Sync(
+                gateway.GATEWAY,
+                wire.encode(terms),
+                json.dumps(_told(host)),
+                engine.theta()[1].astype("<f4").tobytes(),
+                b"" if self._offered is None else self._offered.read_bytes(),
+                self._pin,
+                self._changes.mark,
+                self._authority,
+                host.config.run.open is False,
+                now.learning_rate,
+                now.over,
+                now.diverged,
+            )
+            line.queue(gateway.packed(sync))
+            self.lines.append(line)
+
+        await self.writer.call(begin)
+        line.wake()
+
+    async def close(self) -> None:
+        """The server stops: their devices will try again."""
+        await asyncio.gather(*(line.close() for line in list(self.lines)))
+
+
+def _told(host: Host) -> dict[str, Any]:
+    """The settings that hold for a gateway, without what is of the leader's machine alone."""
+    ours = {"directory", "certificate", "key", "trackers", "on_update", "on_evaluated", "on_finding", "stop"}
+    return host.config.model_dump(mode="json", exclude={"client": True, "journal": True, "run": ours})

@@ -1,0 +1,254 @@
+"""The leader's end of a gateway's line: what comes of all that its devices say (docs/gateways.md)."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from edgeflock.server.doors import Door
+from edgeflock.server.roster import Device, Meter, Parcel
+from edgeflock.server.sessions.desk import Entry, OwnDesk
+from edgeflock.server.sessions.gateways.behind import Behind
+from edgeflock.server.sessions.gateways.outbox import Outbox
+from edgeflock.server.sessions.gateways.updates import GatewayUpdates
+from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.writer import Writer
+from edgeflock.shared.errors import (
+    REFUSALS,
+    Malformed,
+    Quarantined,
+    Refused,
+    SessionRefused,
+)
+from edgeflock.shared.identity import CHALLENGE, ROTATE
+from edgeflock.shared.protocol import gateway, wire
+from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
+
+HEARTBEAT = 20.0
+"""Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up. A
+gateway that takes up a large model, and answers nothing meanwhile, has so long for it."""
+
+Admitted = Callable[[str, str, bytes], tuple[str, str, Entry | None]]
+"""(secret, path, certificate that was shown, in DER) -> (role, name, what its session must prove). Raises
+Unauthorized or Forbidden."""
+
+
+class GatewayLine:
+    """One gateway's WebSocket."""
+
+    def __init__(
+        self,
+        host: Host,
+        writer: Writer,
+        admitted: Admitted,
+        request: web.Request,
+        door: Door,
+        name: str,
+        mark: bytes,
+    ) -> None:
+        """`mark` is that up to which the gateway was told of the model; empty: it was not."""
+        self.mark = mark
+        self.name, self.address, self.since = name, door.address, time.time()
+        self._host, self._writer, self._admitted = host, writer, admitted
+        self._request, self._door = request, door
+        self._most = host.config.limits.inflight_bytes
+        self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, heartbeat=HEARTBEAT, timeout=2.0)
+        self.meter = Meter()
+        if request.transport is not None:
+            self.meter = request.transport.get_extra_info("meter", self.meter)
+        self._tickets: dict[int, Behind] = {}
+        self._devices: dict[int, Behind] = {}
+        """By their numbers, once they are let in."""
+        self._updates = GatewayUpdates(host, writer, self, self._devices)
+        self._outbox = Outbox()
+        self._lost = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
+            gateway.Given: self._updates.given,
+            gateway.Decoded: self._updates.decoded,
+            gateway.Knock: self._knock,
+            gateway.Enter: lambda enter: self._later(self._enter(enter)),
+            gateway.Told: self._told,
+            gateway.Blamed: self._blamed,
+            gateway.Gone: self._gone,
+            gateway.Lives: self._lives,
+            gateway.Ready: self._ready,
+            gateway.Shared: self._shared,
+            gateway.Spilled: self._spilled,
+        }
+
+    @property
+    def devices(self) -> int:
+        return len(self._devices)
+
+    @property
+    def updates(self) -> int:
+        """Those of its devices that are in the model."""
+        return self._updates.counted
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that it has not read yet."""
+        return self._outbox.waiting
+
+    async def serve(self, join: Callable[[], Awaitable[None]]) -> web.StreamResponse:
+        """Until either end hangs up. From `join` on it is told of the model."""
+        request, hub = self._request, self._host.hub
+        if request.body_exists or not self._door.upgrade(
+            self._most, lambda refusal: hub.refused(None, refusal)
+        ):
+            return web.Response(status=400, text="nothing follows the request until it is answered\n")
+        self.meter.internal = True  # it is the devices' bytes that count, at their gateway's sockets
+        await self._socket.prepare(request)
+        self._door.welcome(self._most)
+        why = "the line broke"
+        sending = asyncio.create_task(self._outbox.send_through(self._socket))
+        try:
+            await join()
+            hub.note("joined", None, f"gateway {self.name} from {self.address}")
+            while (message := await self._socket.receive()).type is WSMsgType.BINARY:
+                self._door.taken()
+                for item in gateway.items(message.data, gateway.OF_GATEWAYS):
+                    self._takes[type(item)](item)
+        except SessionRefused as malformed:
+            why = f"refused: {malformed}"
+            await self._socket.close(code=4000 + malformed.status, message=malformed.code.encode())
+        finally:
+            self._lost = True
+            sending.cancel()
+            hub.note("left", None, f"gateway {self.name}: {why}; {self.devices:,} devices came through it")
+            for behind in list(self._tickets.values()):
+                behind.end(f"killed: the line to its gateway {self.name} broke")
+            self._tickets.clear()
+            self._devices.clear()
+        return self._socket
+
+    async def close(self) -> None:
+        """Because the server stops."""
+        await self._socket.close(code=WSCloseCode.GOING_AWAY)
+
+    def send(self, item: gateway.Item) -> None:
+        self.put(gateway.packed(item))
+
+    def put(self, octets: bytes) -> None:
+        """A packed item. Nobody waits for a gateway that does not read."""
+        self.queue(octets)
+        self.wake()
+        if self._outbox.waiting > self._most and not self._lost and self._request.transport is not None:
+            self._lost = True
+            self._request.transport.abort()
+
+    def queue(self, octets: bytes) -> None:
+        """It goes with the next one."""
+        self._outbox.add(octets)
+
+    def wake(self) -> None:
+        self._outbox.wake()
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What gateways say
+
+    def _knock(self, knock: gateway.Knock) -> None:
+        try:
+            role, name, entry = self._admitted(knock.bearer, knock.path, knock.certificate)
+        except Refused as refusal:
+            self.deny(refusal, ticket=knock.ticket)
+            return
+        desk = OwnDesk(self._host, self._writer, entry, self.name, self._post)
+        credential = b"" if entry is None else entry.credential
+        self._tickets[knock.ticket] = Behind(self, knock.ticket, desk, credential)
+        asked = desk.headers
+        self.send(gateway.Known(knock.ticket, role, name, asked.get(CHALLENGE, ""), ROTATE in asked))
+
+    async def _enter(self, enter: gateway.Enter) -> None:
+        behind = self._tickets.get(enter.ticket)
+        if behind is None:
+            return
+        try:
+            hello = wire.decode(enter.hello, (Hello,))
+            assert isinstance(hello, Hello), "nothing else is taken"
+            place = await behind.desk.take(behind, hello, enter.hello)
+        except Refused as refusal:
+            self.deny(refusal, ticket=enter.ticket)
+            return
+        behind.enter(place.device)
+        if self._lost:
+            behind.end(f"killed: the line to its gateway {self.name} broke")
+            return
+        self._devices[place.device.id] = behind
+        self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret, behind.paused))
+        behind.desk.greeted(place.device, self._host.published.version)
+
+    def _shared(self, shared: gateway.Shared) -> None:
+        behind = self._devices.get(shared.device)
+        if behind is None or (device := behind.device) is None:
+            return
+        samples = wire.decode(shared.samples, (Samples,))
+        assert isinstance(samples, Samples), "nothing else is taken"
+        device.connection.hear()
+        self._host.relay.share(device.id, samples, shared.samples)
+        device.statistics.shared += samples.count
+
+    def _post(self, device: Device, parcel: Parcel) -> None:
+        count, octets = parcel
+        device.statistics.received += count
+        self.send(gateway.Dealt(device.id, octets))
+
+    def _spilled(self, spilled: gateway.Spilled) -> None:
+        behind = self._devices.get(spilled.device)
+        if behind is None or (device := behind.device) is None:
+            return
+        if spilled.samples > device.statistics.received:
+            raise Malformed("a gateway has lost more samples than it was given")
+        device.statistics.received -= spilled.samples
+        self._host.relay.dropped += spilled.samples
+
+    def _ready(self, ready: gateway.Ready) -> None:
+        behind = self._tickets.get(ready.ticket)
+        if behind is not None and behind.device is not None:
+            behind.ready(ready)
+
+    def _told(self, told: gateway.Told) -> None:
+        behind = self._devices.get(told.device)
+        if behind is None or behind.device is None:
+            return
+        telemetry = wire.decode(told.telemetry, (Telemetry,))
+        assert isinstance(telemetry, Telemetry), "nothing else is taken"
+        behind.desk.tell(behind.device, telemetry, told.telemetry)
+
+    def _blamed(self, blamed: gateway.Blamed) -> None:
+        behind = self._devices.get(blamed.device)
+        refusal = REFUSALS.get(blamed.code, Refused)(blamed.detail)
+        if behind is None or behind.device is None:
+            self._host.hub.refused(None, refusal)
+            return
+        behind.desk.refuse(behind.device, refusal, update=blamed.update)
+        self._later(self._judge(behind, behind.device, refusal))
+
+    async def _judge(self, behind: Behind, device: Device, refusal: Refused) -> None:
+        told = await behind.desk.judge(device, refusal)
+        if isinstance(told, Quarantined):
+            await behind.drop(told)
+
+    def _gone(self, gone: gateway.Gone) -> None:
+        behind = self._tickets.pop(gone.ticket, None)
+        if behind is None:
+            return
+        behind.count(gone.ingress, gone.egress)
+        if behind.device is not None and self._devices.get(behind.device.id) is behind:
+            del self._devices[behind.device.id]
+        behind.end(gone.why)
+
+    def _lives(self, lives: gateway.Lives) -> None:
+        behind = self._devices.get(lives.device)
+        if behind is not None and behind.alive is not None and not behind.alive.done():
+            behind.alive.set_result(lives.alive)
+
+    def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None:
+        self.send(gateway.Denied(ticket, device, refusal.code, str(refusal), refusal.seconds, refusal.status))

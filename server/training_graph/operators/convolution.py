@@ -1,0 +1,267 @@
+"""The gradient of a convolution, in ONNX operators.
+
+dX is a transposed convolution of dY, which ONNX has. dW[o, i, a, b], the sum over samples n and places p of
+dY[n, o, p] X[n, i, s p + d (a, b)], it has not. Three forms of it, each a matrix product:
+
+- A kernel of one pixel: the product of dY and X as they are.
+- Few input channels, and three dimensions: im2col. X is copied once for each tap, shifted by it.
+- Otherwise the shift of a tap is shared out: X is shifted by its rows (contiguous copies), dY by its columns,
+  and one product of the two has all taps. That copies a |X| + b |dY| instead of a b |X|. If the kernel steps
+  over columns, X is taken apart into those that it meets together, and each part is a product of its own.
+
+Measured in onnxruntime 1.31 on a CPU, where weights are inputs: docs/benchmarks.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from onnxscript import opset18 as op
+
+from edgeflock.server.training_graph.operators.onnx_values import Value, constant, numbers, padded, single
+
+_FEW_CHANNELS = 4
+_NARROW = 16
+"""Columns up to which a shift and a mask are cheaper than a copy row by row."""
+
+
+def convolution_backward(
+    g: Value,
+    x: Value,
+    weight: Value,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    wanted: Sequence[bool],
+) -> tuple[Value, Value, Value]:
+    """(dX, dW, d bias). g and x are [N, C, length], [N, C, height, width] or [N, C, depth, height, width]."""
+    rank = len(x.shape) - 2
+    stride, padding, dilation = (_each(values, rank) for values in (stride, padding, dilation))
+    attributes: dict[str, Any] = {
+        "strides": stride,
+        "pads": [*padding, *padding],
+        "dilations": dilation,
+        "group": groups,
+    }
+    dx = g
+    if wanted[0] and transposed:
+        dx = op.Conv(g, weight, **attributes)
+    elif (
+        wanted[0]
+        and max(weight.shape[2:], default=1) == 1 == groups
+        and {*stride} == {1}
+        and not any(padding)
+    ):
+        dx = op.Conv(g, op.Transpose(weight, perm=[1, 0, *range(2, 2 + rank)]))  # a plain product
+    elif wanted[0]:
+        # What the last steps left over of X.
+        rest = [
+            long + 2 * pad - (made - 1) * step - spread * (taps - 1) - 1
+            for long, made, taps, step, pad, spread in zip(
+                x.shape[2:], g.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
+            )
+        ]
+        dx = op.ConvTranspose(g, weight, output_padding=rest, **attributes)
+    dw = g
+    if wanted[1]:
+        source, result = (g, x) if transposed else (x, g)
+        of_weight = _weight_gradient if rank < 3 else _of_a_volume
+        dw = of_weight(source, result, weight.shape, stride, padding, dilation, groups)
+    db = op.ReduceSum(g, numbers(0, *range(2, 2 + rank)), keepdims=0) if wanted[2] else g
+    return dx, dw, db
+
+
+def _weight_gradient(
+    x: Value,
+    g: Value,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Value:
+    """dW, of the given shape, of a convolution that made something like g from x."""
+    window = _Window(
+        _plane(x.shape[2:]),
+        _plane(g.shape[2:]),
+        _plane(shape[2:]),
+        _plane(stride),
+        _plane(padding, 0),
+        _plane(dilation),
+    )
+    channels, made = shape[1] * groups, shape[0]
+    x = op.Reshape(x, numbers(0, channels, *window.source))
+    g = op.Reshape(g, numbers(0, made, *window.result))
+    if groups == 1 and window.kernel == (1, 1) and window.padding == (0, 0):
+        dw = _by_pixels(x, g, channels, made, window)
+    elif groups == 1 and channels <= _FEW_CHANNELS:
+        dw = _by_columns(x, g, channels, made, window)
+    else:
+        dw = _by_shared_shifts(x, g, channels, made, groups, window)
+    return op.Reshape(dw, numbers(*shape))
+
+
+def _of_a_volume(
+    x: Value,
+    g: Value,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Value:
+    """The same in three dimensions, by im2col: X is copied once for each tap."""
+    channels, made, rank = shape[1] * groups, shape[0], len(shape) - 2
+    reach = [(size - 1) * step + 1 for size, step in zip(g.shape[2:], stride, strict=True)]
+    around = range(3, 3 + rank)
+    x = op.Unsqueeze(op.Transpose(x, perm=[1, 0, *range(2, 2 + rank)]), numbers(1))
+    if any(padding):
+        x = op.Pad(x, numbers(*(2 * [0, 0, 0, *padding])))
+    columns = []
+    for tap in product(*(range(taps) for taps in shape[2:])):
+        start = [place * spread for place, spread in zip(tap, dilation, strict=True)]
+        ends = [first + long for first, long in zip(start, reach, strict=True)]
+        columns.append(op.Slice(x, numbers(*start), numbers(*ends), numbers(*around), numbers(*stride)))
+    together = op.Reshape(_joined(columns), numbers(groups, channels // groups * len(columns), -1))
+    gs = op.Transpose(g, perm=[1, 0, *range(2, 2 + rank)])
+    gs = op.Reshape(gs, numbers(groups, made // groups, -1))
+    return op.Reshape(op.MatMul(gs, op.Transpose(together, perm=[0, 2, 1])), numbers(*shape))
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """How a kernel moves, as (rows, columns)."""
+
+    source: tuple[int, int]
+    result: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+
+def _by_pixels(x: Value, g: Value, channels: int, made: int, window: _Window) -> Value:
+    """[made, channels]."""
+    if window.stride != (1, 1):
+        # A pool of one pixel is the cheapest way to leave out pixels.
+        x = single(op.MaxPool(x, kernel_shape=[1, 1], strides=window.stride))
+    return op.Gemm(_rows(g, made), _rows(x, channels), transB=1)
+
+
+def _by_columns(x: Value, g: Value, channels: int, made: int, window: _Window) -> Value:
+    """[made, channels * taps] by im2col."""
+    (top, left), (down, right) = window.padding, window.stride
+    x = op.Reshape(op.Transpose(x, perm=[1, 0, 2, 3]), numbers(channels, 1, -1, *window.source))
+    if top or left:
+        x = op.Pad(x, numbers(0, 0, 0, top, left, 0, 0, 0, top, left))
+    columns = []
+    for a in range(window.kernel[0]):
+        for b in range(window.kernel[1]):
+            row, column = a * window.dilation[0], b * window.dilation[1]
+            ends = row + (window.result[0] - 1) * down + 1, column + (window.result[1] - 1) * right + 1
+            columns.append(
+                op.Slice(x, numbers(row, column), numbers(*ends), numbers(3, 4), numbers(down, right))
+            )
+    together = op.Reshape(_joined(columns), numbers(channels * len(columns), -1))
+    return op.Gemm(_rows(g, made), together, transB=1)
+
+
+def _by_shared_shifts(x: Value, g: Value, channels: int, made: int, groups: int, window: _Window) -> Value:
+    """[made, channels / groups, taps down, taps right]."""
+    (height, width), (taps_down, taps_right) = window.source, window.kernel
+    step = window.stride[1]
+    narrow = -(-width // step)  # columns of X that a tap meets
+    x = op.Transpose(x, perm=[1, 0, 2, 3])
+    g = op.Transpose(g, perm=[1, 0, 2, 3])
+    # Column q of part r is column q * step + r of X; tap b looks at part r, shifted by q.
+    parts: dict[int, list[tuple[int, int]]] = {}
+    for b in range(taps_right):
+        shift, part = divmod(b * window.dilation[1] - window.padding[1], step)
+        parts.setdefault(part, []).append((b, shift))
+    if step > 1:
+        x = op.Pad(x, numbers(0, 0, 0, 0, 0, 0, 0, narrow * step - width)) if width % step else x
+        x = op.Transpose(op.Reshape(x, numbers(-1, step)), perm=[1, 0])
+    products, order = [], []
+    for part, taps in sorted(parts.items()):
+        columns = op.Slice(x, numbers(part), numbers(part + 1), numbers(0)) if step > 1 else x
+        xs = _shifted_rows(
+            op.Reshape(columns, numbers(channels, -1, height * narrow)), channels, narrow, window
+        )
+        gs = _shifted_columns(g, made, narrow, [shift for _, shift in taps], window)
+        order += [b for b, _ in taps]
+        if groups == 1:
+            xs = op.Reshape(xs, numbers(channels * taps_down, -1))
+            product = op.Gemm(op.Reshape(gs, numbers(made * len(taps), -1)), xs, transB=1)
+        else:
+            xs = op.Reshape(xs, numbers(groups, channels // groups * taps_down, -1))
+            gs = op.Reshape(gs, numbers(groups, made // groups * len(taps), -1))
+            product = op.MatMul(gs, op.Transpose(xs, perm=[0, 2, 1]))
+        products.append(op.Reshape(product, numbers(made, len(taps), channels // groups * taps_down)))
+    every = _joined(products)
+    if order != sorted(order):
+        every = op.Gather(every, numbers(*(order.index(b) for b in range(taps_right))), axis=1)
+    return op.Transpose(every, perm=[0, 2, 1])
+
+
+def _shifted_rows(x: Value, channels: int, narrow: int, window: _Window) -> Value:
+    """X [channels, N, rows * narrow] -> [channels, taps down, N * result rows * narrow]."""
+    (height, _), (rows, _), down = window.source, window.result, window.stride[0]
+    reach = (rows - 1) * down + 1  # rows of X between the first and the last that a tap meets
+    shifted = []
+    for top in (window.padding[0] - a * window.dilation[0] for a in range(window.kernel[0])):
+        taken = padded(x, 2, 3, top * narrow, (reach - height - top) * narrow)
+        if down > 1:
+            taken = op.Reshape(taken, numbers(channels, -1, reach, narrow))
+            taken = op.Slice(taken, numbers(0), numbers(reach), numbers(2), numbers(down))
+        shifted.append(op.Reshape(taken, numbers(channels, 1, -1)))
+    return _joined(shifted)
+
+
+def _shifted_columns(g: Value, made: int, narrow: int, shifts: Sequence[int], window: _Window) -> Value:
+    """dY [made, N, rows, columns] -> [made, shifts, N * rows * narrow].
+
+    Column q holds dY's column q - shift, or zeros where there is none.
+    """
+    rows, columns = window.result
+    if columns == narrow <= _NARROW:
+        moved = [_shifted_flat(g, made, shift, rows, columns) for shift in shifts]
+    else:
+        moved = [padded(g, 3, 4, shift, narrow - columns - shift) for shift in shifts]
+    return _joined([op.Reshape(part, numbers(made, 1, -1)) for part in moved])
+
+
+def _shifted_flat(g: Value, made: int, shift: int, rows: int, columns: int) -> Value:
+    """The same for one shift, of all pixels in a row; what crossed an edge is then blotted out."""
+    if shift == 0:
+        return g
+    mask = np.zeros((1, rows, columns), np.float32)
+    mask[..., max(shift, 0) : max(0, columns + min(shift, 0))] = 1
+    flat = padded(op.Reshape(g, numbers(made, -1)), 1, 2, shift, -shift)
+    return op.Mul(op.Reshape(flat, numbers(made, -1, rows, columns)), constant(mask))
+
+
+def _rows(value: Value, channels: int) -> Value:
+    """[N, channels, h, w] -> [channels, N h w]."""
+    return op.Reshape(op.Transpose(value, perm=[1, 0, 2, 3]), numbers(channels, -1))
+
+
+def _joined(parts: Sequence[Value]) -> Value:
+    """Side by side on axis 1."""
+    return op.Concat(*parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+def _each(values: Sequence[int], rank: int) -> list[int]:
+    """One value a dimension, of values or of one for all."""
+    return list(values) if len(values) == rank else [values[0]] * rank
+
+
+def _plane(values: Sequence[int], otherwise: int = 1) -> tuple[int, int]:
+    """(rows, columns): what has one dimension has one row."""
+    first, *rest = values
+    return (first, rest[0]) if rest else (otherwise, first)

@@ -1,0 +1,206 @@
+"""LSTM, GRU and plain RNN layers in a form whose training graph is small, however long a sequence is.
+
+Unrolled, every time step brings its own products for the weights' gradients, and a graph of its own. Here a
+step of either pass does only what depends on the one before it (cells.py) and is one body (scanning.py);
+everything else, the weights' gradients above all, is computed for all steps at once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout as drop
+from torch.nn.functional import linear
+
+from edgeflock.server.training_graph.operators.scanning import scan
+
+Direction = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], bool], tuple[Tensor, ...]]
+"""(x [T, b, I], first states, weights, whether the last step goes first) -> (h [T, b, H], last states...)."""
+
+
+def of(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Tensor, ...] | None:
+    """What torch's `function` of recurrent layers returns for its arguments: (output, last states...).
+
+    None if it is none of these, and for packed sequences and projections.
+    """
+    direction = _DIRECTIONS.get(function)
+    if direction is None or _packed(arguments[1]):
+        return None
+    x, states, weights, biased, layers, dropout, training, bidirectional, batch_first = arguments
+    if len(weights) != layers * (2 if bidirectional else 1) * (4 if biased else 2):
+        return None
+    first = states if isinstance(states, tuple | list) else (states,)
+    return layers_of(
+        direction, x, first, weights, biased, layers, dropout * training, bidirectional, batch_first
+    )
+
+
+def _packed(given: Any) -> bool:
+    """Whether the argument after the data is the sizes of batches."""
+    return isinstance(given, Tensor) and not given.is_floating_point()
+
+
+def layers_of(
+    direction: Direction,
+    x: Tensor,
+    first: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    biased: bool,
+    layers: int,
+    dropout: float,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """(output, last states...). `weights` are each layer's and direction's, in torch's order."""
+    directions = 2 if bidirectional else 1
+    each = len(weights) // (layers * directions)
+    x = x.transpose(0, 1) if batch_first else x
+    last = []
+    for layer in range(layers):
+        outputs = []
+        for backwards in range(directions):
+            number = layer * directions + backwards
+            own = list(weights[number * each : (number + 1) * each])
+            if not biased:
+                own += [torch.zeros_like(own[1][:, 0])] * 2
+            y, *states = direction(x, [state[number] for state in first], own, bool(backwards))
+            outputs.append(y)
+            last.append(states)
+        x = torch.cat(outputs, 2) if directions > 1 else outputs[0]
+        if dropout and layer + 1 < layers:
+            x = drop(x, dropout, training=True)
+    y = x.transpose(0, 1) if batch_first else x
+    return y, *(torch.stack(states) for states in zip(*last, strict=True))
+
+
+def _lstm(
+    x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], backwards: bool
+) -> tuple[Tensor, ...]:
+    w_input, w_hidden, b_input, b_hidden = weights
+    found: tuple[Tensor, ...] = _Lstm.apply(  # type: ignore[no-untyped-call]
+        linear(x, w_input, b_input + b_hidden), *states, w_hidden, backwards
+    )
+    return found
+
+
+def _gru(
+    x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], backwards: bool
+) -> tuple[Tensor, ...]:
+    w_input, w_hidden, b_input, b_hidden = weights
+    size = w_hidden.shape[1]
+    # The hidden biases of r and z may as well be added to the inputs, that of n may not.
+    bias = b_input + torch.cat((b_hidden[: 2 * size], torch.zeros_like(b_hidden[2 * size :])))
+    found: tuple[Tensor, ...] = _Gru.apply(  # type: ignore[no-untyped-call]
+        linear(x, w_input, bias), *states, w_hidden, b_hidden[2 * size :], backwards
+    )
+    return found
+
+
+def _rnn(step: str) -> Direction:
+    def direction(
+        x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], backwards: bool
+    ) -> tuple[Tensor, ...]:
+        w_input, w_hidden, b_input, b_hidden = weights
+        found: tuple[Tensor, ...] = _Rnn.apply(  # type: ignore[no-untyped-call]
+            step, linear(x, w_input, b_input + b_hidden), *states, w_hidden, backwards
+        )
+        return found
+
+    return direction
+
+
+_DIRECTIONS: dict[Callable[..., Any], Direction] = {
+    torch._VF.lstm: _lstm,
+    torch._VF.gru: _gru,
+    torch._VF.rnn_tanh: _rnn("rnn_tanh"),
+    torch._VF.rnn_relu: _rnn("rnn_relu"),
+}
+
+
+class _Lstm(torch.autograd.Function):
+    """x W' + b [T, b, 4 H] -> h of every step [T, b, H], the last h and c [b, H]."""
+
+    @staticmethod
+    def forward(
+        context: Any, x: Tensor, h0: Tensor, c0: Tensor, weight: Tensor, backwards: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        h, c, hs, cs, sigmoids, g, squashed = scan("lstm", [h0, c0], [x], [weight], backwards)
+        context.backwards = backwards
+        context.save_for_backward(h0, c0, weight, hs, cs, sigmoids, g, squashed)
+        return hs, h, c
+
+    @staticmethod
+    def backward(context: Any, d_hs: Tensor, d_h: Tensor, d_c: Tensor) -> tuple[Tensor | None, ...]:
+        h0, c0, weight, hs, cs, sigmoids, g, squashed = context.saved_tensors
+        i, f, _, o = sigmoids.chunk(4, 2)
+        before = _before(c0, cs, context.backwards)
+        # What reaches the gates of a step, by d c for i, f and g and by d h for o.
+        through = torch.cat(
+            (g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)), 2
+        )
+        to_cell = o * (1 - squashed * squashed)
+        into_h, into_c, gates = scan(
+            "lstm_backward", [d_h, d_c], [d_hs, through, to_cell, f], [weight], not context.backwards
+        )
+        return gates, into_h, into_c, _of_weight(gates, _before(h0, hs, context.backwards)), None
+
+
+class _Gru(torch.autograd.Function):
+    """x W' + b [T, b, 3 H] -> h of every step [T, b, H], the last one [b, H]."""
+
+    @staticmethod
+    def forward(
+        context: Any, x: Tensor, h0: Tensor, weight: Tensor, bias_n: Tensor, backwards: bool
+    ) -> tuple[Tensor, Tensor]:
+        size = h0.shape[1]
+        x_rz, x_n = x.split_with_sizes((2 * size, size), 2)
+        held = [*weight.split_with_sizes((2 * size, size)), bias_n]
+        h, hs, rz, hidden, n = scan("gru", [h0], [x_rz, x_n], held, backwards)
+        context.backwards = backwards
+        context.save_for_backward(h0, weight, hs, rz, hidden, n)
+        return hs, h
+
+    @staticmethod
+    def backward(context: Any, d_hs: Tensor, d_h: Tensor) -> tuple[Tensor | None, ...]:
+        h0, weight, hs, rz, hidden, n = context.saved_tensors
+        r, z = rz.chunk(2, 2)
+        before = _before(h0, hs, context.backwards)
+        to_n = (1 - z) * (1 - n * n)
+        through = torch.cat((to_n * hidden * r * (1 - r), (before - n) * z * (1 - z), to_n * r), 2)
+        into, reached = scan("gru_backward", [d_h], [d_hs, through, z], [weight], not context.backwards)
+        of_r, of_z, of_hidden = (torch.cat((reached, reached, reached), 2) * through).chunk(3, 2)
+        gates = torch.cat((of_r, of_z, of_hidden), 2)
+        inputs = torch.cat((of_r, of_z, reached * to_n), 2)
+        return inputs, into, _of_weight(gates, before), of_hidden.sum((0, 1)), None
+
+
+class _Rnn(torch.autograd.Function):
+    """x W' + b [T, b, H] -> h of every step [T, b, H], the last one [b, H]."""
+
+    @staticmethod
+    def forward(
+        context: Any, step: str, x: Tensor, h0: Tensor, weight: Tensor, backwards: bool
+    ) -> tuple[Tensor, Tensor]:
+        h, hs = scan(step, [h0], [x], [weight], backwards)
+        context.step, context.backwards = step, backwards
+        context.save_for_backward(h0, weight, hs)
+        return hs, h
+
+    @staticmethod
+    def backward(context: Any, d_hs: Tensor, d_h: Tensor) -> tuple[Tensor | None, ...]:
+        h0, weight, hs = context.saved_tensors
+        slope = 1 - hs * hs if context.step == "rnn_tanh" else (hs > 0).to(hs.dtype)
+        into, gates = scan("rnn_backward", [d_h], [d_hs, slope], [weight], not context.backwards)
+        return None, gates, into, _of_weight(gates, _before(h0, hs, context.backwards)), None
+
+
+def _before(first: Tensor, each: Tensor, backwards: bool) -> Tensor:
+    """Of each step the state that it began with, [T, b, H]."""
+    first = first.unsqueeze(0)
+    return torch.cat((each[1:], first)) if backwards else torch.cat((first, each[:-1]))
+
+
+def _of_weight(gates: Tensor, states: Tensor) -> Tensor:
+    """The gradient of what states were multiplied with, all steps at once."""
+    return gates.flatten(0, 1).t() @ states.flatten(0, 1)

@@ -1,0 +1,143 @@
+"""Who may write a journal in PostgreSQL, when its holder is paused, cut off, or told to stop waiting."""
+
+import threading
+from contextlib import closing
+
+import pytest
+
+from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.ledger.place import open_journal
+from edgeflock.server.ledger.stores.lease import Lease, lease_of
+from edgeflock.server.ledger.stores.links import JournalLost
+from edgeflock.server.ledger.stores.postgres import PostgresStore
+from tests.postgres import Cluster
+from tests.server.pushes import LAYOUT, REGIME, THETA
+
+LEASE = 60.0
+
+
+def begun(url: str) -> Journal:
+    """The journal of a run with a device, 1."""
+    journal = open_journal(url, LEASE)
+    journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
+    journal.add_regime(0, REGIME)
+    journal.device_id("one")
+    return journal
+
+
+def a_moment(why: str) -> None:
+    """Before the lease is asked for again."""
+    threading.Event().wait(0.1)
+
+
+def end_sessions(postgres: Cluster, what: str) -> None:
+    """As PostgreSQL does with those that have been silent for too long; returns once their locks are free."""
+    which = f"FROM pg_stat_activity WHERE application_name = 'edgeflock {what}'"
+    postgres.execute(f"SELECT pg_terminate_backend(pid, 10000) {which}")
+
+
+def test_who_was_replaced_writes_nothing(postgres: Cluster) -> None:
+    """As if it had been paused, and woke up in the middle of a commit: it has not noticed anything yet."""
+    url = postgres.fresh()
+    paused = begun(url)
+    paused.add_update(1, 1, 1, 1.0, 0.5, 10, b"acknowledged")
+    paused.commit()
+    end_sessions(postgres, "lease")
+    with closing(open_journal(url, LEASE)) as leader:
+        assert [update.frame for update in leader.updates(0)] == [b"acknowledged"]
+        paused.add_update(2, 1, 2, 1.0, 0.5, 10, b"too late")
+        with pytest.raises(JournalLost, match="another server hosts the run"):
+            paused.commit()
+        with pytest.raises(JournalLost, match="another server hosts the run"):
+            paused.add_snapshot(1, THETA)
+        leader.add_update(2, 1, 2, 1.0, 0.5, 10, b"in time")
+        leader.commit()
+        assert [update.frame for update in leader.updates(0)] == [b"acknowledged", b"in time"]
+    paused.abandon()
+
+
+def test_whoever_is_silent_loses_it(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL ends the silent session by itself, and the next one in line has the lease."""
+    url = postgres.fresh()
+    silent = Lease(url, LEASE, "paused:1")
+    monkeypatch.setattr(silent, "_beat_on", lambda: None)
+    assert silent.take()
+    assert silent._connection.execute("SHOW idle_session_timeout").fetchone() == ("1min",)
+    whys: list[str] = []
+
+    def wait(why: str) -> None:
+        if not whys:  # the minute is soon over
+            silent._connection.execute("SET idle_session_timeout = 100")
+        whys.append(why)
+        a_moment(why)
+
+    with closing(lease_of(url, LEASE, wait, "next:2")) as following:
+        assert whys[0] == "paused:1 hosts the run"
+        assert following.epoch == silent.epoch + 1
+    silent.close()
+
+
+def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the epoch, until PostgreSQL ends that session, too."""
+    url = postgres.fresh()
+    begun(url).close()
+    monkeypatch.setattr(Lease, "_beat_on", lambda lease: None)
+    lease = lease_of(url, LEASE)
+    store = PostgresStore(url, lease)
+    journal = Journal(store)
+    journal.add_update(1, 1, 1, 1.0, 0.5, 10, b"never")
+    store.add_updates(journal._updates)
+    assert store.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("1min",)
+    store.execute("SET idle_in_transaction_session_timeout = 100")  # the minute is soon over
+    lease._connection.execute("SET idle_session_timeout = 100")
+    with closing(lease_of(url, LEASE, a_moment)) as following:
+        assert following.epoch > 2
+    with pytest.raises(JournalLost):
+        store.commit({})
+    store.close()
+
+
+def test_who_lost_it_is_told(postgres: Cluster) -> None:
+    url, told = postgres.fresh(), threading.Event()
+    lease = Lease(url, 6.0)  # it looks every two seconds
+    assert lease.take()
+    journal = Journal(PostgresStore(url, lease))
+    journal.when_lost(told.set)
+    assert not journal.lost()
+    end_sessions(postgres, "lease")
+    assert told.wait(300)
+    assert "the lease of the run is lost" in journal.lost()
+    with pytest.raises(JournalLost, match="the lease of the run is lost"):
+        journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
+    journal.abandon()
+
+
+def test_a_commit_that_waits_no_longer_for_its_standby_is_none(postgres: Cluster) -> None:
+    """PostgreSQL then says that it is committed, and warns that it is here alone."""
+    url = postgres.fresh()
+    journal = begun(url)
+    postgres.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    postgres.execute("SELECT pg_reload_conf()")
+    try:
+        journal.add_update(1, 1, 1, 1.0, 0.5, 10, b"frame")
+        failed: list[BaseException] = []
+
+        def commit() -> None:
+            try:
+                journal.commit()
+            except JournalLost as error:
+                failed.append(error)
+
+        committing = threading.Thread(target=commit)
+        committing.start()
+        while committing.is_alive():
+            postgres.execute(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
+        assert "canceling wait for synchronous replication" in str(failed[0])
+    finally:
+        postgres.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        postgres.execute("SELECT pg_reload_conf()")
+        journal.abandon()
