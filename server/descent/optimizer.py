@@ -58,12 +58,6 @@ def shortening(length: float, most: float) -> np.float32 | None:
     return np.float32(most / length) if length > most else None
 
 
-def clipped(gradient: Vector, most: float) -> Vector:
-    """g times that; `most` = 0: g."""
-    shortened = shortening(steps.norm(gradient), most) if most else None
-    return gradient if shortened is None else gradient * shortened
-
-
 Take = Callable[["Optimizer", Vector, Memory, Indices, Vector, np.float32], None]
 """(optimizer, theta, memory, where, gradient, rate): a step of optimizer.how, theta and memory in place."""
 

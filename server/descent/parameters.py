@@ -145,7 +145,7 @@ class Parameters:
             return True
         rate = self.learning_rate(gathered.time)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._way.bears_round(gathered, self._scale(gathered.samples), rate, most)
+            return self._way.bears_round(gathered, self.version, self._scale(gathered.samples), rate, most)
 
     def apply(self, change: Step | Gathered) -> None:
         """The next version; of what a round has gathered, as many versions as steps."""
@@ -155,12 +155,12 @@ class Parameters:
             self._end_round(change)
         else:
             self._descend(change)
+        if self._way.is_over:
+            self._way = Plain(self.kept, self._reach)
 
     def _descend(self, step: Step) -> None:
         """Weigh, descend."""
         self._way.take(step, self._weight(step), self.learning_rate(step.time))
-        if self._way.is_over:
-            self._way = Plain(self.kept, self._reach)
         if step.statistics.size:
             self._follow(step.statistics, self.version - step.base)
         self._made(1)
@@ -197,7 +197,7 @@ class Parameters:
         """
         if gathered.samples:  # else a defence let nothing of it count
             rate = self.learning_rate(gathered.time)
-            self._way.take_round(gathered, self._scale(gathered.samples), rate)
+            self._way.take_round(gathered, self.version, self._scale(gathered.samples), rate)
         if gathered.measured:
             self._follow(gathered.statistics / np.float32(gathered.measured), 0)
         self._made(gathered.steps)

@@ -86,13 +86,10 @@ class Vectors(Protocol):
     def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
         """By the optimizer, with that gradient, all of it times `shortened`."""
 
-    def step_with(self, gradient: Vector, rate: np.float32) -> None:
-        """By the optimizer, with this gradient [P]."""
-
     def move(self, by: Vector) -> None:
         """theta -= by [P]."""
 
-    def optimize_no_more(self) -> None:
+    def gather_no_more(self) -> None:
         """What waited was of a regime before, and has made its step."""
 
     def follow(self, statistics: Vector, lag: int) -> None:
@@ -124,8 +121,8 @@ class Vectors(Protocol):
         shortened: np.float32 | None,
         waiting: int,
     ) -> bool:
-        """The same of `weigh` and `step`; where updates wait for others, of a step with all that does, which
-        would be `waiting` with this one.
+        """The same of `weigh` and `step`. Where updates wait for others, which would be `waiting` with this
+        one: of its places in a step to come, or, if they are enough for one, of that step.
         """
 
     def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
@@ -172,7 +169,7 @@ class Part:
         self.theta = theta
         self.average = (theta.copy() if average is None else average) if regime.average else None
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
-        self._together = regime.how.together
+        self._together, self._is_plain = regime.how.together, regime.how.is_plain
         self._optimizer: Optimizer | None = None
         """None: theta - rate g, in one pass."""
         self._gathered: Vector | None = None
@@ -254,15 +251,13 @@ class Part:
         self._optimizer.step(self._trained, self._indices(where), gradient, rate)
         self._gradient = slice(None), self._trained[:0]
 
-    def step_with(self, gradient: Vector, rate: np.float32) -> None:
-        assert self._optimizer is not None, "something steps"
-        self._optimizer.step(self._trained, self._indices(slice(None)), gradient, rate)
-
     def move(self, by: Vector) -> None:
         self._trained -= by
 
-    def optimize_no_more(self) -> None:
-        self._optimizer = self._gathered = None
+    def gather_no_more(self) -> None:
+        self._gathered = None
+        if self._is_plain:
+            self._optimizer = None
 
     def follow(self, statistics: Vector, lag: int) -> None:
         self._statistics += (statistics - self._statistics) / np.float32(lag)
@@ -306,7 +301,12 @@ class Part:
         if shortened is not None:
             gradient = gradient * shortened
         if self._gathered is not None:
-            total: Vector = self._gathered[where] + gradient
+            if waiting >= self._together:  # the rate may have been raised since the others were looked at
+                total = self._gathered.copy()
+                total[where] += gradient
+                where = slice(None)
+            else:
+                total = self._gathered[where] + gradient
             gradient = total / np.float32(max(self._together, waiting))
         return self.bears_gradient(where, gradient, rate, most)
 

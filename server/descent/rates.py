@@ -22,6 +22,9 @@ _TERMS = 12
 """Of sine's series up to pi / 2: what follows is less than a double's last digit."""
 _HALF_PI = 1.5707963267948966
 
+_MOST_STEPS = 1e18
+"""No factor is told from 0 by then; of the shortest periods there would be infinitely many."""
+
 
 def factor_at(how: "How", at: float) -> float:
     """What the learning rate is multiplied with at `at` updates, or seconds."""
@@ -34,7 +37,7 @@ def _constant(how: "How", at: float) -> float:
 
 
 def _step(how: "How", at: float) -> float:
-    return power(how.factor, int(at // how.period))
+    return power(how.factor, int(min(at // how.period, _MOST_STEPS)))
 
 
 def _cosine(how: "How", at: float) -> float:

@@ -72,7 +72,7 @@ class Engine:
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.kept)
         self.receipts = Receipts(log)
         judge = judge or Judge(Criteria())
-        self._course = Course(parameters, bounds.updates, judge.ended(0.0, 0))
+        self._course = Course(parameters, bounds.updates, judge.ended_before(parameters.began))
         self._snapshots = Snapshots(log, parameters, bounds.snapshot_every, keep_updates=bounds.keep_updates)
         self.steering = Steering(
             log, parameters, self._course, self._snapshots, self.outlet, judge, bounds.learning_rate, past,

@@ -160,10 +160,9 @@ class Contents:
         return max((turn.version for turn in self.regimes() if turn.back_to is not None), default=0)
 
     def began(self) -> float | None:
-        """When the first update came; None: none has."""
-        for (time,) in self._store.rows("SELECT time FROM updates WHERE version = 1"):
-            return float(time)
-        return None
+        """When a device's first update came; None: none has."""
+        first = "SELECT time FROM updates WHERE device > 0 ORDER BY version LIMIT 1"
+        return next((float(time) for (time,) in self._store.rows(first)), None)
 
     def maker(self, version: int) -> tuple[str, int]:
         """(The name of the device whose update made a version, its sequence number)."""

@@ -46,7 +46,10 @@ class Sent:
     model: Model
     coded: entries.Coded
     """What is added: `model` without the running statistics behind it."""
+    before: int
+    """The chain of what it is put on, and"""
     chain: int
+    """that of what it makes."""
     decoded: tuple[Where, Vector] | None
     """(where, what is added there) of a usual step; of others it is decoded again, if they arrive."""
     after: Copy | None = None

@@ -101,16 +101,18 @@ class Lossy:
             if device:
                 self._copies.begin(device, parameters, model)
             return model
-        if copy not in self._sent or self._sent[copy].model.base != base:
+        sent = self._sent.get(copy)
+        # A copy that one device alone holds moves on in place: what was sent from there is of what it was.
+        if sent is None or (sent.model.base, sent.before) != (base, copy.chain):
             follow = copy.steps > 0 or device not in self._met
-            step = self._step(theta[:], copy, base, follow=follow)
-            if step is None:
+            sent = self._step(theta[:], copy, base, follow=follow)
+            if sent is None:
                 self._whole = None
                 return self._entire(theta[:])[0]
-            self._sent[copy] = step
+            self._sent[copy] = sent
             self._met.add(device)
-        self._copies.send(device, self._sent[copy])
-        return self._sent[copy].model
+        self._copies.send(device, sent)
+        return sent.model
 
     def offer(self, theta: Vector) -> Model:
         model, parameters = self._coded(theta, 0)
@@ -178,7 +180,7 @@ class Lossy:
         if not long:
             everywhere = slice(None) if where is None else where
             decoded = everywhere, entries.received(coded, lacks, where, self._parameters)
-        return Sent(model, coded, chain.follow(copy.chain, model), decoded)
+        return Sent(model, coded, copy.chain, chain.follow(copy.chain, model), decoded)
 
     def _entire(self, theta: Vector) -> tuple[Model, Vector]:
         """The whole model, encoded once however many ask, and the parameters as a device has them then."""

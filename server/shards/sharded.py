@@ -66,13 +66,17 @@ class Sharded:
         return self._size
 
     def __getitem__(self, where: Where, /) -> Vector:
-        """theta there: strictly increasing indices, or [:]."""
+        """theta there: indices in any order, as of several versions after each other, or [:]."""
         if isinstance(where, slice):
             return self.theta
-        places = self._slices.places(where)
+        order = np.argsort(where, kind="stable")
+        places = self._slices.places(where[order])
         orders = {shard: ("read", (place,)) for shard, place in enumerate(places) if place.size}
         answers = self._ask_some(orders)
-        return np.concatenate([answers[shard] for shard in orders]) if orders else np.zeros(0, np.float32)
+        found = np.empty(where.size, np.float32)
+        if orders:
+            found[order] = np.concatenate([answers[shard] for shard in orders])
+        return found
 
     @property
     def average(self) -> Vector | None:
@@ -111,14 +115,11 @@ class Sharded:
     def step(self, rate: np.float32, shortened: np.float32 | None) -> None:
         self._tell("step", rate, shortened)
 
-    def step_with(self, gradient: Vector, rate: np.float32) -> None:
-        self._tell_slices("step_with", gradient, rate)
-
     def move(self, by: Vector) -> None:
         self._tell_slices("move", by)
 
-    def optimize_no_more(self) -> None:
-        self._tell("optimize_no_more")
+    def gather_no_more(self) -> None:
+        self._tell("gather_no_more")
 
     def follow(self, statistics: Vector, lag: int) -> None:
         self._outbox[-1].append(("follow", (statistics, lag)))
@@ -157,7 +158,10 @@ class Sharded:
         shortened: np.float32 | None,
         waiting: int,
     ) -> bool:
-        return self._all("bears_step", where, delta, base, weight, rate, most, shortened, waiting)
+        parts = enumerate(self._slices.entries(where, delta))
+        told = base, weight, rate, most, shortened, waiting
+        # All of them: what waits may be anywhere.
+        return all(self._ask_some({shard: ("bears_step", (*part, *told)) for shard, part in parts}).values())
 
     def bears_gradient(self, where: Where, gradient: Vector, rate: np.float32, most: float) -> bool:
         return self._all("bears_gradient", where, gradient, rate, most)

@@ -43,7 +43,7 @@ class Slices:
         ]
 
     def places(self, where: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The same of strictly increasing indices of all of theta."""
+        """The same of indices of all of theta, none of which is below one before it."""
         cuts = [0, *np.searchsorted(where, self.bounds[1:-1]), where.size]
         return [
             where[first:last] - start

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
-from edgeflock.shared.settings.settings import Section, in_one_line
+from edgeflock.shared.settings.settings import Section, in_one_line, within_64_bits
 
 
 class ClientSettings(Section):
@@ -75,7 +75,8 @@ class ClientSettings(Section):
 
 def _told(value: object) -> object:
     """`value`, if a ConfigRecord can hold it."""
-    kinds = {type(entry) for entry in (value if isinstance(value, list) else [value])}
+    entries = value if isinstance(value, list) else [value]
+    kinds = {type(within_64_bits(entry)) for entry in entries}
     if len(kinds) > 1 or not kinds <= {bool, int, float, str} or not _is_finite(value):
         raise ValueError("must be a finite number, a text, true or false, or a list of one kind of these")
     return value

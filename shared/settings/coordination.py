@@ -37,7 +37,7 @@ class CoordinationSettings(Section):
     quorum: Annotated[int, Field(ge=0)] = Field(
         0, description="of rounds: how many updates end one; 0: one of each connected device"
     )
-    cohort: Annotated[int, Field(ge=0)] = Field(
+    cohort: Annotated[int, Field(ge=0, le=65536)] = Field(
         0,
         description="of rounds: how many devices take part in one while others wait for their turn; 0: all",
     )
@@ -117,6 +117,19 @@ class CoordinationSettings(Section):
                 'coordination.aggregate = "mean"'
             )
         return aggregate
+
+    @model_validator(mode="after")
+    def _is_of_use(self) -> Self:
+        """Modes of other packages may go by any of it."""
+        ours = ("async", "rounds", "buffer", ELASTIC)
+        for key, mode in (("quorum", "rounds"), ("buffer", "buffer")):
+            value = getattr(self, key)
+            if value != type(self).model_fields[key].default and self.mode in ours and self.mode != mode:
+                raise ValueError(
+                    f"{key} = {value} does nothing with mode = {self.mode!r}: set mode = {mode!r}, or leave "
+                    f"{key} out"
+                )
+        return self
 
     @model_validator(mode="after")
     def _has_what_a_cohort_needs(self) -> Self:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.choices import Tables
@@ -19,8 +19,17 @@ from edgeflock.shared.settings.presets import PRESETS
 PREFIX = "EDGEFLOCK_"
 
 
+def within_64_bits(value: Any) -> Any:
+    """A setting's value, if it is no larger whole number than journals keep and records send."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("must be within 64 bits")
+    return value
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    _kept = field_validator("*")(within_64_bits)
 
 
 def in_one_line(entries: object) -> object:

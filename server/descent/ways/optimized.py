@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.kept import Kept
-from edgeflock.server.descent.optimizer import Foresight, clipped, shortening
+from edgeflock.server.descent.optimizer import Foresight, shortening
 from edgeflock.server.descent.part import State, gathers
 from edgeflock.server.descent.reach import Reach, largest
 from edgeflock.server.descent.step import Step, Where
+
+Slope = tuple[Where, NDArray[np.float32], int, np.float32]
+"""(where, delta, the version that it is based on, its weight): a gradient that is not weighed yet."""
 
 _SQUARABLE = 1e15
 """No entry of a gradient may be larger where an optimizer remembers it: squares of larger ones add up to no
@@ -68,48 +71,54 @@ class Optimized:
         move = self._foresight.reach(most_of_it, float(alpha), most)
         if self._reach.suffices(self._kept.largest, move, most):
             return True
-        entries = step.where, step.delta, step.base, weighs
-
-        def tried() -> bool:
-            vectors, shortened = self._kept.vectors, None
-            if how.clip and not self._gathers:
-                shortened = shortening(math.sqrt(vectors.squares_of(*entries, 0.0)), how.clip)
-            return vectors.bears_step(*entries, alpha, most, shortened, waiting)
-
-        fine = self._kept.surely(tried)
+        fine = self._bears_slope((step.where, step.delta, step.base, weighs), alpha, most)
         if fine:
             self._reach.take(move, most)
         return fine
 
+    def _bears_slope(self, slope: Slope, alpha: np.float32, most: float) -> bool:
+        """The same of what `_take` would do, looked at entry by entry."""
+        clip, waiting = self._how.clip, self._waiting + 1
+
+        def tried() -> bool:
+            vectors, shortened = self._kept.vectors, None
+            if clip and not self._gathers:
+                shortened = shortening(math.sqrt(vectors.squares_of(*slope, 0.0)), clip)
+            return vectors.bears_step(*slope, alpha, most, shortened, waiting)
+
+        return self._kept.surely(tried)
+
     def take(self, step: Step, weight: float, rate: float) -> None:
-        how, weighs, alpha = self._how, np.float32(weight), np.float32(rate)
-        entries = step.where, step.delta, step.base, weighs
-        most, waiting = abs(float(weighs)) * largest(step.delta), self._waiting + 1
-        if self._gathers:
-            most += self._gathered_most
-            if waiting < how.together:
-                self._kept.vectors.gather(*entries)
-                self._waiting, self._gathered_most = waiting, most
-                return
-            most /= waiting
+        weighs = np.float32(weight)
+        slope = step.where, step.delta, step.base, weighs
+        if self._waiting + 1 < self._how.together:
+            self._kept.vectors.gather(*slope)
+            self._waiting += 1
+            self._gathered_most += abs(float(weighs)) * largest(step.delta)
+        else:
+            self._take(slope, np.float32(rate))
+
+    def _take(self, slope: Slope, alpha: np.float32) -> None:
+        """A step with this gradient, or with the mean of what waits and of it."""
+        (_, delta, _, weight), how, waiting = slope, self._how, self._waiting + 1
 
         def take() -> None:
             vectors, shortened = self._kept.vectors, None
             if self._gathers:
-                vectors.gather(*entries)
+                vectors.gather(*slope)
                 vectors.mean(waiting)
             else:
-                vectors.weigh(*entries)
+                vectors.weigh(*slope)
             if how.clip:
                 shortened = shortening(math.sqrt(vectors.squares(0.0)), how.clip)
             vectors.step(alpha, shortened)
 
         self._kept.surely(take)
+        self._foresight.took((self._gathered_most + abs(float(weight)) * largest(delta)) / waiting)
         self._waiting, self._gathered_most = 0, 0.0
-        self._foresight.took(most)
-        if how.is_plain:  # what waited is of a regime before
-            self._kept.vectors.optimize_no_more()
-            self.is_over = True
+        if self._gathers and how.together == 1:  # what waited was of a regime before
+            self._kept.vectors.gather_no_more()
+            self._gathers, self.is_over = False, how.is_plain
 
     def bears_sum(
         self, where: Where, total: NDArray[np.float32], samples: int, scale: float, rate: float, most: float
@@ -120,19 +129,16 @@ class Optimized:
         alpha = np.float32(rate)
         return self._kept.surely(lambda: self._kept.vectors.bears_gradient(where, total, alpha, most))
 
-    def bears_round(self, gathered: Gathered, scale: float, rate: float, most: float) -> bool:
-        gradient, alpha = self._gradient(gathered, scale), np.float32(rate)
-        return self._kept.surely(
-            lambda: self._kept.vectors.bears_gradient(slice(None), gradient, alpha, most)
-        )
+    def bears_round(self, gathered: Gathered, base: int, scale: float, rate: float, most: float) -> bool:
+        return self._bears_slope(_slope(gathered, base, scale), np.float32(rate), most)
 
-    def take_round(self, gathered: Gathered, scale: float, rate: float) -> None:
-        gradient = self._gradient(gathered, scale)
-        self._kept.vectors.step_with(gradient, np.float32(rate))
-        self._foresight.took(largest(gradient))
+    def take_round(self, gathered: Gathered, base: int, scale: float, rate: float) -> None:
+        self._take(_slope(gathered, base, scale), np.float32(rate))
 
-    def _gradient(self, gathered: Gathered, scale: float) -> NDArray[np.float32]:
-        return clipped(_share(gathered.samples, scale) * gathered.total, self._how.clip)
+
+def _slope(gathered: Gathered, base: int, scale: float) -> Slope:
+    """The gradient of a round, of which every parameter has an entry, none of them stale."""
+    return slice(None), gathered.total, base, _share(gathered.samples, scale)
 
 
 def _share(samples: int, scale: float) -> np.float32:

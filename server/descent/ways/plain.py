@@ -47,11 +47,11 @@ class Plain:
         total *= _alpha(samples, scale, rate)
         return self._kept.surely(lambda: self._kept.vectors.bears_move(where, total, most))
 
-    def bears_round(self, gathered: Gathered, scale: float, rate: float, most: float) -> bool:
+    def bears_round(self, gathered: Gathered, base: int, scale: float, rate: float, most: float) -> bool:
         by = _alpha(gathered.samples, scale, rate) * gathered.total
         return self._kept.surely(lambda: self._kept.vectors.bears_move(slice(None), by, most))
 
-    def take_round(self, gathered: Gathered, scale: float, rate: float) -> None:
+    def take_round(self, gathered: Gathered, base: int, scale: float, rate: float) -> None:
         self._kept.vectors.move(_alpha(gathered.samples, scale, rate) * gathered.total)
 
 

@@ -4,7 +4,8 @@
     optimized  by an optimizer, of one update or of several that wait for each other (optimized.py)
 
 `weight` is how much an update counts, but for the staleness of each parameter, and `rate` the learning rate
-of the moment; in a round `scale` is how that grows with its samples. What it `bears` leaves every trained
+of the moment; of a round `base` is the version that all of it is of, and `scale` how the rate grows with
+its samples. What it `bears` leaves every trained
 parameter a number of at most `most` in magnitude, or, where it was beyond that before, no further from it.
 """
 
@@ -42,8 +43,8 @@ class Way(Protocol):
     ) -> bool:
         """Whether a round of so many samples may end that has gathered `total` there, in place."""
 
-    def bears_round(self, gathered: Gathered, scale: float, rate: float, most: float) -> bool:
+    def bears_round(self, gathered: Gathered, base: int, scale: float, rate: float, most: float) -> bool:
         """Whether the round may end with all that was gathered."""
 
-    def take_round(self, gathered: Gathered, scale: float, rate: float) -> None:
+    def take_round(self, gathered: Gathered, base: int, scale: float, rate: float) -> None:
         """It ends."""

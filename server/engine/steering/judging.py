@@ -52,6 +52,7 @@ class Judge:
         self._lowered = lowered
         self.best: Evaluation | None = None
         """The first of the best."""
+        self._last: Evaluation | None = None
         self._since_best = self._since_lowered = 0
         self._why: str | None = None
         """The run is over, whatever comes."""
@@ -66,6 +67,7 @@ class Judge:
 
     def take(self, evaluation: Evaluation) -> None:
         """One more."""
+        self._last = evaluation
         self._since_best += 1
         self._since_lowered += evaluation.version > self._lowered
         if self.is_best(evaluation):
@@ -84,17 +86,25 @@ class Judge:
             )
         return None
 
-    def lowered_rate(self, rate: float, version: int) -> float | None:
-        """What the learning rate falls to at `version`, if it does. It counts as done."""
+    def lowered_rate(self, rate: float) -> float | None:
+        """What the learning rate falls to, if it does."""
         after, lower = self._criteria.lowers_after, max(self._criteria.least, rate * self._criteria.factor)
-        if not after or self._since_lowered < after or lower >= rate:
-            return None
-        self._lowered, self._since_lowered = version, 0
-        return lower
+        return lower if after and self._since_lowered >= after and lower < rate else None
 
-    def ended(self, seconds: float, traffic: int) -> str | None:
-        """Why the run is over, so long after its first update, after so many bytes; None: it is not."""
-        of = self._criteria
+    def changed_rate(self, version: int) -> None:
+        """The learning rate is another one from `version` on, whoever changed it."""
+        self._lowered, self._since_lowered = version, 0
+
+    def ended_before(self, began: float | None) -> str | None:
+        """Why the run was over with its last evaluation; None: it was not."""
+        last = self._last
+        return None if last is None else self.ended(began, last.time, last.ingress + last.egress)
+
+    def ended(self, began: float | None, time: float, traffic: int) -> str | None:
+        """Why the run is over whose first update came at `began`, if any, after so many bytes; None: it is
+        not.
+        """
+        of, seconds = self._criteria, 0.0 if began is None else time - began
         if self._why is not None:
             return self._why
         if 0 < of.seconds <= seconds:

@@ -56,17 +56,16 @@ class Steering:
             self._log.add_evaluation(evaluation)
         for device, ingress, egress in traffic:
             self._log.add_account(device, ingress, egress)
-        self._log.commit()
+        rate = None
         if evaluation is not None:
             now, total = evaluation.time, evaluation.ingress + evaluation.egress
             self._judge.take(evaluation)
-            regime = self._parameters.regime
-            rate = self._judge.lowered_rate(regime.learning_rate, self._parameters.version)
-            if rate is not None:
-                self.adjust(rate, self._learning_rate, "plateau")
-        began = self._parameters.began
-        over = self._judge.ended(0.0 if began is None else now - began, total)
-        if over is not None:
+            rate = self._judge.lowered_rate(self._parameters.regime.learning_rate)
+        if rate is None:
+            self._log.commit()
+        else:  # in one transaction with the evaluation that says so
+            self.adjust(rate, self._learning_rate, "plateau")
+        if (over := self._judge.ended(self._parameters.began, now, total)) is not None:
             self.end(over)
 
     def is_best(self, evaluation: Evaluation) -> bool:
@@ -100,6 +99,7 @@ class Steering:
         self._log.add_adjustment(version, configured, learning_rate)
         self._log.commit()
         self._parameters.regime = regime
+        self._judge.changed_rate(version)
         self._course.publish()
         return version
 

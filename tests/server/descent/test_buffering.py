@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.choices import CHOICES
-from edgeflock.server.descent import RULES, How, Parameters, Regime, Step
+from edgeflock.server.descent import RULES, How, Parameters, Part, Place, Regime, Step
+from edgeflock.server.descent.memory import Memory
+from edgeflock.server.engine import Engine
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine as opened
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.shards import Here, Sharded
 from edgeflock.shared.errors import ConfigError, StepTooLarge
 from edgeflock.shared.protocol.messages import Receipt
 from edgeflock.shared.settings.config import parse
@@ -108,6 +112,53 @@ def test_what_waits_is_in_the_next_step_whatever_the_settings_then(tmp_path: Pat
     journal.close()
 
 
+def hosted(journal: Journal, *settings: str) -> Engine:
+    overrides = ["downlink.mode=exact", "coordination.average=0", "coordination.rule=none", *settings]
+    return opened(journal, LAYOUT, parse(overrides=overrides, tables=CHOICES))
+
+
+@pytest.mark.parametrize("kind", ["sgd", "momentum"])
+def test_what_waits_is_in_the_next_round_if_there_are_rounds_then(kind: str) -> None:
+    """A round counts as one update more; of its clip all that it steps with is, and devices are sent it."""
+    journal = Journal(Path(":memory:"), durable=False)
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    settings = ("coordination.learning_rate=0.1", f"optimizer.kind={kind}", "optimizer.clip=1")
+    engine = hosted(journal, "coordination.mode=buffer", "coordination.buffer=4", *settings)
+    device, replica = engine.device_id("one"), Replica(LAYOUT, None)
+    for number in range(1, 4):
+        commit(engine, [push(device, sparse_update(number, 0, {0: 3.0}))])
+    replica.take(engine.outlet.model(None))
+    engine = hosted(journal, "coordination.mode=rounds", *settings)
+    engine.arrived(device)
+    (answer,) = commit(engine, [push(device, sparse_update(4, 3, {1: 12.0}))])
+    assert answer == Receipt(4, 4, None)
+    mean = np.array([f32(9) / f32(4), f32(12) / f32(4)], f32)
+    stepped = THETA.copy()
+    stepped[:2] -= f32(0.1) * (mean * f32(1 / math.hypot(*mean.tolist())))
+    assert engine.parameters.theta.tobytes() == stepped.tobytes()
+    replica.take(engine.outlet.model(3))
+    assert replica.theta.tobytes() == stepped.tobytes()
+    commit(engine, [push(device, sparse_update(5, 4, {2: 1.0}))])
+    again = replay(journal, LAYOUT)
+    assert again.theta.tobytes() == engine.parameters.theta.tobytes()
+    assert again.packed_memory() == engine.parameters.packed_memory()
+
+
+@pytest.mark.parametrize("place", [Part, partial(Sharded, Here(), 3)], ids=["one process", "shards"])
+def test_once_what_waited_has_made_its_step_a_step_costs_its_entries_again(place: Place) -> None:
+    """And nothing is kept for updates to come that make a step each."""
+    regime = Regime("none", 0.1, 8, how=How("adam", 1))
+    memory = Memory("", None, np.ones(LAYOUT.size, f32), 2).packed()
+    parameters = Parameters(2, THETA.copy(), None, memory, regime=regime, start=2, place=place)
+    parameters.apply(Step(2, np.array([3]), np.ones(1, f32)))
+    kept = Memory.unpacked(parameters.packed_memory(), LAYOUT.size)
+    assert kept.gathered is None
+    assert kept.numbers is not None
+    assert (kept.numbers[:, 2] == 1).all()
+    parameters.apply(Step(3, np.array([3]), np.ones(1, f32)))
+    assert parameters.changes(np.array([3])).tolist() == [3]  # type: ignore[union-attr]
+
+
 def test_a_device_that_pulls_while_some_wait_gets_all_of_the_step_later(tmp_path: Path) -> None:
     """Also what updates brought that came before it pulled, and moved nothing then."""
     settings = ("mode=buffer", "buffer=4", "average=0")
@@ -144,6 +195,23 @@ def test_what_adds_up_to_too_much_is_refused(tmp_path: Path) -> None:
     assert type(commit(engine, [push(device, sparse_update(3, 0, {4: 1.0}))])[0]) is Receipt
     assert engine.parameters.theta[3] == f32(THETA[3] - f32(6))
     engine.close()
+
+
+@pytest.mark.parametrize("place", [Part, partial(Sharded, Here(), 3)], ids=["one process", "shards"])
+@pytest.mark.parametrize("how", [How(together=2), How("momentum", 2, clip=1e6)], ids=["sgd", "momentum"])
+def test_a_rate_that_was_raised_takes_nothing_that_waits_too_far(how: How, place: Place) -> None:
+    """What it would take beyond need not be of the update that makes the step."""
+    parameters = Parameters(
+        0, np.zeros(SIZE, f32), regime=Regime("none", 1.0, 8, how=how), start=0, place=place
+    )
+    first, second = (Step(0, np.array([k]), np.full(1, 12, f32)) for k in (0, SIZE - 1))
+    assert parameters.bears(first, 10.0)
+    parameters.apply(first)
+    assert parameters.bears(replace(second, delta=second.delta / f32(100)), 10.0)
+    parameters.regime = replace(parameters.regime, learning_rate=2.0)
+    assert not parameters.bears(replace(second, delta=second.delta / f32(100)), 10.0)
+    parameters.regime = replace(parameters.regime, learning_rate=0.5)
+    assert parameters.bears(second, 10.0)
 
 
 def test_a_buffer_of_none_is_refused_and_its_rule_is_fedbuff_s() -> None:

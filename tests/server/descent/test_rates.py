@@ -20,7 +20,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
-from tests.server.pushes import LAYOUT, THETA, commit, sparse_update
+from tests.server.pushes import LAYOUT, THETA, commit, copy_as_killed, sparse_update
 
 COSINE = How(schedule="cosine", period=100.0, warmup=20.0, least=0.0)
 
@@ -39,6 +39,8 @@ def test_powers_are_powers(base: float, exponent: int) -> None:
 def test_steps_stop_at_the_least() -> None:
     how = How(schedule="step", period=10.0, factor=0.5, least=0.2)
     assert [factor_at(how, at) for at in (0, 9, 10, 19, 20, 1e9)] == [1, 1, 0.5, 0.5, 0.25, 0.2]
+    shortest = replace(how, period=5e-324)
+    assert [factor_at(shortest, at) for at in (0, 1, 1e9)] == [1, 0.2, 0.2]
 
 
 def test_the_first_update_of_a_warm_up_counts_a_little() -> None:
@@ -92,6 +94,28 @@ def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path
     engine.close()
 
 
+def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -> None:
+    """Not from a rollback before it, which is a version as well."""
+    config = parse(
+        overrides=["optimizer.schedule=step", "optimizer.by=seconds", "optimizer.period=20"], tables=CHOICES
+    )
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    engine = open_engine(journal, LAYOUT, config)
+    device = engine.device_id("a")
+    engine.steering.roll_back(0, 1000.0)
+    assert recover(journal, LAYOUT, engine.parameters.regime).began is None
+    for number, at in enumerate((5000.0, 5010.0, 5030.0), 1):
+        update = sparse_update(number, number, {number: 1.0})
+        commit(engine, [Push(device, at, update, wire.encode(update))])
+    live = engine.parameters
+    assert live.learning_rate(5039.0) == 0.025
+    for again in (replay(journal, LAYOUT), recover(journal, LAYOUT, live.regime)):
+        assert again.began == live.began == 5000.0
+        assert again.theta.tobytes() == live.theta.tobytes()
+    engine.close()
+
+
 def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_path: Path) -> None:
     plateau = [
         "optimizer.schedule=plateau",
@@ -121,6 +145,55 @@ def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_
     engine.close()
 
 
+PLATEAU = parse(overrides=["optimizer.schedule=plateau", "optimizer.patience=3"], tables=CHOICES)
+
+
+def test_killed_at_any_commit_an_evaluation_has_lowered_the_rate_or_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    engine = open_engine(journal, LAYOUT, PLATEAU)
+    commits: list[Path] = []
+    commit_really = journal.commit
+
+    def commit_and_copy() -> None:
+        commit_really()
+        commits.append(copy_as_killed(tmp_path, tmp_path / str(len(commits))))
+
+    monkeypatch.setattr(journal, "commit", commit_and_copy)
+    for number, accuracy in enumerate((0.2, 0.2, 0.1, 0.15, 0.3)):
+        engine.steering.record(Evaluation(number, float(number), 1.0, accuracy, 0, 0), [])
+    engine.abandon()
+    found = []
+    for killed in commits:
+        again = Journal(killed / "journal.sqlite")
+        found.append((len(again.evaluations()), open_engine(again, LAYOUT, PLATEAU).published.learning_rate))
+        again.close()
+    assert found == [(1, 0.05), (2, 0.05), (3, 0.05), (4, 0.025), (5, 0.025)]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["goes on", "killed"])
+def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+    engine = open_engine(journal, LAYOUT, PLATEAU)
+    device, rates = engine.device_id("a"), []
+    for number in range(1, 8):
+        update = sparse_update(number, number - 1, {number % 7: 1.0})
+        commit(engine, [Push(device, float(number), update, wire.encode(update))])
+        engine.steering.record(Evaluation(number, float(number), 1.0, 0.5, 0, 0), [])
+        rates.append(engine.published.learning_rate)
+        if number == 3:
+            engine.steering.adjust(0.04, 0.05)
+            if killed:
+                engine.abandon()
+                journal = Journal(tmp_path / "journal.sqlite")
+                engine = open_engine(journal, LAYOUT, PLATEAU)
+    assert rates == [0.05] * 3 + [0.04] * 2 + [0.02] * 2
+    engine.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
@@ -134,6 +207,16 @@ def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_
         (["optimizer.beta2=nan"], "optimizer.beta2 = 'nan'"),
         (["optimizer.clip=-1"], "optimizer.clip = '-1'"),
         (["optimizer.factor=1"], "optimizer.factor = '1'"),
+        (["optimizer.period=9"], "nothing with schedule = 'constant': set schedule = 'step' or 'cosine'"),
+        (["optimizer.patience=3", "optimizer.schedule=cosine", "optimizer.period=9"],
+         "patience = 3 does nothing with schedule = 'cosine': set schedule = 'plateau', or leave patie"),
+        (["optimizer.factor=0.1"], "factor = 0.1 does nothing with schedule = 'constant'"),
+        (["optimizer.beta1=0.99999999"], "beta1 = 0.99999999 is 1 in float32"),
+        (["coordination.quorum=3"], "quorum = 3 does nothing with mode = 'async': set mode = 'rounds'"),
+        (["coordination.buffer=5", "coordination.mode=rounds"], "buffer = 5 does nothing with mode"),
+        (["coordination.mode=rounds", "coordination.cohort=65537"], "coordination.cohort = '65537'"),
+        ([f"coordination.base_batch={1 << 63}"], "= '9223372036854775808': must be within 64 bits"),
+        ([f"run.updates={1 << 80}"], "must be within 64 bits"),
         (["optimizer.kind=adam", "coordination.mode=elastic"], "in elastic averaging devices step"),
     ],
 )  # fmt: skip
@@ -145,6 +228,7 @@ def test_what_cannot_be_is_named(settings: list[str], complaint: str) -> None:
 
 def test_every_schedule_can_be_set() -> None:
     for name in SCHEDULES:
-        config = parse(overrides=[f"optimizer.schedule={name}", "optimizer.period=9"], tables=CHOICES)
+        period = ["optimizer.period=9"] if name in ("step", "cosine") else []
+        config = parse(overrides=[f"optimizer.schedule={name}", *period], tables=CHOICES)
         assert Regime.of(config).how.schedule == name
     assert Bounds.of(config).learning_rate == 0.05

@@ -78,7 +78,21 @@ class Run:
         self.devices = [self.engine.device_id(f"device {i}") for i in range(3)]
 
     def _opened(self, place: Place) -> Engine:
-        return open_engine(self.journal, self.layout, parse(overrides=self.overrides), place=place)
+        engine = open_engine(self.journal, self.layout, parse(overrides=self.overrides), place=place)
+        engine.follow()
+        self.followed = engine.parameters.theta.copy()
+        """As a gateway keeps it."""
+        return engine
+
+    def follow(self) -> None:
+        """Take what has changed, as a gateway is told it."""
+        told = self.engine.changes()
+        if told is not None and told.counts is None:
+            self.followed = told.values
+        elif told is not None:
+            self.followed[told.where], statistics = np.split(told.values, [told.where.size])
+            self.followed[self.layout.parameters.size :] = statistics
+        assert self.followed.tobytes() == self.engine.parameters.theta.tobytes()
 
     def reopen(self, place: Place) -> None:
         """As after a kill: what was not committed is not there, and nothing is left behind."""
@@ -144,7 +158,12 @@ class Fleet:
             assert other.bits == bits
 
     def go(self, now: float) -> None:
-        """One thing more happens, and the same comes of it everywhere."""
+        """One thing more happens, and the same comes of it everywhere, and to whoever follows."""
+        self._happen(now)
+        for run in self.runs:
+            run.follow()
+
+    def _happen(self, now: float) -> None:
         kind, pushes = self.random.random(), self.updates(int(self.random.integers(1, 6)))
         if kind < 0.05:
             to = int(self.random.integers(0, self.runs[0].engine.parameters.version + 1))
@@ -169,25 +188,26 @@ def chosen(rule: str, kind: str, data: st.DataObject) -> list[str]:
     if rule == "elastic":
         return ["coordination.mode=elastic", "coordination.window=6", "run.snapshot_every=7"]
     mode = data.draw(st.sampled_from(["async", "async", "buffer", "rounds"]))
-    settings = {
+    settings: dict[str, object] = {
         "coordination.mode": mode,
         "coordination.rule": rule,
         "coordination.learning_rate": 0.1,
         "coordination.window": data.draw(st.sampled_from([6, 300])),
-        "coordination.buffer": 3,
         "coordination.deadline": 1.0,
         "coordination.average": data.draw(st.sampled_from([0, 8])),
         "coordination.base_batch": data.draw(st.sampled_from([0, 10])),
         "optimizer.kind": kind,
         "optimizer.clip": data.draw(st.sampled_from([0, 0, 1.5])),
         "optimizer.weight_decay": data.draw(st.sampled_from([0, 0.1])),
-        "optimizer.schedule": data.draw(st.sampled_from(["constant", "cosine"])),
         "optimizer.warmup": 5,
-        "optimizer.period": 40,
         "limits.parameter": data.draw(st.sampled_from([3.0, 60000.0])),
         "run.snapshot_every": 7,
         "defence.mode": data.draw(st.sampled_from(["none", "clip"])),
     }
+    if data.draw(st.booleans()):
+        settings |= {"optimizer.schedule": "cosine", "optimizer.period": 40}
+    if mode == "buffer":
+        settings["coordination.buffer"] = 3
     if mode == "rounds":
         settings["coordination.aggregate"] = data.draw(st.sampled_from(["mean", "median", "trimmed", "krum"]))
     return [f"{key}={value}" for key, value in settings.items()]

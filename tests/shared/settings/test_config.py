@@ -181,6 +181,13 @@ def test_set_must_name_a_key_and_a_value(override: str) -> None:
     assert f"--set {override!r} must be section.key=value" in error_of(overrides=(override,))
 
 
+@pytest.mark.parametrize("key", ["run.updates", "limits.samples", "client_config.anything"])
+def test_whole_numbers_are_as_large_as_journals_keep_and_records_send(key: str) -> None:
+    parse(overrides=[f"{key}={(1 << 63) - 1}"])
+    with pytest.raises(ConfigError, match=f"--set: {key} = '{1 << 63}': must be within 64 bits"):
+        parse(overrides=[f"{key}={1 << 63}"])
+
+
 def test_the_origin_is_that_of_the_source_that_won() -> None:
     message = error_of(TOML, {"EDGEFLOCK_RUN__BATCH": "6"}, ("run.batch=-1",))
     assert message.startswith("--set: run.batch = '-1'")
