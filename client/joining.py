@@ -93,7 +93,9 @@ async def _post(http: aiohttp.ClientSession, url: URL, bearer: str, body: dict[s
             status = response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         reason = shown(str(error)) or type(error).__name__
-        raise permanent(str(url), error) or EdgeflockError(f"no answer from {url}: {reason}") from error
+        raise permanent(str(url), error) or EdgeflockError(
+            f"no answer from {url}: {reason}; does the server run, and is that its address?"
+        ) from error
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):

@@ -52,6 +52,12 @@ async def run_client(
     identity, place = given.identity, None
     if identity is None:
         identity, place = identity_of(settings)
+        if identity is None and "server" not in settings.model_fields_set:
+            log.warning(
+                "this device has joined no server (there is no %s), so it looks for an open run at %s; to "
+                "join one: edgeflock client join URL TOKEN, with what that server printed",
+                *(place, settings.server),
+            )
     settings = _known_as(settings, identity)
     share, bandwidth = share_of(settings.cpu), rate_of(settings.bandwidth)
     pausing = Pausing(rules_of(settings.pause_on), says_why=settings.health)
@@ -104,7 +110,9 @@ async def _work(worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[
     ]
     reason = "finished: its part is done"
     try:
-        return await worker.run()
+        progress = await worker.run()
+        _some_fit(Account.of(worker.facts()))
+        return progress
     except BaseException as error:
         reason = _why(error)
         raise
@@ -120,6 +128,15 @@ async def _work(worker: Worker, link: Link, pausing: Pausing, at_end: Callable[[
                 if account is not None:
                     await link.tell(worker.facts())
                 await link.leave(reason)
+
+
+def _some_fit(account: Account | None) -> None:
+    """Raises ConfigError if there were samples, and none of them was one to train on."""
+    if account is not None and 0 < account.came == account.quarantined:
+        raise ConfigError(
+            f"client.data: none of {account.came:,} samples could be trained on, the log says why; if it is "
+            "a table, say which column is to be predicted: csv:PATH?label=COLUMN"
+        )
 
 
 def _why(error: BaseException) -> str:

@@ -100,6 +100,8 @@ class Link:
         self._injects = self._tasks = False
         self._over = False
         """Whether the server said that the round of the model that the device has is over."""
+        self._anew = False
+        """Whether the next question is for a new session."""
         self._listener: Callable[[Samples], None] = lambda samples: None
 
     async def __aenter__(self) -> "Link":
@@ -185,10 +187,12 @@ class Link:
         self._dialer.hello = replace(self._dialer.hello, layout=layout)
 
     async def introduce(self, facts: Facts) -> None:
-        """Tell the server `facts` about this device, in a new session if it was told others."""
+        """Tell the server `facts` about this device: if it was told others, in a new session with the next
+        question. Until then the device is there, and can say why it leaves.
+        """
         if facts != self._dialer.hello.facts:
             self._dialer.hello = replace(self._dialer.hello, facts=facts)
-            await self._dialer.hang_up()
+            self._anew = True
 
     @property
     def _opened(self) -> aiohttp.ClientSession:
@@ -228,6 +232,8 @@ class Link:
             )
 
     async def _connected(self) -> Session:
+        if self._anew:
+            await self._dialer.hang_up()
         if self._dialer.session is None:
             welcome = await self._dial()
             if welcome.run != self._run:
@@ -237,6 +243,7 @@ class Link:
 
     async def _dial(self) -> Welcome:
         welcome = await self._dialer.dial(self._opened)
+        self._anew = False
         self._injects = welcome.alpha > 0 and welcome.beta > 0
         self._tasks, self._over = welcome.tasks, False
         return welcome

@@ -99,7 +99,7 @@ Train, on each device, on data of its own:
 
     edgeflock client --data {data}
 
-The model is in `edgeflock-run`; `edgeflock status` shows how good it is.
+`edgeflock status` shows how good the model is; the best so far is `edgeflock-run/best.safetensors`.
 """
 
 

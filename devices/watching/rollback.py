@@ -38,4 +38,6 @@ async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
     except aiohttp.InvalidURL as error:
         raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise EdgeflockError(f"no answer from {server}: {error or type(error).__name__}") from error
+        raise EdgeflockError(
+            f"no answer from {server}: {error or type(error).__name__}; does it run, and is that its address?"
+        ) from error

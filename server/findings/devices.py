@@ -9,8 +9,14 @@ from edgeflock.shared.protocol.frames import FindingKind
 _SILENT = 30.0
 """Seconds that one is silent for, and unusually so: shorter ones are lines that stutter."""
 
-_GONE = ("killed", "timed out", "error", "refused")
-"""What frames.LEFT calls an end that its owner may know nothing of."""
+_LOST = "look whether it has power and a network, and at its own log"
+_GONE = {
+    "killed": _LOST,
+    "timed out": _LOST,
+    "error": "its own log says what failed: mend that, and start it again",
+    "refused": "mend what it was refused for, which its own log and the server's have, and start it again",
+}
+"""What frames.LEFT calls an end that its owner may know nothing of -> what to do."""
 
 _OFTEN, _SELDOM, _LEAST_REFUSED = 0.3, 0.1, 5
 """Part of its updates that are refused, and how many at least: a restart costs each device one or two."""
@@ -41,11 +47,11 @@ def gone(picture: Picture, before: Before) -> Iterator[Sign]:
     if picture.state != "training":
         return
     for one in picture.devices:
-        if not one.here and one.why_left is not None and one.why_left.startswith(_GONE):
+        if not one.here and one.why_left is not None and (why := one.why_left.partition(":")[0]) in _GONE:
             if one.silent >= _SILENT:
                 yield Sign(
                     "gone", "warning", one.name, f"it left: {one.why_left}",
-                    "look whether it has power and a network, and at its own log",
+                    _GONE[why],
                 )  # fmt: skip
 
 

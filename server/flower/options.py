@@ -1,7 +1,8 @@
 """The options of the Flower strategies: the native server's names, and those of Flower's FedAvg."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -61,12 +62,21 @@ FEDAVG = (
 
 
 def by_name(positional: tuple[Any, ...], options: Options) -> Options:
-    """FedAvg's arguments, some of them given by their places. Raises TypeError as Python does."""
+    """FedAvg's arguments, some of them given by their places. Raises TypeError as Python does, and says what
+    may have been meant: names of Flower's earlier strategies (fraction_fit) are near those of today.
+    """
     if len(positional) > len(FEDAVG):
         raise TypeError(f"{len(FEDAVG)} arguments at most have a place, as FedAvg's: {', '.join(FEDAVG)}")
     placed = dict(zip(FEDAVG, positional, strict=False))
     if twice := placed.keys() & options.keys():
         raise TypeError(f"{min(twice)} is given twice, by its place and by its name")
+    known = [field.name for field in fields(StrategySettings)]
+    if odd := sorted(options.keys() - set(known)):
+        near = get_close_matches(odd[0], known, n=1)
+        raise TypeError(
+            f"{odd[0]!r} is no option of this strategy"
+            + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}")
+        )
     return {**placed, **options}  # type: ignore[typeddict-item]
 
 

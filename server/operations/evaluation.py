@@ -85,6 +85,11 @@ class Evaluator:
         return None if why is None else why + blame(self.suspect)
 
     @property
+    def why(self) -> str | None:
+        """Why no more updates are taken: the model is no good, or the run is complete."""
+        return self.diverged or self._engine.published.over
+
+    @property
     def finished(self) -> bool:
         """Whether the run is complete and its last version evaluated."""
         seen, published = self.history[-1].version if self.history else -1, self._engine.published

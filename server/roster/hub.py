@@ -148,7 +148,7 @@ class Hub:
             self.changed(device)
 
     async def run(self, state: Callable[[], RunState], why: Callable[[], str | None]) -> None:
-        """Watch the clock and the run's state, until cancelled. `why` is told of one that diverged."""
+        """Watch the clock and the run's state, until cancelled. `why` is told of its end."""
         before = state()
         while True:
             await asyncio.sleep(1)

@@ -20,6 +20,7 @@ uint8 images are scaled to 0..1; images without a channel axis get one.
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -64,7 +65,9 @@ def read(uri: str, split: str) -> Raw:
         if not is_own(uri) or find_spec(scheme.partition(".")[0]) is None:
             lacks = f"; there is no module {scheme!r} here" if is_own(uri) else ""
             schemes = ", ".join(f"{name}:" for name in READERS)
-            raise ConfigError(f"data {uri!r}: known are {schemes} and package.module:function{lacks}")
+            raise ConfigError(
+                f"data {uri!r}: known are {schemes} and package.module:function{lacks or meant(uri)}"
+            )
         raw = read_own(f"{scheme}:{path}", split, options)
     else:
         known = (*reader.options, "part", *(() if reader.splits else ("held",)))
@@ -78,6 +81,14 @@ def read(uri: str, split: str) -> Raw:
     if part == "1/1":
         return raw
     return raw.chosen(_share(len(raw), part, uri))
+
+
+def meant(path: str) -> str:
+    """How to write what is a path alone, as the end of a message; nothing if it does not look like one."""
+    suffix = PurePath(path).suffix.lower()
+    if suffix in (".csv", ".parquet"):
+        return f"; a table is {suffix[1:]}:{path}?label=COLUMN, where COLUMN is what to predict"
+    return f"; an archive of arrays is npz:{path}" if suffix == ".npz" else ""
 
 
 def is_stored(uri: str) -> bool:

@@ -136,10 +136,9 @@ def describe(raw: Raw) -> Description:
     if odd := sorted(raw.odd.items()):
         column, (sample, text) = odd[0]
         rest = [name for place, name in enumerate(raw.columns) if place not in raw.odd]
-        others = f": &x={','.join(rest[:_SHOWN])}{',...' if len(rest) > _SHOWN else ''}" if rest else ""
+        others = f", or name the columns to train on: &x={','.join(rest)}" if rest else _OF_ONE_S_OWN
         raise raw.wrong(
-            f"{raw.columns[column]} is {text!r:.40}, not a number; {_mend(text)}, or name the columns to "
-            f"train on{others}",
+            f"{raw.columns[column]} is {text!r:.40}, not a number; {_mend(text)}{others}",
             None if sample == ABSENT else sample,
         )
     numbers = _are_numbers(raw)
@@ -242,6 +241,10 @@ def _all_finite(raw: Raw, x: NDArray[np.generic], columns: tuple[int, ...], name
     raise raw.wrong(
         f"{raw.columns[column]} is empty or no finite number{other}; fill it in, or remove the row", sample
     )
+
+
+_OF_ONE_S_OWN = ", or read it by a function of yours that makes numbers of it: package.module:function"
+"""Where no column is of numbers: as of a text that is to be classified."""
 
 
 def _mend(text: str) -> str:

@@ -110,6 +110,12 @@ def test_arguments_have_fedavgs_places() -> None:
         ScaDLES(0.5, fraction_train=0.5)
     with pytest.raises(TypeError, match="10 arguments at most"):
         ScaDLES(*range(11))
+    with pytest.raises(
+        TypeError, match="^'fraction_fit' is no option of this strategy; did you mean 'fraction_train'"
+    ):
+        AsyncAdaComp(fraction_fit=0.5)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="^'rule' is no option of this strategy; known are checkpoint, "):
+        ScaDLES(rule="tau")  # type: ignore[call-arg]
 
 
 def test_so_many_nodes_are_busy_at_least(grid: FakeGrid) -> None:

@@ -40,6 +40,16 @@ async def test_a_device_that_leaves_says_why(tmp_path: Path, caplog: pytest.LogC
     assert f"left pi: {left}" in lines
 
 
+async def test_one_that_is_to_begin_a_new_session_is_there_and_says_why_it_leaves(tmp_path: Path) -> None:
+    """As when its data turn out not to fit while the server makes the graph that it waits for."""
+    async with hosting(tmp_path) as hosted:
+        async with link(hosted.port) as device:
+            await device.join()
+            await device.introduce({"cores": 4})
+            await device.leave("error: it does not fit")
+        assert await told(hosted, "left") == "error: it does not fit"
+
+
 async def test_reasons_that_are_none_are_malformed(tmp_path: Path) -> None:
     for reason in (7, "x" * 301):
         async with hosting(tmp_path) as hosted, joined(hosted.port, "pi") as (device, _):

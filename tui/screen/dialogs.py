@@ -97,7 +97,7 @@ class Help(ModalScreen[None]):
             Static(_QUERIES, markup=False, classes="hint"),
             classes="box",
         )
-        box.border_title, box.border_subtitle = "Keys", "any key closes this"
+        box.border_title, box.border_subtitle = "Keys", "↑ ↓ scroll, any other key closes this"
         yield box
 
     def on_key(self, event: events.Key) -> None:

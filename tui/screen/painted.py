@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from edgeflock.tui.screen.palette import Palette
 from edgeflock.tui.text.changes import changed
-from edgeflock.tui.text.lines import WITH_BACKGROUND, Line
+from edgeflock.tui.text.lines import WITH_BACKGROUND, Line, crop
 
 
 class Painted(Widget):
@@ -91,12 +91,12 @@ class Bar(Painted):
             self.bar, self.x = bar, x
 
     def __init__(self, line: Callable[[int], Line], palette: Palette, *, id: str) -> None:
-        """`line`: width -> what is to be seen."""
+        """`line`: width -> what is to be seen; nothing at all is a blank line."""
         super().__init__(palette, id=id)
         self._line = line
 
     def draw(self, width: int, height: int) -> list[Line]:
-        return [self._line(width)]
+        return [crop(self._line(width), width)]
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Clicked(self, event.x))

@@ -62,7 +62,7 @@ class OverviewPage(PageWidget):
     """Numbers and curves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "axis", "Axis", id="axis", tooltip="Curves against time, updates or bytes"),
+        Binding("x", "axis", "Axis", id="axis", tooltip="By time, updates or bytes"),
     ]
     against: Against = "time"
 

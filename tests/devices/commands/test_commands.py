@@ -98,6 +98,7 @@ def test_status_of_nothing_fails_in_one_line() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert "no answer from http://127.0.0.1:9" in done.stderr
+    assert "does it run, and is that its address?" in done.stderr
     assert "Traceback" not in done.stderr
 
 

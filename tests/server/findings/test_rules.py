@@ -50,6 +50,15 @@ def test_who_left_as_it_should_is_no_finding(why: str | None) -> None:
     assert kinds(of(replace(PI, here=False, silent=1e6, why_left=why))) == []
 
 
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [("killed: x", "power"), ("refused: dropped", "refused for"), ("error: y", "its own log says")],
+)
+def test_what_to_do_is_of_why_it_left(why: str, remedy: str) -> None:
+    (found,) = findings(of(replace(PI, here=False, silent=40.0, why_left=why)))
+    assert remedy in found.remedy
+
+
 def test_nobody_is_missed_once_the_run_is_over() -> None:
     lost = replace(PI, here=False, silent=1e6, why_left="killed: x")
     assert kinds(of(lost)) != []

@@ -43,6 +43,7 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
         assert not before
         assert evaluator.failed_at is None
         assert evaluator.state == "finished"
+        assert evaluator.why == "it has its 1 updates"
         assert told == [None, *history]
         assert [(seen.version, seen.loss) for seen in history] == [(1, float(hosted.engine.theta()[1][0]))]
         running.cancel()

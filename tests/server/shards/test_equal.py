@@ -79,14 +79,14 @@ class Run:
 
     def _opened(self, place: Place) -> Engine:
         engine = open_engine(self.journal, self.layout, parse(overrides=self.overrides), place=place)
-        engine.follow()
+        engine.outlet.follow()
         self.followed = engine.parameters.theta.copy()
         """As a gateway keeps it."""
         return engine
 
     def follow(self) -> None:
         """Take what has changed, as a gateway is told it."""
-        told = self.engine.changes()
+        told = self.engine.outlet.changes()
         if told is not None and told.counts is None:
             self.followed = told.values
         elif told is not None:

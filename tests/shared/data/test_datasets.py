@@ -132,6 +132,9 @@ def test_digits() -> None:
     ("uri", "message"),
     [
         ("", "data '': known are digits:, npz:"),
+        ("my/a.csv", "; a table is csv:my/a.csv?label=COLUMN, where COLUMN is what to predict"),
+        ("a.parquet", "; a table is parquet:a.parquet?label=COLUMN"),
+        ("/my/a.npz", "; an archive of arrays is npz:/my/a.npz"),
         ("table:a.csv", "data 'table:a.csv': known are digits:, npz:"),
         ("digits:here", "digits takes no path"),
         ("digits:?shard=1", "option 'shard' is unknown; known are part"),

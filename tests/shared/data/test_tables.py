@@ -87,9 +87,20 @@ def test_text_is_told_of_whichever_part_it_stands_in(tmp_path: Path) -> None:
     lines = f"x,y\n{rows}".splitlines()
     lines[int(apart.removeprefix("line ")) - 1] = "many,0"
     with pytest.raises(
-        ConfigError, match="x is 'many', not a number; mend it, or name the columns to train on$"
+        ConfigError,
+        match=r"x is 'many', not a number; mend it, or read it by a function .* package\.module:function$",
     ):
         datasets.load(csv(tmp_path / "t.csv", "\n".join(lines), "?label=y&held=0.5"), "test")
+
+
+def test_all_columns_that_are_numbers_are_named_to_be_copied(tmp_path: Path) -> None:
+    names = [f"sensor {place}" for place in range(30)]
+    text = ",".join((*names, "site", "y")) + "\n" + ",".join((*("1" for _ in names), "north", "0")) + "\n"
+    with pytest.raises(ConfigError, match=r"site is 'north', not a number; .*: &x=(.*)$") as told:
+        datasets.load(csv(tmp_path / "w.csv", text, "?label=y"), "test")
+    chosen = str(told.value).partition("&x=")[2]
+    assert chosen.split(",") == names
+    assert datasets.load(csv(tmp_path / "w.csv", text, f"?label=y&x={chosen}"), "test").x.shape == (1, 30)
 
 
 def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:

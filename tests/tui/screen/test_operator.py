@@ -24,7 +24,7 @@ async def test_a_viewer_is_offered_no_action() -> None:
         for key in ("p", "D", "L", "C", "R"):
             await pilot.press(key)
         await pilot.press("question_mark")
-        await shows(pilot, "any key closes this")
+        await shows(pilot, "any other key closes this")
         for words in ("Pause or resume it", "Drop the device", "The learning rate", "Checkpoint now"):
             assert words not in text(pilot)
         await pilot.press("z", "ctrl+p", *"checkpoint")

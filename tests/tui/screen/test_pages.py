@@ -1,6 +1,8 @@
 """The other pages as somebody at the keys meets them, and the help."""
 
-from edgeflock.shared.protocol.frames import Frame, Point
+from dataclasses import replace
+
+from edgeflock.shared.protocol.frames import Finding, Frame, Point
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
 from tests.tui.runs import BEGAN, frames
@@ -93,10 +95,26 @@ async def test_the_device_page_has_the_history_of_the_server_and_goes_on_with_th
         await shows(pilot, "no history of jetson-6: no such device (404)")
 
 
+async def test_a_finding_comes_up_and_goes() -> None:
+    first, *later = frames(14, 4)
+    disk = Finding("disk", "critical", None, BEGAN, "the disk is nearly full", "make room")
+    well, ill, again = (
+        replace(frame.overview, findings=found)
+        for frame, found in zip(later, ((), (disk,), ()), strict=False)
+    )
+    async with serving(first) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
+        for overview, frame in zip((well, ill, again), later, strict=False):
+            await shows(pilot, "Staleness ─")
+            server.tell(replace(frame, overview=overview))
+            if overview.findings:
+                await shows(pilot, "✕ disk the disk is nearly full")
+        await lacks(pilot, "nearly full")
+
+
 async def test_help_names_every_key_that_does_something_here() -> None:
     async with screen(size=WIDE) as pilot:
         await pilot.press("2", "question_mark")
-        await shows(pilot, "any key closes this")
+        await shows(pilot, "any other key closes this")
         shown = text(pilot)
         for about in (
             "Sort by the next column",
@@ -107,7 +125,7 @@ async def test_help_names_every_key_that_does_something_here() -> None:
             assert about in shown
         assert "Drop the device" not in shown, "a recording cannot be acted on"
         await pilot.press("z")
-        await lacks(pilot, "any key closes this")
+        await lacks(pilot, "any other key closes this")
 
 
 async def test_the_palette_finds_commands() -> None:

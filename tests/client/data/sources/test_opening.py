@@ -85,6 +85,7 @@ async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> 
     ("uri", "message"),
     [
         ("", "known are npz:, digits:, dir:, csv:, stdin:, python:, mqtt:, mqtts:, kafka:, kafkas:, http:, "),
+        ("my/a.csv", "; a table is csv:my/a.csv?label=COLUMN"),
         ("ftp:x", "data 'ftp:x': known are"),
         ("digits:?window=few", "window=few must be a whole number"),
         ("digits:?shape=3x3", "shape=3x3 must be sizes"),
