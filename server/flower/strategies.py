@@ -40,9 +40,11 @@ class AsyncAdaComp(EdgeflockStrategy):
         Raises ConfigError if an option has a value that it cannot have.
         """
         coordination: dict[str, object] = dict(
-            mode="buffer" if buffer != 1 else "async", buffer=buffer, rule=rule, learning_rate=learning_rate,
-            window=window, average=average, base_batch=base_batch,
+            mode="async", rule=rule, learning_rate=learning_rate, window=window, average=average,
+            base_batch=base_batch,
         )  # fmt: skip
+        if buffer != 1:
+            coordination |= dict(mode="buffer", buffer=buffer)
         super().__init__(coordination, StrategySettings(**by_name(fedavg, options)))
         self._updates_per_round = updates_per_round
 

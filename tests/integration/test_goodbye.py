@@ -3,13 +3,16 @@
 import asyncio
 import logging
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
 from edgeflock.client.joining import join
 from edgeflock.client.run import process, run_client
+from edgeflock.client.run.building import Building
 from edgeflock.shared.errors import ConfigError, NameInUse
+from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.tui.sources.feed_client import FeedClient
 from tests.hosting import Hosted, hosting
@@ -66,6 +69,13 @@ async def test_what_ends_a_client_is_told_without_its_data(
         tmp_path / "d.npz", x_train=np.full((4, 3), 123456, np.float32), y_train=np.array(["secret"] * 4)
     )
     data = "digits:" if ends == "cancelled" else f"npz:{tmp_path}/d.npz"
+    if ends == "cancelled":  # before it has seen that this run is of another model than it says
+
+        async def never(building: Building, welcome: Welcome) -> NoReturn:
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+        monkeypatch.setattr(Building, "trainer", never)
     async with hosting(tmp_path / "run", "model.module=edgeflock.client.zoo:DigitsCNN") as hosted:
         settings = ClientSettings(server=hosted.url, name="pi", data=data, backend="torch", health=False)
         client = asyncio.create_task(run_client(settings))
