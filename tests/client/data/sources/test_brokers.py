@@ -315,7 +315,7 @@ async def test_a_kafka_group_goes_on_after_a_restart(monkeypatch: pytest.MonkeyP
 
 async def test_a_kafka_group_reads_again_what_is_not_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ten samples six were trained on and four taken when the device ended, or all are on disk."""
-    hasty = partial(aiokafka.AIOKafkaConsumer, session_timeout_ms=3000, heartbeat_interval_ms=300)
+    hasty = partial(aiokafka.AIOKafkaConsumer, session_timeout_ms=8000, heartbeat_interval_ms=300)
     monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", hasty)
     monkeypatch.setattr(kafka_source, "TOGETHER", 2)
     monkeypatch.setattr(kafka_source, "STOP_SECONDS", 300.0)  # whoever leaves says where it was
