@@ -93,6 +93,8 @@ def test_every_binding_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("theme", ["edgeflock-light", "colour-blind", "high-contrast", "nord"])
 async def test_themes_change_colours_and_nothing_else(theme: str) -> None:
     async with screen() as pilot:
+        await shows(pilot, "Accuracy")
+        await shows(pilot, "q Quit")
         before, inks = text(pilot), top(pilot).palette.inks
         pilot.app.theme = theme
         await until(pilot, lambda: top(pilot).palette.inks != inks)
