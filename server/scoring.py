@@ -59,25 +59,34 @@ def _classes(name: str, **usual: Any) -> Callable[[Mapping[str, Any], Tensor, Te
     return ready
 
 
-def _numbers(name: str) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
-    """Of numbers that are predicted."""
+def _r2(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
+    import torchmetrics
+
+    _predicted(output, target)
+    return torchmetrics.R2Score(**given), _predicted
+
+
+def _error(power: int) -> Callable[[Mapping[str, Any], Tensor, Tensor], Ready]:
+    """The mean of |output - target|^power over all numbers that are predicted, and of that the root."""
 
     def ready(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
-        import torchmetrics
-
-        def prepared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-            if not target.is_floating_point() or output.shape != target.shape:
-                raise ValueError(
-                    f"it is of numbers that are predicted: outputs {list(output.shape)} for targets "
-                    f"{list(target.shape)} of {str(target.dtype).removeprefix('torch.')}"
-                )
-            shape = (-1,) if output[0].numel() == 1 else (len(output), -1)
-            return output.reshape(shape), target.reshape(shape)
-
-        prepared(output, target)
-        return getattr(torchmetrics, name)(**given), prepared
+        _predicted(output, target)
+        if given:
+            raise ValueError(f"it takes no arguments, not {min(given)}")
+        return _Errors(power), _predicted
 
     return ready
+
+
+def _predicted(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both as [n] or [n, numbers of a sample]."""
+    if not target.is_floating_point() or output.shape != target.shape:
+        raise ValueError(
+            f"it is of numbers that are predicted: outputs {list(output.shape)} for targets "
+            f"{list(target.shape)} of {str(target.dtype).removeprefix('torch.')}"
+        )
+    shape = (-1,) if output[0].numel() == 1 else (len(output), -1)
+    return output.reshape(shape), target.reshape(shape)
 
 
 def _perplexity(given: Mapping[str, Any], output: Tensor, target: Tensor) -> Ready:
@@ -104,10 +113,13 @@ METRICS: Mapping[str, Callable[[Mapping[str, Any], Tensor, Tensor], Ready]] = {
     "topk": _topk,
     "f1": _classes("F1Score"),
     "auroc": _classes("AUROC"),
-    "mae": _numbers("MeanAbsoluteError"),
-    "r2": _numbers("R2Score"),
+    "mae": _error(1),
+    "rmse": _error(2),
+    "r2": _r2,
     "perplexity": _perplexity,
 }
+
+_WITHOUT_TORCHMETRICS = ("mae", "rmse")
 
 
 def _flat(output: Tensor) -> Tensor:
@@ -120,6 +132,25 @@ def _labels(output: Tensor, target: Tensor) -> None:
         raise ValueError(f"outputs {list(output.shape)} and targets {list(target.shape)} must be alike")
     if not ((target == 0) | (target == 1)).all():
         raise ValueError("targets are numbers to predict, not classes; for these there are mae and r2")
+
+
+class _Errors:
+    """mean(|output - target|^power)^(1 / power), as torchmetrics would have it."""
+
+    def __init__(self, power: int) -> None:
+        self._power = power
+        self.reset()
+
+    def update(self, output: Tensor, target: Tensor) -> None:
+        errors = (output - target).abs().to(torch.float64)
+        self._total += float((errors**self._power).sum())
+        self._count += errors.numel()
+
+    def compute(self) -> float:
+        return float((self._total / self._count) ** (1 / self._power))
+
+    def reset(self) -> None:
+        self._total, self._count = 0.0, 0
 
 
 class _Whole:
@@ -181,6 +212,7 @@ class Scores:
             self._add(name, _own(found, {}, f"metrics[{name!r}]"))
         self._failed: dict[str, Exception] = {}
         self._told: set[str] = set()
+        self._target: tuple[float, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self._scored)
@@ -190,8 +222,15 @@ class Scores:
             raise ConfigError(f"model.metrics: there are two {name!r}; leave one out, or name it otherwise")
         self._scored[name] = _Scored(make)
 
+    def in_units(self, target: tuple[float, ...]) -> None:
+        """Outputs and targets are (y - mean) / deviation with these two, and metrics are to be of y."""
+        self._target = target
+
     def see(self, output: Any, target: Tensor) -> None:
         """A batch of outputs and its targets."""
+        if self._target and isinstance(output, Tensor):
+            mean, spread = self._target
+            output, target = output * spread + mean, target * spread + mean
         for name, scored in self._scored.items():
             if name not in self._failed:
                 self._try(name, lambda scored=scored: scored.see(output, target))  # type: ignore[misc]
@@ -257,7 +296,8 @@ def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Ready]]:
             f"model.metrics {text!r} is unknown; known are {', '.join(METRICS)}, and package.module:name"
         )
     try:
-        import_module("torchmetrics")
+        if call.name not in _WITHOUT_TORCHMETRICS:
+            import_module("torchmetrics")
     except ImportError as error:
         raise ConfigError(f"model.metrics {text!r} needs torchmetrics: {install('metrics')}") from error
     make = METRICS[call.name]

@@ -7,7 +7,9 @@ import numpy as np
 from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.data.classes import Classes
-from edgeflock.shared.data.samples import Raw, Stored, fitted
+from edgeflock.shared.data.columns import complete
+from edgeflock.shared.data.fitting import fitted
+from edgeflock.shared.data.samples import Raw, Stored
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.start import generate
@@ -25,11 +27,14 @@ class Kept(Shuffled):
         self._raw = raw
 
     def __len__(self) -> int:
-        return len(self._raw)
+        return len(self._data) or len(self._raw)
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Raises ConfigError if the data do not fit the run, or the model lacks the class of a label."""
-        data = fitted(self._raw, welcome.data, welcome.input)
+        raw, said = complete(self._raw, welcome.data)
+        if said:
+            log.warning("%s", said)
+        data = fitted(raw, welcome.data, welcome.input)
         theta = np.zeros(backend.layout.size, np.float32)
         if welcome.start is not None:
             theta = generate(welcome.start, backend.layout)
@@ -39,22 +44,23 @@ class Kept(Shuffled):
                 backend.gradient, theta, rows(data.x, slice(welcome.batch)), data.y[: welcome.batch]
             )
         except ConfigError:
-            self._check_classes(data, welcome, backend)
+            _check_classes(raw, data, welcome, backend)
             raise
-        self._check_classes(data, welcome, backend)
-        log.info("%s: %d samples; %s", self._raw.source, len(data), tried)
+        _check_classes(raw, data, welcome, backend)
+        log.info("%s: %d samples; %s", raw.source, len(data), tried)
         self._data = data
         self._order = np.zeros(0, np.int64)
 
-    def _check_classes(self, data: Stored, welcome: Welcome, backend: Backend) -> None:
-        """Raises ConfigError that names a sample whose class the model lacks."""
-        if data.y.dtype.kind != "i":
-            return
-        refused = np.flatnonzero(Classes(backend).refused(data.x, data.y.astype(np.int64, copy=False)))
-        if refused.size:
-            sample = int(refused[0])
-            raise self._raw.wrong(
-                f"the label is class {int(data.y[sample].max())}, and {welcome.model} has none such: "
-                "correct it, or host a model with more outputs",
-                sample,
-            )
+
+def _check_classes(raw: Raw, data: Stored, welcome: Welcome, backend: Backend) -> None:
+    """Raises ConfigError that names a sample of `raw`, which is `data`, whose class the model lacks."""
+    if data.y.dtype.kind != "i":
+        return
+    refused = np.flatnonzero(Classes(backend).refused(data.x, data.y.astype(np.int64, copy=False)))
+    if refused.size:
+        sample = int(refused[0])
+        raise raw.wrong(
+            f"the label is class {int(data.y[sample].max())}, and {welcome.model} has none such: "
+            "correct it, or host a model with more outputs",
+            sample,
+        )

@@ -10,6 +10,7 @@ from edgeflock.devices.library.data import Data, dataset
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.losses import scales_targets
 
 if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import Make
@@ -50,7 +51,7 @@ def graphs_of(module: str, loss: str, make: "Make | None", data: Data | str) -> 
     from edgeflock.server.training_graph.export import export_model
 
     if isinstance(data, str | os.PathLike):
-        samples = datasets.opened(os.fspath(data), "test")
+        samples = datasets.opened(os.fspath(data), "test", scales_targets=scales_targets(loss))
         x, y = rows(samples.x, slice(_ROWS)), samples.y[:_ROWS]
     else:
         given = dataset(data, "edgeflock.Model.graphs(data)")

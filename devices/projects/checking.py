@@ -18,10 +18,11 @@ from edgeflock.server.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.samples import describe, fitted
+from edgeflock.shared.data.fitting import read_as
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import Step
 from edgeflock.shared.model.fields import Fields, Inputs, named, rows
+from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol import wire
@@ -103,7 +104,7 @@ def checked(config: Config) -> Checked:
         )
     module, loss = config.model.module, config.model.loss
     raw = datasets.read(config.model.data, "test")
-    held_out = fitted(raw, describe(raw))
+    held_out, said = read_as(raw, targets=scales_targets(loss))
     described = held_out.described.told
     shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
     flat = FlatModule(module, loss, config.run.seed)
@@ -121,6 +122,7 @@ def checked(config: Config) -> Checked:
         training = len(batches)
     update = Trainer(backend, batches, terms).step(theta, 0, 1)
     if scores := Scores(config.model.metrics):
+        scores.in_units(held_out.described.target)
         flat.evaluate(theta, rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES], seen=scores.see)
         scores.check()
     began = time.perf_counter()

@@ -19,6 +19,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, described, rows
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
+from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol.app import App, Arrays, encode
@@ -50,9 +51,11 @@ class Model:
     look: Look | None = None
 
 
-def model_of(config: Config, given: Given) -> Model:
-    """Raises ConfigError if it cannot be built, or not be judged as the settings want."""
-    return _of_arrays(config) if config.model.arrays else _of_a_module(config, given)
+def model_of(config: Config, given: Given, data: Description | None = None) -> Model:
+    """`data` is what the run's samples are, if it began before. Raises ConfigError if the model cannot be
+    built, or not be judged as the settings want.
+    """
+    return _of_arrays(config) if config.model.arrays else _of_a_module(config, given, data)
 
 
 def _of_arrays(config: Config) -> Model:
@@ -71,7 +74,7 @@ def _of_arrays(config: Config) -> Model:
     return Model(arrays.layout, theta, evaluate, app=_told(config, arrays))
 
 
-def _of_a_module(config: Config, given: Given) -> Model:
+def _of_a_module(config: Config, given: Given, data: Description | None) -> Model:
     # torch takes seconds to import and only hosting needs it.
     from edgeflock.server.scoring import Scores
     from edgeflock.server.weights import first_model
@@ -88,7 +91,8 @@ def _of_a_module(config: Config, given: Given) -> Model:
     beside = flat.beside()
     held_out: Dataset | Stored | None = given.held_out
     if held_out is None and config.model.data:
-        held_out = datasets.opened(config.model.data, "test")
+        scaled = scales_targets(config.model.loss)
+        held_out = datasets.opened(config.model.data, "test", data, scales_targets=scaled)
     look: Look | None = None
     if trusting.is_wanted(config.defence.mode):
         look, held_out = _looking(config, given, held_out)
@@ -103,6 +107,7 @@ def _of_a_module(config: Config, given: Given) -> Model:
     if given.judge is not None:
         evaluate = partial(_judged, flat, given.judge)
     elif held_out is not None:
+        scores.in_units(held_out.described.target)
         evaluate, tried = _evaluation(config, flat, theta, held_out, scores)
     _check_watched(config, evaluated=evaluate is not None)
     shape = _input(config, flat.example, held_out)

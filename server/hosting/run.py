@@ -114,8 +114,16 @@ def open_run(
         raise ConfigError("run.stop needs evaluations, and there are no data for them; set model.data")
     theta = model.theta
     directory = Path(config.run.directory)
-    run = claimed(directory, "run.directory", model.layout, theta, config, model.start, wait, place)
+    run = claimed(
+        directory,
+        "run.directory",
+        *(model.layout, theta, config, model.start, wait, place),
+        model.described,
+    )
     with run as claim:
+        if claim.data != model.described and model.described is not None:
+            log.info("%s is read in the columns and units that the run began with", config.model.data)
+            model = model_of(config, given, claim.data)
         first = claim.journal.snapshot(first=True).theta
         if config.model.weights and first.tobytes() != theta.tobytes():
             raise ConfigError(
@@ -133,7 +141,9 @@ def open_run(
             claim.journal.when_lost(register.db.shut)
             register.listens(register.url, pin)
             _operators(register, directory)
-            keep = partial(keep_best, directory, model.layout, config.model.module, claim.run, model.beside)
+            keep = partial(
+                keep_best, directory, model.layout, config.model.module, claim.run, model.beside, claim.data
+            )
             yield HostedRun(
                 run=claim.run,
                 register=register,
@@ -147,7 +157,7 @@ def open_run(
                 pin=pin,
                 audit=Audit(directory),
                 input=model.input,
-                described=model.described,
+                described=claim.data,
                 authority=authority,
                 make=given.make,
                 keep=keep,

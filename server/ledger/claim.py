@@ -23,6 +23,7 @@ from edgeflock.server.ledger.place import default_place, file_of, open_journal
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.shards import placed
 from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.settings.config import Config
@@ -38,6 +39,8 @@ class Claim:
     run: str
     journal: Journal
     engine: Engine
+    data: Description | None = None
+    """What its samples are."""
 
 
 @contextmanager
@@ -50,9 +53,12 @@ def claimed(
     start: Start | None = None,
     wait: Waiting | None = None,
     place: Place | None = None,
+    data: Description | None = None,
 ) -> Iterator[Claim]:
     """The run in the directory that `setting` names, or where journal.url says, begun with theta, which
-    `start` makes, if there is none; without either one in memory. `wait` is called as of `lease_of`, with the
+    `start` makes, if there is none; without either one in memory. A run that begins is of samples as `data`
+    says; one that began before keeps what it began with, and targets stay as they are where an older journal
+    does not say. `wait` is called as of `lease_of`, with the
     version up to which the run, led by another server, was followed meanwhile, if there is a `place` for what
     is kept of its parameters; without one that lies where config.scale says, from when the run is this
     process's.
@@ -89,9 +95,10 @@ def claimed(
             raise ConfigError(f"{where} cannot hold a run: {error}") from error
         if known is None:
             run = secrets.token_hex(8)
-            journal.begin_run(run, config.model.module, layout, theta, time.time(), start)
+            journal.begin_run(run, config.model.module, layout, theta, time.time(), start, data)
         else:
             run = known.run
+            data = known.data or (data and data._replace(target=()))
             if known.layout.digest != layout.digest:
                 raise ConfigError(
                     f"{journal.path} holds a run of {known.model}, whose layout differs from that of "
@@ -101,7 +108,7 @@ def claimed(
         with _saying_what_to_run(url):
             followed = None if follower is None else follower.known
             engine = open_engine(journal, layout, config, directory, followed, kept)
-        yield Claim(run, journal, engine)
+        yield Claim(run, journal, engine, data)
         try:
             engine.close()
         except (OSError, sqlite3.Error) as error:

@@ -1,5 +1,6 @@
 """What a journal gives back: nothing of it before its checksum has been looked at."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from edgeflock.server.ledger.stores.chain import COVERED, missing, of_vectors, w
 from edgeflock.server.ledger.stores.mark import Heads
 from edgeflock.server.ledger.stores.store import Rows, whole_row
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation
@@ -53,7 +55,7 @@ class Contents:
         """Whose journal it is, or None if it is new."""
         if not self._heads:
             return None
-        return begun(self.path, *self._one("SELECT run, model, layout, start FROM meta", "run"))
+        return begun(self.path, *self._one("SELECT run, model, layout, start, data FROM meta", "run"))
 
     def receipt(self, device: int, sequence: int) -> int | None:
         """The version that this update made, or None if it is not in the journal. Reads all of it.
@@ -207,13 +209,14 @@ class Contents:
         raise JournalDamaged(f"{self.path} is damaged: it holds no {what}")
 
 
-def begun(path: object, run: str, model: str, shapes: bytes, made: bytes | None) -> BegunRun:
+def begun(path: object, run: str, model: str, shapes: bytes, made: bytes | None, data: str = "") -> BegunRun:
     """A row of meta. Raises JournalDamaged if it cannot be one."""
     try:
         layout = Layout.of(msgpack.unpackb(shapes))
-        return BegunRun(run, model, layout, None if made is None else Start.of(msgpack.unpackb(made)))
+        start = None if made is None else Start.of(msgpack.unpackb(made))
+        return BegunRun(run, model, layout, start, Description.of(json.loads(data)) if data else None)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException, ConfigError, Malformed) as error:
-        raise JournalDamaged(f"{path}: layout or start of its model cannot be read: {error}") from error
+        raise JournalDamaged(f"{path}: layout, start or data of its model cannot be read: {error}") from error
 
 
 def _vector(octets: bytes) -> NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """The journal: every acknowledged update, in order. What it holds survives `kill -9`.
 
-    meta         the run: identity, model, layout, how its first model is made
+    meta         the run: identity, model, layout, how its first model is made, what samples are
     devices      name <-> number, and the traffic of each at the last account
     updates      version it made, device, sequence number, facts, the Update record as received, and what
                  part of it counts
@@ -15,6 +15,7 @@ when they are durable, as its store says (stores/store.py): a file of SQLite, or
 caller at a time: see sessions/writer.py. Rows carry checksums (stores/chain.py).
 """
 
+import json
 import math
 from collections.abc import Callable
 from itertools import islice
@@ -41,6 +42,7 @@ from edgeflock.server.ledger.stores.chain import (
 from edgeflock.server.ledger.stores.mark import Head, Heads
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.server.ledger.stores.store import Store, columns, inserting, whole_row
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation
@@ -81,15 +83,19 @@ class Journal(Contents):
         theta: NDArray[np.float32],
         now: float,
         start: Start | None = None,
+        data: Description | None = None,
     ) -> None:
-        """Set up an empty journal with theta as version 0, which `start` makes, too, if there is one."""
+        """Set up an empty journal with theta as version 0, which `start` makes, too, if there is one. `data`
+        is what samples are, for as long as the run lasts.
+        """
         # One transaction: a journal is whole or was never begun.
         self._store.lay_out()
         made = None if start is None else msgpack.packb(start)
         shapes = msgpack.packb(layout.shapes())
+        samples = "" if data is None else json.dumps(data.fields)
         columns = COVERED["meta"]
         self._store.write(
-            f"INSERT INTO meta ({columns}) VALUES (?, ?, ?, ?, ?)", run, model, shapes, now, made
+            f"INSERT INTO meta ({columns}) VALUES (?, ?, ?, ?, ?, ?)", run, model, shapes, now, made, samples
         )
         genesis = of_row(0, self._one(f"SELECT {columns} FROM meta", "run"))
         self._store.write("UPDATE meta SET chain = ?", genesis)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import How, Regime
 from edgeflock.shared.errors import JournalDamaged
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation
@@ -24,6 +25,8 @@ class BegunRun:
     layout: Layout
     start: Start | None = None
     """How devices make version 0; None: it must be sent."""
+    data: Description | None = None
+    """What its samples are; None: nobody said so as it began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ async def get_model(request: web.Request) -> web.StreamResponse:
 async def get_safetensors(request: web.Request) -> web.StreamResponse:
     """The model to use, averaged if the run says so, as a safetensors file."""
     host, (version, theta) = request.app[HOST], await _result(request)
-    octets = safetensors_of(theta, host.layout, host.config.model.module, version, host.run, host.beside)
+    module = host.config.model.module
+    octets = safetensors_of(theta, host.layout, module, version, host.run, host.beside, host.described)
     return _octets(octets, 200, {})
 
 

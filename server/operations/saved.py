@@ -1,5 +1,6 @@
 """A model as the file that people take along."""
 
+import json
 import logging
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from edgeflock.server.ledger import write_whole
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
 from edgeflock.shared.protocol.frames import Evaluation
 
@@ -24,17 +26,22 @@ def safetensors_of(
     version: int,
     run: str,
     beside: Beside = NOTHING,
+    data: Description | None = None,
 ) -> bytes:
     """theta, float32 [P + B], of a version of a run, as a safetensors file that says so.
 
-    With all that is `beside` it, load_state_dict takes it as it is.
+    With all that is `beside` it, load_state_dict takes it as it is. Its metadata say how samples become what
+    the model takes, and its outputs what they stand for: `data`, in JSON, by its fields' names.
     """
     tensors: dict[str, NDArray[np.generic]] = {
         t.name: theta[t.start : t.stop].reshape(t.shape) for t in layout.tensors
     }
     tensors |= {name: tensors[other] for name, other in beside.same.items()}
     tensors |= beside.constants
-    return safetensors.numpy.save(tensors, {"model": model, "version": str(version), "run": run})
+    metadata = {"model": model, "version": str(version), "run": run}
+    if data is not None:
+        metadata["data"] = json.dumps(data._asdict())
+    return safetensors.numpy.save(tensors, metadata)
 
 
 def keep_best(
@@ -43,11 +50,13 @@ def keep_best(
     model: str,
     run: str,
     beside: Beside,
+    data: Description | None,
     theta: NDArray[np.float32],
     evaluation: Evaluation,
 ) -> None:
     """Put the model into best.safetensors, whole or not at all. A disk that has no room stops no run."""
+    octets = safetensors_of(theta, layout, model, evaluation.version, run, beside, data)
     try:
-        write_whole(directory / BEST, safetensors_of(theta, layout, model, evaluation.version, run, beside))
+        write_whole(directory / BEST, octets)
     except OSError as error:
         log.warning("the best model so far, of version %d, is not kept: %s", evaluation.version, error)

@@ -24,7 +24,7 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.fields import rows
-from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.model.losses import LOSSES, scales_targets
 from edgeflock.shared.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, A
         raise NotExportable(f"the server lacks {error.name}: {install('server')}") from error
     with random_of(0):
         if model.data:
-            held_out = datasets.opened(model.data, "test")
+            held_out = datasets.opened(model.data, "test", scales_targets=scales_targets(model.loss))
             batch: tuple[Any, Any] = rows(held_out.x, slice(8)), held_out.y[:8]
         else:
             batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))

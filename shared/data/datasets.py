@@ -18,6 +18,7 @@
 uint8 images are scaled to 0..1; images without a channel axis get one.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -28,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.data import arrays, images, tables
+from edgeflock.shared.data.fitting import read_as
 from edgeflock.shared.data.own import is_own, read_own
-from edgeflock.shared.data.samples import Dataset, Raw, Stored, describe, fitted, scaled, targets
+from edgeflock.shared.data.samples import Dataset, Raw, Stored, scaled, targets
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import concatenated, rows
@@ -39,19 +41,28 @@ __all__ = [
     "joined", "load", "opened", "read", "scaled", "targets"]  # fmt: skip
 
 
-def load(uri: str, split: str, described: Description | None = None) -> Dataset:
+log = logging.getLogger(__name__)
+
+
+def load(
+    uri: str, split: str, described: Description | None = None, *, scales_targets: bool = False
+) -> Dataset:
     """The `split` ("train" or "test") of the data set that `uri` names, as `described`, or as it describes
-    itself, in memory.
+    itself, in memory. `scales_targets`: whether numbers to predict are scaled where inputs are.
 
     Raises ConfigError that names the URI and what is wrong with it.
     """
-    return opened(uri, split, described).whole()
+    return opened(uri, split, described, scales_targets=scales_targets).whole()
 
 
-def opened(uri: str, split: str, described: Description | None = None) -> Stored:
-    """As `load`, but x may be read when it is asked for."""
-    raw = read(uri, split)
-    return fitted(raw, describe(raw) if described is None else described)
+def opened(
+    uri: str, split: str, described: Description | None = None, *, scales_targets: bool = False
+) -> Stored:
+    """As `load`, but x may be read when it is asked for. The log says what is done about missing values."""
+    stored, said = read_as(read(uri, split), described, targets=scales_targets)
+    if said:
+        log.warning("%s", said)
+    return stored
 
 
 def read(uri: str, split: str) -> Raw:

@@ -3,16 +3,22 @@
     x=COLUMN,COLUMN     which columns are x; without it, all but the label
     targets=numbers     the label is a number to predict; or classes; without it, it shows: text and whole
                         numbers are classes
-    scale=none          numbers are taken as they are, not brought to mean 0 and deviation 1
+    scale=none          numbers are taken as they are, not brought to mean 0 and deviation 1; without it
+                        numbers to predict are, too
+    missing=mean        of a row that lacks a number that counts as the mean, and a category as none of them;
+                        or drop: the row is left out; or error. mean without it. Rows that lack the label are
+                        left out, but for error
     sep=;               of CSV: what stands between two cells, or "tab"; a comma without it
     decimal=comma       of CSV: numbers are written 3,5, as where a semicolon stands between two cells
 
-The first line of CSV names the columns. A device needs the label's name only: which columns, which units and
-which classes, it learns from the server, whose held-out data say it.
+The first line of CSV names the columns. A column without any number holds categories. A device needs the
+label's name only: which columns, which units, categories and classes, it learns from the server, whose
+held-out data say it. A cell without a value is empty, or as texts.MISSING has it: NA, null, ...
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -20,10 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.data.samples import Raw
+from edgeflock.shared.data.texts import POLICIES, Texts, is_missing
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 
-OPTIONS = ("label", "x", "targets", "scale")
+OPTIONS = ("label", "x", "targets", "scale", "missing")
 CSV_OPTIONS = (*OPTIONS, "sep", "decimal")
 
 _ROWS = 4096
@@ -54,19 +61,22 @@ def read_csv(path: str, options: Mapping[str, str]) -> Raw:
     if not blocks:
         raise ConfigError(f"data {source!r}: has no rows but the one that names the columns")
     x = np.concatenate([block for block, _, _, _ in blocks])
-    y = _label((cell for _, cells, _, _ in blocks for cell in cells), decimal == "comma")
+    y, unlabelled = _label((cell for _, cells, _, _ in blocks for cell in cells), decimal == "comma")
     rows = np.concatenate([places for _, _, places, _ in blocks])
-    odd: dict[int, tuple[int, str]] = {}
-    for *_, found in reversed(blocks):
-        odd.update(found)
-    back = {int(row): sample for sample, row in enumerate(rows)}
-    odd = {column: (back[row], text) for column, (row, text) in odd.items()}
+    found: dict[int, list[tuple[int, str]]] = {}
+    before = 0
+    for block, *_, some in blocks:
+        for column, cells in some.items():
+            found.setdefault(column, []).extend((before + row, text) for row, text in cells)
+        before += len(block)
+    texts = {column: Texts.of(len(x), cells) for column, cells in found.items()}
     names = tuple(header[column] for column in chosen)
-    return _raw(source, x, y, names, lambda sample: f"line {rows[sample]}", odd, options)
+    raw = Raw(source, x, y, names, lambda sample: f"line {rows[sample]}", texts)
+    return _as_wanted(raw, unlabelled, options)
 
 
-Block = tuple[NDArray[np.float64], Cells, NDArray[np.int64], dict[int, tuple[int, str]]]
-"""x [rows, columns], labels, line numbers, and column -> (line number, text) of the first text in it."""
+Block = tuple[NDArray[np.float64], Cells, NDArray[np.int64], dict[int, list[tuple[int, str]]]]
+"""x [rows, columns], labels, line numbers, and column -> (row of the block, text) of each text in it."""
 
 
 def _taken_apart(source: str, header: list[str]) -> None:
@@ -93,29 +103,29 @@ def _blocks(
         rows = np.array([line for line, _ in block], np.int64)
         columns = list(zip(*(cells for _, cells in block), strict=True))
         x = np.empty((len(block), len(chosen)))
-        odd = {}
+        texts = {}
         for place, column in enumerate(chosen):
-            x[:, place], first = _numbers(columns[column], comma)
-            if first is not None:
-                odd[place] = int(rows[first]), columns[column][first]
-        yield x, columns[label], rows, odd
+            x[:, place], found = _numbers(columns[column], comma)
+            if found:
+                texts[place] = found
+        yield x, columns[label], rows, texts
 
 
-def _numbers(cells: Cells, comma: bool) -> tuple[NDArray[np.float64], int | None]:
-    """(the numbers, NaN where there is none; where the first text stands)."""
-    if comma:
-        cells = tuple(cell.replace(",", ".") for cell in cells)
+def _numbers(cells: Cells, comma: bool) -> tuple[NDArray[np.float64], list[tuple[int, str]]]:
+    """(the numbers, NaN where there is none; the cells with a text: where, and which)."""
+    plain = tuple(cell.replace(",", ".") for cell in cells) if comma else cells
     try:
-        return np.array(cells, np.float64), None
+        return np.array(plain, np.float64), []
     except ValueError:
         pass
-    numbers, first = np.full(len(cells), np.nan), None
-    for place, cell in enumerate(cells):
+    numbers, texts = np.full(len(cells), np.nan), []
+    for place, cell in enumerate(plain):
         try:
-            numbers[place] = float(cell or "nan")
+            numbers[place] = float(cell)
         except ValueError:
-            first = place if first is None and cell.strip() else first
-    return numbers, first
+            if not is_missing(cell):
+                texts.append((place, cells[place]))
+    return numbers, texts
 
 
 def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
@@ -136,7 +146,7 @@ def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
     if not table.num_rows:
         raise ConfigError(f"data {source!r}: has no rows")
     x = np.empty((table.num_rows, len(chosen)))
-    odd: dict[int, tuple[int, str]] = {}
+    texts: dict[int, Texts] = {}
     for place, column in enumerate(chosen):
         cells = table.column(header[column])
         kind = cells.type
@@ -147,10 +157,16 @@ def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
         ):
             x[:, place] = cells.cast(pyarrow.float64(), safe=False).to_numpy()
         else:
-            x[:, place], odd[place] = np.nan, (0, str(cells[0].as_py()))
-    y = _label("" if value is None else str(value) for value in table.column(header[label]).to_pylist())
+            said = tuple("" if cell is None else str(cell) for cell in cells.to_pylist())
+            x[:, place], found = _numbers(said, comma=False)
+            if found:
+                texts[place] = Texts.of(table.num_rows, found)
+    label_cells = table.column(header[label]).to_pylist()
+    y, unlabelled = _label("" if value is None else str(value) for value in label_cells)
     names = tuple(header[column] for column in chosen)
-    return _raw(source, x, y, names, lambda sample: f"row {sample + 1}", odd, options)
+    return _as_wanted(
+        Raw(source, x, y, names, lambda sample: f"row {sample + 1}", texts), unlabelled, options
+    )
 
 
 def _columns(source: str, header: list[str], options: Mapping[str, str]) -> tuple[int, list[int]]:
@@ -176,34 +192,33 @@ def _columns(source: str, header: list[str], options: Mapping[str, str]) -> tupl
     return label, chosen
 
 
-def _label(cells: Iterable[str], comma: bool = False) -> NDArray[np.generic]:
-    """Whole numbers, if all are that; numbers, if all are; else text. NaN where a number is left out."""
+def _label(cells: Iterable[str], comma: bool = False) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
+    """(y, which samples have none). y is whole numbers, if all are that; numbers, if all are; else text."""
     told = np.array([cell.strip() for cell in cells], np.str_)
+    lacking = told == ""
     numbers = np.char.replace(told, ",", ".") if comma else told
     for kind in (np.int64, np.float64):
         try:
-            return np.where(told == "", "nan", numbers).astype(kind)
+            y = np.where(lacking, "0", numbers).astype(kind)
         except (ValueError, OverflowError):
             continue
-    return told
+        return y, lacking | np.isnan(y)
+    return told, lacking
 
 
-def _raw(
-    source: str,
-    x: NDArray[np.float64],
-    y: NDArray[np.generic],
-    names: tuple[str, ...],
-    place: Callable[[int], str],
-    odd: dict[int, tuple[int, str]],
-    options: Mapping[str, str],
-) -> Raw:
-    for option, choices in (("targets", ("classes", "numbers")), ("scale", ("none",))):
-        if option in options and options[option] not in choices:
-            raise ConfigError(
-                f"data {source!r}: {option}={options[option]} must be {' or '.join(choices)}, or left out"
-            )
+def _as_wanted(raw: Raw, unlabelled: NDArray[np.bool_], options: Mapping[str, str]) -> Raw:
+    """`raw` as the options say, without the samples that have no label. Raises ConfigError."""
+    choices = {"targets": ("classes", "numbers"), "scale": ("none",), "missing": POLICIES}
+    for option, known in choices.items():
+        if option in options and options[option] not in known:
+            *others, last = known
+            named = f"{', '.join(others)} or {last}" if others else last
+            raise ConfigError(f"data {raw.source!r}: {option}={options[option]} must be {named}, or left out")
     numbers = None if "targets" not in options else options["targets"] == "numbers"
-    raw = Raw(source, x, y, names, place, odd, "scale" not in options, numbers)
-    if y.dtype.kind == "U" and (empty := np.flatnonzero(y == "")).size:
-        raise raw.wrong("the label is empty; fill it in, or remove the row", int(empty[0]))
-    return raw
+    missing = options.get("missing", POLICIES[0])
+    raw = replace(raw, scale="scale" not in options, numbers=numbers, missing=missing)
+    if not unlabelled.any():
+        return raw
+    if missing == "error" or unlabelled.all():
+        raise raw.wrong("the label is empty; fill it in, or remove the row", int(unlabelled.argmax()))
+    return replace(raw.chosen(np.flatnonzero(~unlabelled)), unlabelled=int(unlabelled.sum()))

@@ -7,6 +7,8 @@ from edgeflock.shared.errors import Malformed
 
 MOST = 1 << 14
 """Columns, and classes."""
+MOST_CATEGORIES = 100
+"""Of one column."""
 LONGEST = 200
 """Characters of a name."""
 
@@ -24,30 +26,68 @@ class Description(NamedTuple):
     """The names of the classes 0, 1, ...; none if they are numbers already."""
     numbers: bool = False
     """Whether targets are numbers rather than classes."""
+    target: tuple[float, ...] = ()
+    """(mean, deviation) of the targets, in float32: models learn (y - mean) / deviation. Empty: y itself."""
+    categories: tuple[tuple[str, ...], ...] = ()
+    """For each column the names of its categories, none if it holds numbers; empty: all columns do. A column
+    of k categories is k inputs, 1 for the sample's own and 0 for the others; all 0: none of them."""
 
     @property
     def told(self) -> "Description | None":
         """What others must know to read their data alike; None if there is nothing that they do not see."""
-        return self if self.columns or self.labels else None
+        return self if self.columns or self.labels or self.target else None
+
+    @property
+    def inputs(self) -> int:
+        """Numbers of a sample that a model gets, of which each column has one or more."""
+        return len(self.columns) + sum(len(names) - 1 for names in self.categories if names)
+
+    @property
+    def fields(self) -> list[Any]:
+        """For msgpack and JSON: without the last ones that are empty."""
+        fields = [*self]
+        while len(fields) > _LEAST and not fields[-1]:
+            del fields[-1]
+        return fields
 
     @classmethod
     def of(cls, value: Any, name: str = "data") -> "Description":
-        """[columns, means, spreads, labels, numbers] as msgpack unpacked it. Raises Malformed if it is
-        anything else.
+        """[columns, means, spreads, labels, numbers, target, categories], of which the last two may be left
+        out, as msgpack unpacked it. Raises Malformed if it is anything else.
         """
-        if type(value) is not list or [type(field) for field in value] != [list, list, list, list, bool]:
-            raise Malformed(f"{name} must be [columns, means, spreads, labels, numbers]")
-        columns, means, spreads, labels, numbers = value
+        kinds = [list, list, list, list, bool, list, list]
+        given = [type(field) for field in value] if type(value) is list else []
+        if len(given) < _LEAST or given != kinds[: len(given)]:
+            raise Malformed(f"{name} must be [columns, means, spreads, labels, numbers, target, categories]")
+        columns, means, spreads, labels, numbers, target, categories = (value + [[], []])[: len(kinds)]
         for what, names in (("columns", columns), ("labels", labels)):
-            if not all(type(one) is str and 0 < len(one) <= LONGEST and one.isprintable() for one in names):
-                raise Malformed(f"{name}.{what} must be names of 1 to {LONGEST} printable characters")
-            if len(set(names)) < len(names) or len(names) > MOST:
-                raise Malformed(f"{name}.{what} must be different names, {MOST} at most")
-        for what, units in (("means", means), ("spreads", spreads)):
+            _check_names(f"{name}.{what}", names, MOST)
+        for what, units in (("means", means), ("spreads", spreads), ("target", target)):
             if not all(type(unit) is float and math.isfinite(unit) for unit in units) or len(units) > MOST:
                 raise Malformed(f"{name}.{what} must be finite floats, {MOST} at most")
         if len(means) != len(spreads) or (columns and len(means) not in (0, len(columns))):
             raise Malformed(f"{name} must have as many means as spreads, and as many as columns")
-        if not all(spread > 0 for spread in spreads):
+        if len(target) not in (0, 2) or (target and not numbers):
+            raise Malformed(f"{name}.target must be the mean and the deviation of numbers, or empty")
+        if not all(spread > 0 for spread in (*spreads, *target[1:])):
             raise Malformed(f"{name}.spreads must be above 0")
-        return cls(tuple(columns), tuple(means), tuple(spreads), tuple(labels), numbers)
+        if categories and len(categories) != len(columns):
+            raise Malformed(f"{name} must have as many categories as columns, or none")
+        for names in categories:
+            if type(names) is not list:
+                raise Malformed(f"{name}.categories must be lists of names")
+            _check_names(f"{name}.categories", names, MOST_CATEGORIES)
+        named = tuple(tuple(names) for names in categories)
+        units = tuple(means), tuple(spreads)
+        return cls(tuple(columns), *units, tuple(labels), numbers, tuple(target), named)
+
+
+_LEAST = 5
+"""Fields that are always there."""
+
+
+def _check_names(name: str, names: list[Any], most: int) -> None:
+    if not all(type(one) is str and 0 < len(one) <= LONGEST and one.isprintable() for one in names):
+        raise Malformed(f"{name} must be names of 1 to {LONGEST} printable characters")
+    if len(set(names)) < len(names) or len(names) > most:
+        raise Malformed(f"{name} must be different names, {most} at most")

@@ -22,6 +22,8 @@ class Loss:
     """Whether targets are classes. Else each has the shape of its output. None: as the function has it."""
     own: bool = False
     """Whether it takes the batch rather than targets, or is the class of a module that does."""
+    numbers: bool = False
+    """Whether it is of how far outputs are from targets, in any unit: then tables' targets are scaled."""
 
 
 def loss_of(found: object) -> Loss | None:
@@ -50,13 +52,13 @@ LOSSES: Table[Loss] = Table(
             lambda output, target: output.argmax(1) == target,
             classes=True,
         ),
-        "mse": Loss("torch.nn.functional:mse_loss"),
+        "mse": Loss("torch.nn.functional:mse_loss", numbers=True),
         "bce": Loss(
             "torch.nn.functional:binary_cross_entropy_with_logits",
             lambda output, target: (output > 0) == (target > 0.5),
         ),
-        "huber": Loss("torch.nn.functional:huber_loss"),
-        "l1": Loss("torch.nn.functional:l1_loss"),
+        "huber": Loss("torch.nn.functional:huber_loss", numbers=True),
+        "l1": Loss("torch.nn.functional:l1_loss", numbers=True),
     },
     loss_of,
 )
@@ -74,3 +76,10 @@ def chosen(text: str) -> tuple[Loss, Call]:
             f"model.loss {text!r} is unknown here; known are {', '.join(LOSSES)}, and package.module:name; a "
             'device with client.backend = "onnx" need not know it'
         ) from None
+
+
+def scales_targets(text: str) -> bool:
+    """Whether numbers to predict are brought to mean 0 and deviation 1 for the loss that `text` names. Raises
+    ConfigError.
+    """
+    return chosen(text)[0].numbers

@@ -153,6 +153,8 @@ def _array(record: Record) -> list[Any]:
         del array[-1]
     if isinstance(record, Update):
         array[_LOSS] = level(record.loss)
+    elif isinstance(record, Welcome) and record.data is not None:
+        array[_DATA] = record.data.fields
     elif isinstance(record, Receipt) and record.model is not None:
         _, version, *rest = _array(record.model)
         array[-1] = [version - record.version, *rest]
@@ -268,6 +270,7 @@ _SPECIAL: dict[tuple[type[Record], str], Check] = {
     (Goodbye, "reason"): _reason,
 }
 _LOSS = 1 + ORDER[Update].index("loss")
+_DATA = 1 + ORDER[Welcome].index("data")
 
 
 def _fields_of(kind: type[Record]) -> list[tuple[str, str, Check]]:

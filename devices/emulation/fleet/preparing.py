@@ -12,6 +12,7 @@ from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.model.trial import SAMPLES
 
@@ -49,7 +50,8 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
     fleet = file.fleet
     if not file.model.data:
         raise ConfigError("model.data = '': a fleet needs held-out data to evaluate on")
-    test = given.test or _load(file.model.data, "test")
+    scaled = scales_targets(file.model.loss)
+    test = given.test or _load(file.model.data, "test", scales_targets=scaled)
     described = test.described.told
     train = given.train or _load(fleet.data, "train", described)
     samples = fleet.samples or len(train)
@@ -71,6 +73,7 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
     flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
     scores = Scores(file.model.metrics, given.metrics)
+    scores.in_units(test.described.target)
     try:
         flat.evaluate(flat.theta(), rows(test.x, slice(SAMPLES)), test.y[:SAMPLES], seen=scores.see)
         flops = flat.flops(rows(train.x, slice(file.run.batch)), train.y[: file.run.batch])
@@ -84,9 +87,11 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
 
 
 @lru_cache(maxsize=4)
-def _load(data: str, split: str, described: Description | None = None) -> Dataset:
+def _load(
+    data: str, split: str, described: Description | None = None, *, scales_targets: bool = False
+) -> Dataset:
     """Kept for the next run on it."""
-    return datasets.load(data, split, described)
+    return datasets.load(data, split, described, scales_targets=scales_targets)
 
 
 @lru_cache(maxsize=1)

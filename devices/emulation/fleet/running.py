@@ -150,6 +150,7 @@ class _FleetRun:
         self._failure: Exception | None = None
         """What a function has raised that was called of what happened."""
         self._scores = Scores(file.model.metrics, prepared.metrics)
+        self._scores.in_units(prepared.test.described.target)
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         self._test = prepared.test

@@ -118,16 +118,16 @@ def _copied(
     db: sqlite3.Connection, found: Examined, known: Verified, to: int, fresh: Path, now: float
 ) -> str:
     """Write what is kept into the journal `fresh`; the name of its run."""
-    run, model, packed, made, created = db.execute(
-        "SELECT run, model, layout, start, created FROM meta"
+    run, model, packed, made, data, created = db.execute(
+        "SELECT run, model, layout, start, data, created FROM meta"
     ).fetchone()
     if found.unsound.get("meta"):
         raise JournalDamaged("the run, model and layout of the journal are not whole: restore a copy of it")
-    was = begun(fresh, run, model, packed, made)
+    was = begun(fresh, run, model, packed, made, data)
     name = secrets.token_hex(8)
     journal = Journal(fresh)
     try:
-        journal.begin_run(name, model, was.layout, _snapshot(db, 0)[0], created, was.start)
+        journal.begin_run(name, model, was.layout, _snapshot(db, 0)[0], created, was.start, was.data)
         for device in _names(db, found, to):
             journal.device_id(device)
         _copy_versions(db, journal, known, to)

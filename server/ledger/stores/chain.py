@@ -20,7 +20,7 @@ _UNLIKE = -1
 """No checksum is negative."""
 
 COVERED = {
-    "meta": "run, model, layout, created, start",
+    "meta": "run, model, layout, created, start, data",
     "devices": "id, name",
     "updates": "version, device, sequence, time, loss, samples, share, sum",
     "regimes": "version, rule, learning_rate, window, average, base_batch, rounds, kind, how",
@@ -69,7 +69,7 @@ def of_update(before: int, facts: Facts) -> int:
 
 def of_row(before: int, row: Iterable[object]) -> int:
     """The chain of a table after a row, as the database gives it back. An empty text at its end is left out:
-    the last columns of regimes and evaluations came later, and are empty where they say nothing.
+    the last columns of meta, regimes and evaluations came later, and are empty where they say nothing.
     """
     try:
         values = list(row)

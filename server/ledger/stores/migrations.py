@@ -13,12 +13,12 @@ from edgeflock.server.ledger.stores.examination import seal
 from edgeflock.server.ledger.stores.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
-SCHEMA = 11
+SCHEMA = 12
 
 TABLES = """
 CREATE TABLE meta (
     run TEXT NOT NULL, model TEXT NOT NULL, layout BLOB NOT NULL, created REAL NOT NULL, start BLOB,
-    chain INTEGER NOT NULL DEFAULT 0
+    chain INTEGER NOT NULL DEFAULT 0, data TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE devices (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
@@ -65,11 +65,12 @@ _COLUMNS = (
     ("snapshots", "memory BLOB"),
     ("updates", "share REAL NOT NULL DEFAULT 1"),
     ("evaluations", "metrics TEXT NOT NULL DEFAULT ''"),
+    ("meta", "data TEXT NOT NULL DEFAULT ''"),
 )
 
 
 def _room(db: sqlite3.Connection) -> None:
-    """The columns that schemas 9 to 11 add, for checksums to cover, unless they are there."""
+    """The columns that schemas 9 to 12 add, for checksums to cover, unless they are there."""
     for table, column in _COLUMNS:
         known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         if column.split()[0] not in known:
@@ -144,6 +145,8 @@ STEPS: Steps = {
     9: (_room,),
     # Metrics of evaluations: the checksums of those without stay as they are.
     10: (_room,),
+    # What samples are: a run that began without keeps none.
+    11: (_room,),
 }
 """The schema that a step sets out from -> its statements."""
 

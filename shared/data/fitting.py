@@ -1,0 +1,164 @@
+"""What a run says of samples, and samples as the run has them. What does not fit is told by its row."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.data import columns
+from edgeflock.shared.data.samples import IGNORED, Raw, Stored, Text, listed, scaled
+from edgeflock.shared.model.description import LONGEST, MOST, Description
+from edgeflock.shared.model.fields import Fields
+
+
+def describe(raw: Raw, *, targets: bool = False) -> Description:
+    """What others must know to read theirs as `raw` is read. `targets`: whether numbers to predict are scaled
+    where inputs are. Raises ConfigError.
+    """
+    categories = columns.categories_of(raw)
+    numbers = raw.are_numbers
+    labels: tuple[str, ...] = ()
+    if raw.y.dtype.kind == "U" and not numbers:
+        labels = tuple(sorted(set(raw.y.ravel().tolist())))
+        if len(labels) > MOST or any(not 0 < len(one) <= LONGEST or not one.isprintable() for one in labels):
+            raise raw.wrong(
+                f"the label has {len(labels)} different texts, such as {labels[-1]!r:.40}; classes are "
+                f"{MOST} at most, of 1 to {LONGEST} printable characters: is it the right column?"
+            )
+    means, spreads = columns.units_of(raw, categories) if raw.scale else ((), ())
+    target: tuple[float, ...] = ()
+    if targets and raw.scale and numbers:
+        (mean,), (spread,) = columns.standard(_numbers(raw).reshape(-1, 1).astype(np.float64))
+        target = mean, spread
+    return Description(raw.columns, means, spreads, labels, numbers, target, categories)
+
+
+def read_as(raw: Raw, described: Description | None = None, *, targets: bool = False) -> tuple[Stored, str]:
+    """(`raw` as `described`, or as it describes itself, what is done about its gaps in words; "" if it has
+    none). `targets` are as of `describe`. Raises ConfigError.
+    """
+    if described is None:
+        if raw.missing == "drop":
+            raw, said = columns.complete(raw, Description(raw.columns, categories=columns.categories_of(raw)))
+            return fitted(raw, describe(raw, targets=targets)), said
+        described = describe(raw, targets=targets)
+    raw, said = columns.complete(raw, described)
+    return fitted(raw, described), said
+
+
+def fitted(raw: Raw, described: Description | None, shape: tuple[int, ...] | None = None) -> Stored:
+    """`raw` as the run trains on it. `described` and `shape`, of a sample's x, are what the run says; None:
+    it says nothing, and numbers count as they are. Raises ConfigError that names the row and the remedy.
+    """
+    if described is None:
+        described = Description(raw.columns, numbers=raw.are_numbers)
+    y = _targets(raw, described)
+    if isinstance(raw.x, Fields):
+        return Stored(_of_fields(raw, raw.x), y, described)
+    if not isinstance(raw.x, np.ndarray):
+        return Stored(raw.x.read_as(shape), y, described)
+    x = _in_units(raw, raw.x, described)
+    if shape is not None and x.shape[1:] != shape:
+        raise raw.wrong(
+            f"samples have the shape {list(x.shape[1:])}, and those of the run {list(shape)} (model.data or "
+            "model.input of the server): name data of that shape"
+        )
+    return Stored(x, y, described)
+
+
+def _in_units(raw: Raw, x: NDArray[np.generic], described: Description) -> NDArray[np.float32]:
+    if x.dtype.kind not in "biuf":
+        raise raw.wrong(f"x is of {x.dtype}, not of numbers; store it as float32 or uint8")
+    if raw.columns and described.columns:
+        return columns.inputs_of(raw, x.astype(np.float64, copy=False), described)
+    if described.categories:
+        raise raw.wrong("has no names of columns, and the run has columns of categories; name a table")
+    if described.means and x.shape[1:] != (len(described.means),):
+        raise raw.wrong(
+            f"samples have the shape {list(x.shape[1:])}, and those of the run {len(described.means)} numbers"
+        )
+    columns.check_finite(raw, x, ())
+    if not described.means:
+        return scaled(x)
+    units = (x - np.array(described.means)) / np.array(described.spreads)
+    return np.ascontiguousarray(units, np.float32)
+
+
+def _of_fields(raw: Raw, x: Fields) -> Fields:
+    """Images and numbers as of a lone x; whole numbers and truths stay whole, as int64."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, array in x.items():
+        if array.dtype.kind not in "biuf":
+            raise raw.wrong(f"x.{name} is of {array.dtype}, not of numbers; store it as float32 or int64")
+        columns.check_finite(raw, array, (), f"x.{name}")
+        numbers = array.dtype == np.uint8 or array.dtype.kind == "f"
+        arrays[name] = scaled(array) if numbers else np.ascontiguousarray(array, np.int64)
+    return Fields(arrays)
+
+
+def _targets(raw: Raw, described: Description) -> NDArray[np.int64] | NDArray[np.float32]:
+    y = _numbers(raw)
+    if described.labels:
+        return _named(raw, y.astype(np.str_), described.labels)
+    if y.dtype.kind == "U":
+        sample = next(index for index, label in enumerate(y.tolist()) if not _is_number(label))
+        kind = "numbers" if described.numbers else "numbers of classes"
+        raise raw.wrong(
+            f"the label is {str(y[sample])!r:.40}, and the run's are {kind}; mend it, or have the server's "
+            "held-out data (model.data) name the classes as well",
+            sample,
+        )
+    if described.numbers:
+        return scaled_targets(y, described)
+    classes = y.astype(np.int64)
+    wrong = (classes != y) | ((classes < 0) & (classes != IGNORED))
+    if wrong.any():
+        sample = int(np.argwhere(wrong)[0][0])
+        raise raw.wrong(
+            f"the label is {y[tuple(np.argwhere(wrong)[0])]}, and classes are 0, 1, ...; mend it, or if it "
+            "is a number to predict, say targets=numbers in the server's model.data",
+            sample,
+        )
+    return classes
+
+
+def scaled_targets(y: NDArray[np.generic], described: Description) -> NDArray[np.float32]:
+    """Numbers to predict, as the run's models learn them: (y - mean) / deviation, if it says these."""
+    if not described.target:
+        return y.astype(np.float32)
+    mean, spread = described.target
+    return ((y.astype(np.float64) - mean) / spread).astype(np.float32)
+
+
+def _numbers(raw: Raw) -> NDArray[np.generic]:
+    """y. Raises ConfigError if it is neither finite numbers nor text."""
+    y = raw.y
+    if y.dtype.kind not in "biufU":
+        raise raw.wrong(f"y is of {y.dtype}, not of numbers or text; store it as int64, float32 or str")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        sample = int(np.argwhere(~np.isfinite(y))[0][0])
+        raise raw.wrong("the label is empty or no finite number; fill it in, or remove the row", sample)
+    return y
+
+
+def _is_number(label: object) -> bool:
+    try:
+        return math.isfinite(float(str(label)))
+    except ValueError:
+        return False
+
+
+def _named(raw: Raw, y: Text, labels: tuple[str, ...]) -> NDArray[np.int64]:
+    """The number of each name."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    known, inverse = np.unique(y, return_inverse=True)
+    classes = np.array([numbers.get(str(label), -1) for label in known], np.int64)[inverse].reshape(y.shape)
+    if (classes < 0).any():
+        where = tuple(np.argwhere(classes < 0)[0])
+        raise raw.wrong(
+            f"the label is {str(y[where])!r:.40}, and the run's classes are {listed(labels)}: correct it, "
+            "or add it to the server's held-out data (model.data) and begin another run",
+            int(where[0]),
+        )
+    return classes
