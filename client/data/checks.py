@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from edgeflock.client.data.quarantine import of_sample
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.shared.data.samples import IGNORED
+from edgeflock.shared.data.texts import are_codes
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.protocol.messages import Welcome
 
 FAR = 100.0
 """A sample that reaches so many times as far from 0 as is usual, and as 1, is broken: its gradient would
@@ -51,7 +53,16 @@ class Agreed:
     """What the server says of samples, for all checks of a device's source."""
 
     shape: tuple[int, ...] | None = None
-    """Of a sample's x; None: it does not say."""
+    """Of a sample's x as a source brings it; None: it does not say."""
+    numbers: bool = False
+    """Whether targets are numbers."""
+
+    def take(self, welcome: Welcome) -> None:
+        """What it says now."""
+        data = welcome.data
+        categories = data is not None and bool(data.categories)
+        self.shape = (len(data.columns),) if data is not None and categories else welcome.input
+        self.numbers = data is not None and data.numbers
 
 
 class Checks:
@@ -106,7 +117,8 @@ class Checks:
             return chunk.where(np.zeros(len(chunk), np.bool_))
         good = all_of_each(np.isfinite(chunk.x)) & all_of_each(np.isfinite(chunk.y))
         set_aside(chunk, ~good, "not finite", "NaN or infinity, or beyond float32", tally)
-        wanted = self._targets or ("numbers" if chunk.y.dtype == np.float32 else "classes")
+        agreed = "numbers" if self.agreed.numbers else None
+        wanted = agreed or self._targets or ("numbers" if chunk.y.dtype == np.float32 else "classes")
         good &= self._within(chunk, "x", chunk.x, good, tally)
         if wanted == "numbers":
             good &= self._within(chunk, "y", chunk.y, good, tally)
@@ -127,6 +139,8 @@ class Checks:
         self, chunk: Chunk, name: str, numbers: NDArray[np.generic], good: NDArray[np.bool_], tally: Skipped
     ) -> NDArray[np.bool_]:
         """Whether the numbers of each sample are within range; the `good` ones that are not are set aside."""
+        if name == "x" and numbers.ndim == 2 and numbers.dtype == np.float32:
+            numbers = np.where(are_codes(numbers), np.float32(0), numbers)
         reaches = np.abs(numbers.reshape(len(numbers), -1)).max(axis=1, initial=0.0).astype(np.float64)
         usual = self._usual[name].bound(reaches[good])
         most = self._most or usual

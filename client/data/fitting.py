@@ -10,9 +10,11 @@ from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.prequential import Prequential
 from edgeflock.client.data.records import OVERRUN, Chunk, Progress, Skipped
-from edgeflock.client.data.scaling import Told, Units
+from edgeflock.client.data.scaling import Units
 from edgeflock.client.data.stream_buffer import Buffer
+from edgeflock.client.data.told import Told
 from edgeflock.shared.data.account import Account
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class Fitting:
         before.
         """
         self._classes: Classes | None = None
+        self._told: Told | None = None
         self._spoilt = Skipped(tally.quarantine)
         """What was set aside when it was read back; it comes again if it is taken back."""
         self._spoilt_before = self._set_aside = 0
@@ -53,15 +56,18 @@ class Fitting:
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """From now on samples are set aside whose shape is not the run's, or whose classes `backend` does not
         take; and they are in the run's units, if it has some."""
-        self._checks.agreed.shape = welcome.input
+        self._checks.agreed.take(welcome)
+        self._told = Told(welcome.data or Description())
         if welcome.data is not None and welcome.data.means:
-            self._scaling, self._advised = Told(welcome.data), True
+            self._scaling, self._advised = None, True
         self._classes = Classes(backend)
 
     def fit(self, batch: Batch) -> Chunk:
         """The samples of `batch` that can be trained on. Raises ConfigError if the backend never took any."""
         x, y = batch
         fit = self._checks.admit(Chunk(x, y), self._spoilt)  # type: ignore[arg-type]  # as they went in
+        if self._told is not None and len(fit):
+            fit = self._told.taken(fit, self._spoilt)
         if self._classes is not None and len(fit) and fit.y.dtype.kind == "i":
             refused = self._classes.refused(fit.x, fit.y.astype(np.int64, copy=False))
             set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)

@@ -12,14 +12,15 @@ class Lines:
         self._begun = bytearray()
         self._too_long = False
         self._at = at
+        self._number = 0
 
     @property
     def waiting(self) -> int:
         """Bytes of a line that has not ended."""
         return len(self._begun)
 
-    def feed(self, block: bytes) -> list[tuple[int, bytes]]:
-        """(where it began, line) of those that `block` ends."""
+    def feed(self, block: bytes) -> list[tuple[int, int, bytes]]:
+        """(where it began, its number from 1 on, line) of those that `block` ends."""
         *ended, rest = block.split(b"\n")
         lines = []
         for part in ended:
@@ -28,7 +29,7 @@ class Lines:
         self._add(rest)
         return lines
 
-    def end(self) -> list[tuple[int, bytes]]:
+    def end(self) -> list[tuple[int, int, bytes]]:
         """What came behind the last line end, if something did."""
         return self._taken(0)
 
@@ -45,7 +46,7 @@ class Lines:
         self._too_long = True
         self._begun.clear()
 
-    def _taken(self, line_end: int) -> list[tuple[int, bytes]]:
+    def _taken(self, line_end: int) -> list[tuple[int, int, bytes]]:
         line, began = bytes(self._begun), self._at - len(self._begun)
         whole = not self._too_long
         self._begun.clear()
@@ -55,4 +56,5 @@ class Lines:
         if len(line) > RECORD_BYTES:
             self._pass_over()
             self._too_long = whole = False
-        return [(began, line)] if whole and line.strip() else []
+        self._number += 1
+        return [(began, self._number, line)] if whole and line.strip() else []

@@ -16,11 +16,15 @@ are ignored. For example {"x": [0.5, 1], "y": 0} in JSON, or in msgpack, with x 
 
     82 a1 78 c4 08 00 00 00 3f 00 00 80 3f a1 79 00
 
+What x= names may be a text: where the run's column holds categories, it is one (shared/data/texts.py).
 Devices that speak otherwise are read with options of their source's URI:
 
     x=temperature,air.humidity     where the numbers are, one or more of them; a dot leads into an object
     y=state, key=id                where the target and the key are
     names=idle,running             what the classes 0, 1, ... are called, if y is text
+    missing=mean                   of a message that lacks some of several x: they count as the run's mean, or
+                                   as none of its categories; or drop, as without it: the message is set
+                                   aside; or error: the client ends
     join=60                        x and y may come in messages apart, with the same key (joining.py)
 """
 
@@ -36,9 +40,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.data.records import RECORD_BYTES, Broken, Chunk
+from edgeflock.shared.data.texts import coded, is_missing
 
 KEY_LENGTH = 200
 """The longest key, in characters."""
+
+LACKING = "incomplete"
+"""The kind of a record that lacks values."""
 
 Target = NDArray[np.int64] | NDArray[np.float32]
 
@@ -61,12 +69,21 @@ class Fields:
     y: str = "y"
     key: str = "key"
     names: tuple[str, ...] = ()
+    missing: str = "drop"
+    """Of a message that lacks some of x: one of texts.POLICIES."""
 
     def read(self, message: Mapping[str, Any]) -> Record:
         """What a message says. Raises Broken if that is of no use."""
-        found = [value for name in self.x if (value := at(message, name)) is not None]
-        if len(found) not in (0, len(self.x)):
-            raise Broken("incomplete", f"of {', '.join(self.x)} only some are there")
+        found = [_there(at(message, name)) for name in self.x]
+        lacking = [name for name, value in zip(self.x, found, strict=True) if value is None]
+        if len(lacking) == len(self.x):
+            found = []
+        elif lacking and self.missing != "mean":
+            raise Broken(
+                LACKING,
+                f"of {', '.join(self.x)} only some are there, {', '.join(lacking)} not; missing=mean takes "
+                "the run's means in their place",
+            )
         y = at(message, self.y)
         return Record(
             _numbers(found, self.x, message.get("shape") if self.x == ("x",) else None) if found else None,
@@ -124,6 +141,11 @@ def at(message: Mapping[str, Any], path: str) -> Any:
     return value
 
 
+def _there(value: Any) -> Any:
+    """None if it says that there is no value."""
+    return None if isinstance(value, str) and is_missing(value) else value
+
+
 def _key(value: Any) -> str | None:
     if value is None:
         return None
@@ -135,10 +157,17 @@ def _key(value: Any) -> str | None:
 
 
 def _numbers(values: list[Any], names: tuple[str, ...], shape: Any) -> NDArray[np.float32]:
+    if names != Fields().x:
+        values = [_coded(value) for value in values]
     arrays = [_array(value, name, octets=True) for value, name in zip(values, names, strict=True)]
     joined = arrays[0] if len(arrays) == 1 else np.concatenate([array.ravel() for array in arrays])
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and Checks tell of it
         return _shaped(joined.astype(np.float32), shape)
+
+
+def _coded(value: Any) -> Any:
+    """A text, or no value, as the number that stands for it."""
+    return coded(value or "") if value is None or isinstance(value, str) else value
 
 
 def _array(value: Any, name: str, *, octets: bool = False) -> NDArray[Any]:

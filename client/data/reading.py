@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 from edgeflock.client.data.joining import Joining
-from edgeflock.client.data.messages import Fields, Record, decode, gathered
+from edgeflock.client.data.messages import LACKING, Fields, Record, decode, gathered
 from edgeflock.client.data.quarantine import RECORD_SHOWN, of_message
 from edgeflock.client.data.records import Broken, Chunk, Skipped
 from edgeflock.client.data.uri import Uri
 
-OPTIONS = ("x", "y", "key", "names", "join")
+OPTIONS = ("x", "y", "key", "names", "join", "missing")
 
 
 class Reader:
@@ -25,22 +26,32 @@ class Reader:
             options.get("y") or usual.y,
             options.get("key") or usual.key,
             _names(uri, "names"),
+            uri.one_of("missing", "drop", "mean", "error"),
         )
+        self._uri = uri
         self._tally = tally
         self._now = now
         self._joining = Joining(uri.seconds("join", 0.0), tally)
 
-    def chunks(self, messages: Iterable[tuple[bytes | Mapping[str, Any], str | None]]) -> list[Chunk]:
+    def chunks(
+        self,
+        messages: Iterable[tuple[bytes | Mapping[str, Any], str | None]],
+        places: Iterable[str] = (),
+    ) -> list[Chunk]:
         """The samples of `messages` that are whole by now, in their order. Each message has beside it what
-        names it at its source, which counts if it brings no key of its own.
+        names it at its source, which counts if it brings no key of its own. `places` are what a person finds
+        them by. Raises ConfigError if one lacks a value, and missing=error.
         """
         records = []
-        for message, name in messages:
+        for (message, name), place in zip(messages, chain(places, repeat(""))):  # noqa: B905
             try:
                 records.append(self._record(message, name))
             except Broken as broken:
+                where = f"{place}: " if place else ""
+                if broken.kind == LACKING and self.fields.missing == "error":
+                    raise self._uri.wrong(f"{where}{broken.detail} (missing=error)") from broken
                 said = of_message(message) if isinstance(message, bytes) else repr(message)[:RECORD_SHOWN]
-                self._tally.add(broken.kind, broken.detail, records=[said])
+                self._tally.add(broken.kind, f"{where}{broken.detail}", records=[said])
         return gathered(self._joining.whole(records, self._now()))
 
     def _record(self, message: bytes | Mapping[str, Any], name: str | None) -> Record:

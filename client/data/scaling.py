@@ -12,8 +12,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.model.description import Description
-
 KEPT = 256
 """Samples that say what is usual, the last ones; fewer, but"""
 LEAST_KEPT = 32
@@ -42,20 +40,6 @@ class Units(Protocol):
 
     def scaled(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """x [n, ...] as it is to be trained on; something has been learnt."""
-
-
-class Told:
-    """The units that a run tells its devices: x' = (x - mean) / spread."""
-
-    def __init__(self, described: Description) -> None:
-        self._means, self._spreads = np.array(described.means), np.array(described.spreads)
-
-    def learn(self, x: NDArray[np.float32]) -> None:
-        """They are the same for all devices."""
-
-    def scaled(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """x [n, numbers]."""
-        return np.asarray((x - self._means) / self._spreads, np.float32)
 
 
 class Scaling:

@@ -8,9 +8,9 @@ With decimal=comma numbers are written 3,5.
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from edgeflock.client.data.messages import Fields
 from edgeflock.client.data.reading import OPTIONS, Reader
 from edgeflock.client.data.records import Broken, Chunk, Skipped
 from edgeflock.client.data.uri import Uri
@@ -35,22 +35,24 @@ class Text:
         self._comma = uri.one_of("decimal", "point", "comma") == "comma"
         self._columns: list[str] = []
 
-    def chunks(self, lines: list[tuple[int, bytes]], name: str) -> list[Chunk]:
+    def chunks(self, lines: list[tuple[int, int, bytes]], name: str) -> list[Chunk]:
         """`lines` are as Lines.feed returns them, of a file that is called `name`; "": of none, in which
         nothing can be found again.
         """
         messages: list[tuple[bytes | Mapping[str, Any], str | None]] = []
-        for where, line in lines:
+        places = []
+        for where, number, line in lines:
             line = line.removeprefix(_BOM)
             self._format = self._format or ("json" if line.lstrip()[:1] == b"{" else "csv")
             try:
                 message = line if self._format == "json" else self._row(line)
             except Broken as broken:
-                self._tally.add(broken.kind, broken.detail)
+                self._tally.add(broken.kind, f"line {number}: {broken.detail}")
                 continue
             if message is not None:
                 messages.append((message, f"{name}@{where}" if name else None))
-        return self._reader.chunks(messages)
+                places.append(f"line {number}")
+        return self._reader.chunks(messages, places)
 
     def _row(self, line: bytes) -> Mapping[str, Any] | None:
         """None if it is the first and names the columns. Raises Broken."""
@@ -78,7 +80,7 @@ class Text:
             if name not in columns:
                 raise self._uri.wrong(f"there is no column {name!r}; there are {', '.join(columns)}")
         self._columns = columns
-        self._reader.fields = Fields(x, y, said.key, said.names)
+        self._reader.fields = replace(said, x=x, y=y)
 
 
 def _value(cell: str, comma: bool) -> Any:

@@ -43,7 +43,7 @@ class Building:
 
     async def trainer(self, welcome: Welcome) -> Trainer:
         """Raises ConfigError if this device cannot train what the Welcome says."""
-        self.held.agreed.shape = welcome.input  # samples come while the backend is made
+        self.held.agreed.take(welcome)  # samples come while the backend is made
         kind = choose(self.settings, welcome.model, self.given, welcome.loss)
         await self.link.introduce(facts_of(kind))
         if self.app is not None:

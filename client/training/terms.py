@@ -69,8 +69,9 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     _check(grids[0] == grids[1], "indices and values", f"{welcome.indices} and {welcome.values}")
     sizes = welcome.input or ()
     _check(len(sizes) <= _RANK and 1 <= math.prod(sizes) <= _NUMBERS, "input", list(sizes[: _RANK + 1]))
-    means = len(welcome.data.means) if welcome.data is not None else 0
-    _check(not means or welcome.input == (means,), "data with so many means", means)
+    if welcome.data is not None and (welcome.data.means or welcome.data.categories):
+        inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
+        _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
     if layout.size * _HELD > memory:
         raise ServerAtFault(

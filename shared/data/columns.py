@@ -73,7 +73,7 @@ def units_of(
     its unit, and so do categories. Raises ConfigError.
     """
     assert isinstance(raw.x, np.ndarray), "only tables are scaled"
-    x = raw.x.copy()
+    x = raw.x.astype(np.float64)
     for place, names in enumerate(categories):
         if names:
             x[:, place] = 0.0
@@ -91,9 +91,10 @@ def standard(x: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ..
     """(means, deviations) of the columns of x, of which NaN is no number, in float32. What rounding alone can
     make of a constant is none: its deviation is 1.
     """
-    means = np.nanmean(x, axis=0, dtype=np.float64).astype(np.float32)
-    spreads = np.nanstd(x, axis=0, dtype=np.float64)
-    spreads = np.where(spreads > 1e-6 * np.maximum(1e-30, np.abs(means)), spreads, 1.0).astype(np.float32)
+    means = np.asarray(np.nanmean(x, axis=0, dtype=np.float64), np.float32)
+    deviations = np.asarray(np.nanstd(x, axis=0, dtype=np.float64))
+    varies = deviations > 1e-6 * np.maximum(1e-30, np.abs(means))
+    spreads = np.where(varies, deviations, 1.0).astype(np.float32)
     return tuple(means.tolist()), tuple(spreads.tolist())
 
 

@@ -53,7 +53,7 @@ def fitted(raw: Raw, described: Description | None, shape: tuple[int, ...] | Non
     """
     if described is None:
         described = Description(raw.columns, numbers=raw.are_numbers)
-    y = _targets(raw, described)
+    y = targets_of(raw, described)
     if isinstance(raw.x, Fields):
         return Stored(_of_fields(raw, raw.x), y, described)
     if not isinstance(raw.x, np.ndarray):
@@ -97,7 +97,8 @@ def _of_fields(raw: Raw, x: Fields) -> Fields:
     return Fields(arrays)
 
 
-def _targets(raw: Raw, described: Description) -> NDArray[np.int64] | NDArray[np.float32]:
+def targets_of(raw: Raw, described: Description) -> NDArray[np.int64] | NDArray[np.float32]:
+    """y as the run trains on it. Raises ConfigError that names the row."""
     y = _numbers(raw)
     if described.labels:
         return _named(raw, y.astype(np.str_), described.labels)

@@ -6,7 +6,7 @@ becomes a float that no sensor reads (`coded`): which texts are categories, only
 
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,9 +75,14 @@ def coded(text: str) -> float:
     return -_CODES * (1 + (zlib.crc32(octets) % ((1 << 23) - 1) + 1) / (1 << 23))
 
 
-def are_codes(x: NDArray[np.float32]) -> NDArray[np.bool_]:
+def are_codes(x: NDArray[Any]) -> NDArray[np.bool_]:
     """Which of the numbers stand for texts, or for nothing."""
     return np.asarray((x <= ABSENT) & np.isfinite(x))
+
+
+def with_codes(x: NDArray[Any]) -> NDArray[np.bool_]:
+    """[n]: which samples x [n, ...] have some."""
+    return np.asarray(are_codes(x).reshape(len(x), -1).any(axis=1))
 
 
 def places_of(x: NDArray[np.float32], categories: Sequence[str]) -> NDArray[np.int64]:

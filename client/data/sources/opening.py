@@ -35,7 +35,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from edgeflock.client.data.checks import Agreed, Checks
+from edgeflock.client.data.checks import Agreed, Checks, set_aside
 from edgeflock.client.data.records import Chunk, Skipped
 from edgeflock.client.data.sources.folder import watched
 from edgeflock.client.data.sources.generator import generated
@@ -47,6 +47,7 @@ from edgeflock.client.data.sources.text import piped, read_and_followed
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.recent import Recent
+from edgeflock.shared.data.texts import with_codes
 from edgeflock.shared.plugins import Table
 
 Source = Callable[[Uri, Skipped], AsyncGenerator[Chunk, None]]
@@ -127,6 +128,9 @@ async def _checked(
     async with aclosing(source):
         async for chunk in source:
             good = checks.admit(chunk, tally)
+            if recent is not None and good.x.ndim == 2 and (texts := with_codes(good.x)).any():
+                set_aside(good, texts, "not numbers", "window= and lags= are of numbers alone", tally)
+                good = good.where(~texts)
             if len(good):
                 featured = recent.extend(good) if recent else good
                 yield Chunk(featured.x, featured.y, good.keys)

@@ -14,6 +14,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.curves import Curve, curve
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.data.fitting import describe, read_as, targets_of
+from edgeflock.shared.data.texts import ABSENT, coded
 from edgeflock.shared.errors import ConfigError
 
 TICK = 0.05
@@ -51,11 +54,25 @@ async def replayed(uri: Uri, tally: Skipped, seed: Sequence[int] = (0,)) -> Asyn
         rate = curve(own["rate"], random)
     except ConfigError as error:
         raise uri.wrong(str(error)) from error
-    data = datasets.load(inner, "train")
+    data = _in_its_own_units(inner)
     passes = Passes(len(data), random if order == "shuffled" else None, once="once" in own)
     async with aclosing(replay(data, rate, passes)) as chunks:
         async for chunk in chunks:
             yield chunk
+
+
+def _in_its_own_units(uri: str) -> Dataset:
+    """Stored data as a sensor would bring them: what the run scales, it scales later (told.py)."""
+    raw = datasets.read(uri, "train")
+    if not raw.columns or not isinstance(raw.x, np.ndarray):
+        return read_as(raw)[0].whole()
+    described = describe(replace(raw, scale=False))
+    x = np.where(np.isnan(raw.x), ABSENT, raw.x).astype(np.float32)
+    for column, texts in raw.texts.items():
+        there = texts.codes >= 0
+        codes = np.array([coded(name) for name in texts.names], np.float32)
+        x[there, column] = codes[texts.codes[there]]
+    return Dataset(x, targets_of(raw, described), described=described)
 
 
 async def replay(data: Dataset, rate: Curve, passes: "Passes") -> AsyncGenerator[Chunk, None]:

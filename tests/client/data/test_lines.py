@@ -11,6 +11,7 @@ from edgeflock.client.data.lines import Lines
 from edgeflock.client.data.records import RECORD_BYTES, Skipped
 from edgeflock.client.data.table import Text
 from edgeflock.client.data.uri import Uri
+from edgeflock.shared.data.texts import ABSENT, coded
 from edgeflock.shared.errors import ConfigError
 
 
@@ -21,12 +22,12 @@ def test_however_it_was_cut_the_same_lines_come_out(text: bytes, data: st.DataOb
     lines = Lines(Skipped())
     got = [line for block in blocks for line in lines.feed(block)] + lines.end()
     expected, at = [], 0
-    for line in text.split(b"\n"):
+    for number, line in enumerate(text.split(b"\n"), 1):
         if line.strip():
-            expected.append((at, line.removesuffix(b"\r")))
+            expected.append((at, number, line.removesuffix(b"\r")))
         at += len(line) + 1
     assert got == expected
-    assert all(text[at : at + len(line)] == line for at, line in got)
+    assert all(text[at : at + len(line)] == line for at, _, line in got)
 
 
 def test_a_line_without_end_takes_no_memory_and_is_passed_over() -> None:
@@ -34,14 +35,14 @@ def test_a_line_without_end_takes_no_memory_and_is_passed_over() -> None:
     for _ in range(40):
         assert lines.feed(bytes(RECORD_BYTES // 4)) == []
         assert lines.waiting <= RECORD_BYTES + 1
-    assert lines.feed(b"still\nnext\n") == [(10 * RECORD_BYTES + 6, b"next")]
+    assert lines.feed(b"still\nnext\n") == [(10 * RECORD_BYTES + 6, 2, b"next")]
     assert tally.counts == {"too large": 1}
 
 
 def test_the_longest_line_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECORD_BYTES", 4)
     lines = Lines(tally := Skipped())
-    assert [line for _, line in lines.feed(b"1234\r\n12345\n123456\n12\n")] == [b"1234", b"12"]
+    assert [line for *_, line in lines.feed(b"1234\r\n12345\n123456\n12\n")] == [b"1234", b"12"]
     assert tally.counts == {"too large": 2}
 
 
@@ -94,7 +95,6 @@ def test_lines_of_csv(options: str, text: str) -> None:
         (b"1,2\n", "incomplete"),
         (b"1,2,3,4\n", "incomplete"),
         (b"1,,0\n", "incomplete"),
-        (b"1,warm,0\n", "not numbers"),
         (b"1,2,idle\n", "not numbers"),
         (b"1,\xff\xfe,0\n", "unreadable"),
         (b'1,"' + b"2" * 200_000 + b'",0\n', "unreadable"),
@@ -106,6 +106,21 @@ def test_broken_rows_are_counted_and_cost_no_other(line: bytes, kind: str) -> No
     reading = Reading()
     assert reading.read(b"a,b,y\n5,6,0\n" + line + b"7,8,1\n") == [([5, 6], 0), ([7, 8], 1)]
     assert reading.tally.counts == {kind: 1}
+
+
+def test_what_is_wrong_is_told_by_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    Reading().read(b"a,b,y\n5,6,0\n\n1,,0\n")
+    assert "line 4: of a, b only some are there, b not; missing=mean takes the run's means" in caplog.text
+    with pytest.raises(ConfigError, match=r"line 4: of a, b only some .* \(missing=error\)"):
+        Reading("missing=error").read(b"a,b,y\n5,6,0\n\n1,,0\n")
+
+
+def test_a_text_and_a_missing_value_become_numbers_that_no_sensor_reads() -> None:
+    reading = Reading("missing=mean")
+    (first, _), (second, _) = reading.read(b"a,b,y\n5,auto,0\nn/a, auto ,1\n")
+    assert first == [5, coded("auto")]
+    assert second == [ABSENT, coded("auto")]
+    assert coded("auto") < ABSENT < -1e38
 
 
 @given(st.binary(max_size=200))

@@ -105,6 +105,7 @@ RUNS: dict[str, tuple[bool, list[tuple[dict[str, Any], int]]]] = {
         ],
     ),
     "schema-11": (True, [({"rule": "none"}, 45), ({"average": 3.0}, 20)]),
+    "schema-12": (True, [({"rule": "none"}, 45), ({"average": 3.0}, 20)]),
 }
 SINCE = [
     "schema-1-first",
@@ -121,6 +122,7 @@ SINCE = [
     "schema-9",
     "schema-10",
     "schema-11",
+    "schema-12",
 ]
 WITHOUT_A_LOSS = SINCE[1:]
 """Made by commits that take a loss that is no number."""
@@ -134,6 +136,8 @@ MARKED = SINCE[10:]
 """Made by commits that note beside the journal how far it got."""
 MEASURED = SINCE[13:]
 """Made by commits that remember metrics of evaluations."""
+DESCRIBED = SINCE[14:]
+"""Made by commits that remember what samples are."""
 DEFENDED = SINCE[12:]
 """Made by commits that remember what part of an update counts: of some half, of some nothing."""
 START = (7, ((2, 0.0, 0.75), (1, -0.5, 0.25), (0, 0.5, 0.0), (0, 0.0, 0.0), (0, 1.0, 0.0)))
@@ -187,6 +191,10 @@ class Run:
             starts = import_module("edgeflock.shared.model.start")
             start = [starts.Start(START[0], tuple(starts.Filling(*filling) for filling in START[1]))]
             theta = starts.generate(*start, self.layout)
+        if self.name in DESCRIBED:
+            description = import_module("edgeflock.shared.model.description").Description
+            columns = ("warm", "mode"), (21.5, 0.0), (0.25, 1.0)
+            start.append(description(*columns, (), True, (3.5, 0.5), ((), ("auto", "off"))))
         self.journal.begin_run("5f3c0ad1e2b49687", "package:Model", self.layout, theta, BEGAN, *start)
 
     def coordinator(self) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.samples import fitted
+from edgeflock.shared.data.fitting import fitted
 from edgeflock.shared.errors import ConfigError
 
 Image = pytest.importorskip("PIL.Image")

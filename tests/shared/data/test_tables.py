@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.samples import describe, fitted
+from edgeflock.shared.data.fitting import describe, fitted
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 
+ERROR = "?label=animal&missing=error"
 HELD_OUT = "age,height,animal\n10,1.0,cat\n20,2.0,dog\n30,3.0,cat\n40,2.0,dog\n"
 SEMICOLONS = "age;height;animal\n10;1,0;cat\n20;2,0;dog\n30;3,0;cat\n40;2,0;dog\n"
 
@@ -80,27 +81,28 @@ def test_numbers_may_have_a_comma_before_their_decimals(tmp_path: Path) -> None:
     ).y.tolist() == [*(0.5, 1.25)]
 
 
-def test_text_is_told_of_whichever_part_it_stands_in(tmp_path: Path) -> None:
+def test_text_among_numbers_is_told_of_whichever_part_it_stands_in(tmp_path: Path) -> None:
     rows = "".join(f"{row},{row % 2}\n" for row in range(20))
     uri = csv(tmp_path / "t.csv", f"x,y\n{rows}", "?label=y&held=0.5")
-    apart = datasets.read(uri, "train").place(0)
+    here = datasets.read(uri, "test").place(0)
     lines = f"x,y\n{rows}".splitlines()
-    lines[int(apart.removeprefix("line ")) - 1] = "many,0"
+    lines[int(here.removeprefix("line ")) - 1] = "many,0"
     with pytest.raises(
         ConfigError,
-        match=r"x is 'many', not a number; mend it, or read it by a function .* package\.module:function$",
+        match=rf"{here}: x is 'many', not a number; mend it, or read it by .* package\.module:function$",
     ):
         datasets.load(csv(tmp_path / "t.csv", "\n".join(lines), "?label=y&held=0.5"), "test")
 
 
 def test_all_columns_that_are_numbers_are_named_to_be_copied(tmp_path: Path) -> None:
     names = [f"sensor {place}" for place in range(30)]
-    text = ",".join((*names, "site", "y")) + "\n" + ",".join((*("1" for _ in names), "north", "0")) + "\n"
-    with pytest.raises(ConfigError, match=r"site is 'north', not a number; .*: &x=(.*)$") as told:
+    rows = [",".join((*("1" for _ in names), f"2026-11-24 {row}", "0")) for row in range(30)]
+    text = "\n".join((",".join((*names, "time", "y")), *rows)) + "\n"
+    with pytest.raises(ConfigError, match=r"time holds 30 different texts in 30 rows, .*: &x=(.*)$") as told:
         datasets.load(csv(tmp_path / "w.csv", text, "?label=y"), "test")
     chosen = str(told.value).partition("&x=")[2]
     assert chosen.split(",") == names
-    assert datasets.load(csv(tmp_path / "w.csv", text, f"?label=y&x={chosen}"), "test").x.shape == (1, 30)
+    assert datasets.load(csv(tmp_path / "w.csv", text, f"?label=y&x={chosen}"), "test").x.shape == (30, 30)
 
 
 def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
@@ -115,10 +117,15 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "query", "message"),
     [
-        (HELD_OUT.replace("20,2.0", "20,"), "", "line 3: height is empty or no finite number; fill it in"),
-        (HELD_OUT.replace("20,2.0", "20,nan"), "", "line 3: height is empty or no finite number"),
-        (HELD_OUT.replace("20,2.0", "20,n/a"), "", "line 3: height is 'n/a', not a number; .*&x=age"),
-        (HELD_OUT.replace("20,2.0,dog", "20,2.0,"), "", "line 3: the label is empty"),
+        (HELD_OUT.replace("20,2.0", "20,"), ERROR, "line 3: height is empty or no finite number; fill it in"),
+        (HELD_OUT.replace("20,2.0", "20,nan"), ERROR, "line 3: height is empty or no finite number"),
+        (HELD_OUT.replace("20,2.0", "20,n/a"), ERROR, "line 3: height is empty or no finite number"),
+        (HELD_OUT.replace("20,2.0", "20,"), "?label=animal&scale=none", "line 3: height is empty .*=drop"),
+        (HELD_OUT.replace("20,2.0", "20,inf"), "", "line 3: height is empty or no finite number"),
+        (HELD_OUT.replace("20,2.0", "20,tall"), "", "line 3: height is 'tall', not a number; .*&x=age"),
+        (HELD_OUT.replace("20,2.0,dog", "20,2.0,"), ERROR, "line 3: the label is empty"),
+        (HELD_OUT, "?label=animal&missing=median", "missing=median must be mean, drop or error, or left out"),
+        ("a,b,y\n1,,0\n2,,1\n", "?label=y", "b has no value in any row; leave it out, or .*&x=a$"),
         (HELD_OUT.replace("20,2.0,dog", "20,2.0"), "", "line 3 has 2 cells, and the first one 3"),
         (HELD_OUT, "?label=species", "label=species: there is no such column; the columns are age, height"),
         (HELD_OUT, "?x=age", r"say which column is to be predicted: \?label=COLUMN; the columns are age"),
@@ -155,7 +162,7 @@ def test_what_is_wrong_is_told_by_its_line(tmp_path: Path, text: str, query: str
         ),
         (
             "age,height,animal\n1,1,cat\n2,tall,cat\n",
-            "line 3: height is 'tall'; mend it, or remove the row",
+            "line 3: height is 'tall', not a number; mend it, or remove the row",
         ),
         ("age,animal\n1,cat\n", "has no column 'height', which the run trains on; it has age"),
     ],
@@ -180,8 +187,8 @@ def test_names_of_classes_that_a_run_has_none_of(
 
 
 def test_lines_are_counted_in_the_file_however_many_there_are(tmp_path: Path) -> None:
-    text = "x,y\n" + "1,0\n" * 9000 + "\n?,0\n"
-    with pytest.raises(ConfigError, match=r"line 9003: x is '\?', not a number"):
+    text = "x,y\n" + "1,0\n" * 9000 + "\n!,0\n"
+    with pytest.raises(ConfigError, match="line 9003: x is '!', not a number"):
         describe(datasets.read(csv(tmp_path / "m.csv", text, "?label=y"), "test"))
 
 
@@ -202,7 +209,7 @@ def test_a_parquet_file_is_read_as_the_csv_is(tmp_path: Path) -> None:
     table = pyarrow.table({"age": [1.0, None], "animal": ["cat", "dog"]})
     parquet.write_table(table, tmp_path / "b.parquet")
     with pytest.raises(ConfigError, match="row 2: age is empty"):
-        datasets.load(f"parquet:{tmp_path}/b.parquet?label=animal", "test")
+        datasets.load(f"parquet:{tmp_path}/b.parquet?label=animal&missing=error", "test")
     with pytest.raises(ConfigError, match="is no readable Parquet file"):
         datasets.load(f"parquet:{tmp_path}/a.csv?label=animal", "test")
 

@@ -36,14 +36,14 @@ KNOWN = expected(JOURNALS)
 every_journal = pytest.mark.parametrize("name", KNOWN)
 OLDEST = "schema-1-first"
 ADDED: dict[str, tuple[object, ...]] = {
-    "meta": (None,),
+    "meta": (None, ""),
     "snapshots": (None, None),
     "regimes": (0.0, 0, 0, "settings", ""),
     "updates": (1.0,),
     "evaluations": ("",),
 }
-"""What rows from before the columns start, average and memory, average, base_batch, rounds, kind and how,
-share, and metrics, have there."""
+"""What rows from before the columns start and data, average and memory, average, base_batch, rounds, kind
+and how, share, and metrics, have there."""
 
 
 def opened(name: str, directory: Path) -> Path:

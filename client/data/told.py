@@ -1,0 +1,73 @@
+"""Samples of a stream as the run reads samples: in its units, with its categories."""
+
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.data.checks import set_aside
+from edgeflock.client.data.records import Chunk, Skipped
+from edgeflock.shared.data.columns import features
+from edgeflock.shared.data.fitting import scaled_targets
+from edgeflock.shared.data.texts import ABSENT, are_codes, check_codes, places_of
+from edgeflock.shared.model.description import Description
+
+log = logging.getLogger(__name__)
+
+
+class Told:
+    """What a run tells its devices of samples."""
+
+    def __init__(self, described: Description) -> None:
+        """Raises ConfigError if two of its categories cannot be told apart in a stream."""
+        self._described = described
+        self._warned: set[str] = set()
+        for column, names in zip(described.columns, described.categories, strict=False):
+            check_codes(column, names)
+
+    def taken(self, chunk: Chunk, tally: Skipped) -> Chunk:
+        """x [n, columns] with codes of texts as models get it, and y in the run's units. Samples with a text,
+        or without a number, for which the run has none, are set aside.
+        """
+        described, x = self._described, chunk.x
+        categories = described.categories
+        if x.ndim == 2 and (are_codes(x).any() or categories):
+            codes = are_codes(x)
+            if described.means:  # what is missing counts as the mean
+                codes &= x != ABSENT
+            for column, names in enumerate(categories):
+                codes[:, column] &= not names
+            unfit = np.asarray(codes.any(axis=1))
+            if unfit.any():
+                column = int(np.flatnonzero(codes.any(axis=0))[0])
+                named = described.columns[column] if column < len(described.columns) else f"number {column}"
+                detail = f"{named} of x is a text, or missing, and the run has neither categories nor a mean"
+                set_aside(chunk, unfit, "not numbers", detail, tally)
+                chunk = chunk.where(~unfit)
+                x = chunk.x
+        if len(chunk) and (described.means or categories):
+            x = self._in_units(x.astype(np.float32, copy=False))
+        y = chunk.y
+        if described.numbers:
+            y = scaled_targets(y, described)
+        return Chunk(x, y, chunk.keys)
+
+    def _in_units(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        described, places = self._described, {}
+        for column, names in enumerate(described.categories):
+            if names:
+                places[column] = places_of(x[:, column], names)
+                if (places[column] < 0).any():
+                    self._warn(described.columns[column])
+        numbers: NDArray[np.float64] = np.where(are_codes(x), np.nan, x.astype(np.float64))
+        return features(numbers, places, described)
+
+    def _warn(self, column: str) -> None:
+        """Once for each column."""
+        if column not in self._warned:
+            self._warned.add(column)
+            log.warning(
+                "%s of some samples is missing, or a category that the run does not know: it counts as none "
+                "of the run's categories (more of these are not told)",
+                column,
+            )
