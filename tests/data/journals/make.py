@@ -151,7 +151,8 @@ class Drops:
 
     def decide(self, device: int, step: Any, weight: float) -> Any:
         decision = import_module("edgeflock.server.defence").Decision
-        return decision((1.0, 0.5, 0.0)[step.samples % 3], 0.0, None)
+        more = [None] * (len(decision.__slots__) - 3)  # the device's standing, which came later
+        return decision((1.0, 0.5, 0.0)[step.samples % 3], 0.0, None, *more)
 
     def took(self, device: int, decision: Any) -> None:
         pass
