@@ -139,6 +139,7 @@ def create_app(
             *samples,
             hosted.beside,
             hosted.app,
+            hosted.held_out,
         )
         demanded = hosted.authority if config.run.client_certificates else None
         authority = "" if demanded is None else demanded.pem
@@ -161,7 +162,8 @@ def create_app(
         if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model
             engine.observe = lambda push, step: agreement.observe(push.device, push.update.loss, step)
         graphs = GraphStore(config.model, hosted.make)
-        health = Health(host, evaluator, writer, agreement, listeners.found, graphs.keeps_waiting)
+        seen = agreement, listeners.found, graphs.keeps_waiting
+        health = Health(host, evaluator, writer, *seen, hosted.targets)
         feed = Feed(host, evaluator, health, gateways.lines)
         watchers = Watchers(hub, feed, config.limits.watchers)
         beside: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {

@@ -1,5 +1,6 @@
 """Samples -> mini-batches: what a worker trains on, and stored data as such."""
 
+import logging
 from typing import Protocol
 
 import numpy as np
@@ -8,7 +9,10 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.shared.data.datasets import Dataset, Stored
 from edgeflock.shared.model.fields import Inputs, rows
+from edgeflock.shared.model.held_out import Overlap
 from edgeflock.shared.protocol.messages import Facts, Welcome
+
+log = logging.getLogger(__name__)
 
 Batch = tuple[Inputs, NDArray[np.generic]]
 """x and y of a few samples."""
@@ -56,9 +60,22 @@ class Shuffled:
         self._data: Dataset | Stored = data
         self._random = random
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._held_out = 0
+        """Rows that the server evaluates on, as far as is known."""
 
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Stored data are as they are."""
+        self._compare(welcome, "data")
+
+    def _compare(self, welcome: Welcome, source: str) -> None:
+        """Say so if there are rows among the data, called `source`, that the server evaluates on."""
+        self._held_out = 0
+        if welcome.held_out is not None:
+            overlap = Overlap(welcome.run, welcome.held_out)
+            overlap.see_stored(self._data.x, self._data.y)
+            self._held_out = overlap.rows
+            if self._held_out:
+                warn_of_held_out(source, self._held_out)
 
     async def ready(self, steps: int) -> None:
         """There always is more."""
@@ -81,5 +98,14 @@ class Shuffled:
         """They come again in the next pass."""
 
     def telemetry(self) -> Facts:
-        """Stored data do not change."""
-        return {}
+        """Whether the server should not evaluate on some of them."""
+        return {"held_out": self._held_out} if self._held_out else {}
+
+
+def warn_of_held_out(source: str, rows: int) -> None:
+    """Say that a device trains on the server's held-out rows."""
+    log.warning(
+        "%s: about %d of its rows are the server's held-out ones, on which no device should train: the model "
+        "looks better there than it is. Train on other rows: client.data, or --data",
+        *(source, rows),
+    )

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data.batcher import Batch
+from edgeflock.client.data.batcher import Batch, warn_of_held_out
 from edgeflock.client.data.checks import Checks, set_aside
 from edgeflock.client.data.classes import Classes
 from edgeflock.client.data.prequential import Prequential
@@ -15,6 +15,7 @@ from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.client.data.told import Told
 from edgeflock.shared.data.account import Account
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Overlap
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,9 @@ class Fitting:
         """
         self._classes: Classes | None = None
         self._told: Told | None = None
+        self._overlap: Overlap | None = None
+        self._held_out = 0
+        """Rows of the server's held-out data that came, as far as is told."""
         self._spoilt = Skipped(tally.quarantine)
         """What was set aside when it was read back; it comes again if it is taken back."""
         self._spoilt_before = self._set_aside = 0
@@ -58,6 +62,7 @@ class Fitting:
         take; and they are in the run's units, if it has some."""
         self._checks.agreed.take(welcome)
         self._told = Told(welcome.data or Description())
+        self._overlap = None if welcome.held_out is None else Overlap(welcome.run, welcome.held_out)
         if welcome.data is not None and welcome.data.means:
             self._scaling, self._advised = None, True
         self._classes = Classes(backend)
@@ -73,7 +78,17 @@ class Fitting:
             set_aside(fit, refused, "of another target", "the model has no such class", self._spoilt)
             fit = fit.where(~refused)
         self._advise()
+        self._compare(fit)
         return fit if self._scaling is None or not len(fit) else self._scaled(fit, self._scaling)
+
+    def _compare(self, fit: Chunk) -> None:
+        """Say so if they are rows that the server evaluates on: once, and the number to the server."""
+        if self._overlap is None or not len(fit):
+            return
+        self._overlap.see(fit.x, fit.y)
+        if (found := self._overlap.rows) and not self._held_out:
+            warn_of_held_out("client.data", found)
+        self._held_out = max(self._held_out, found)
 
     def _scaled(self, fit: Chunk, scaling: Units) -> Chunk:
         """What comes again is not learnt again: a server that is away for long makes no sample usual."""
@@ -108,7 +123,8 @@ class Fitting:
 
     def facts(self) -> Facts:
         """What became of the samples, and what the model made of them."""
-        return {**self.account().facts(), **self.prequential.facts()}
+        held_out: Facts = {"held_out": self._held_out} if self._held_out else {}
+        return {**self.account().facts(), **self.prequential.facts(), **held_out}
 
     def progress(self) -> Progress:
         """How far the samples are."""

@@ -49,6 +49,7 @@ class Kept(Shuffled):
         _check_classes(raw, data, welcome, backend)
         log.info("%s: %d samples; %s", raw.source, len(data), tried)
         self._data = data
+        self._compare(welcome, raw.source)
         self._order = np.zeros(0, np.int64)
 
 

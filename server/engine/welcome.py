@@ -4,6 +4,7 @@ from edgeflock.server.descent import Regime
 from edgeflock.server.engine.limits import frame_bytes
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
@@ -25,11 +26,13 @@ def welcome(
     shape: tuple[int, ...] | None = None,
     described: Description | None = None,
     app: bytes = b"",
+    held_out: Sketch | None = None,
 ) -> Welcome:
     """The Welcome for a device whose highest accepted sequence number is `sequence`.
 
     `secret` is for it alone; `shape` is that of a sample's x, if it is known, and `described` what else is
-    known of samples; `app` is what devices' own apps are told.
+    known of samples; `app` is what devices' own apps are told, and `held_out` of the
+    rows that the run is evaluated on.
     """
     compression = config.compression
     significance = None
@@ -71,4 +74,5 @@ def welcome(
         proximal=config.run.proximal,
         app=app,
         data=described,
+        held_out=held_out,
     )

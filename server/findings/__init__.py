@@ -10,5 +10,9 @@ from edgeflock.server.findings.agreement import Agreement, Seen
 from edgeflock.server.findings.course import Course
 from edgeflock.server.findings.picture import EVERY, Blamed, Picture, Portrait
 from edgeflock.server.findings.rules import changes, findings
+from edgeflock.server.findings.targets import REMEDY, Targets
 
-__all__ = ["EVERY", "Agreement", "Blamed", "Course", "Picture", "Portrait", "Seen", "changes", "findings"]
+__all__ = [
+    "EVERY", "REMEDY", "Agreement", "Blamed", "Course", "Picture", "Portrait", "Seen", "Targets", "changes",
+    "findings",
+]  # fmt: skip

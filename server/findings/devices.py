@@ -78,6 +78,17 @@ def dropping(picture: Picture, before: Before) -> Iterator[Sign]:
             )  # fmt: skip
 
 
+def held_out(picture: Picture, before: Before) -> Iterator[Sign]:
+    """It trains on what the model is judged by."""
+    for one in _here(picture):
+        if one.held_out:
+            yield Sign(
+                "held-out", "warning", one.name,
+                f"it trains on about {one.held_out:,} rows of the held-out data: evaluations are too good",
+                "give it data of its own (client.data), without these rows, and begin another run",
+            )  # fmt: skip
+
+
 def hot(picture: Picture, before: Before) -> Iterator[Sign]:
     """It will slow down."""
     for one in _here(picture):
@@ -134,5 +145,5 @@ def _here(picture: Picture) -> Iterator[Portrait]:
 
 
 RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (
-    silent, gone, refused, dropping, hot, throttled, undervoltage, clock,
+    silent, gone, refused, dropping, held_out, hot, throttled, undervoltage, clock,
 )  # fmt: skip

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from edgeflock.server.findings.agreement import Seen
 from edgeflock.server.findings.course import Course
+from edgeflock.server.findings.targets import Targets
 from edgeflock.shared.protocol.frames import RunState
 
 EVERY = 2.0
@@ -40,6 +41,8 @@ class Portrait:
     temperature: float | None = None
     throttled: bool = False
     undervoltage: bool = False
+    held_out: int = 0
+    """Rows of the server's held-out data that it says it trains on."""
     clock: float | None = None
     """Seconds that its clock is ahead of the server's."""
 
@@ -68,3 +71,5 @@ class Picture:
     commit: float = 0.0
     """Seconds that it takes of late until a group of updates is durable."""
     devices: tuple[Portrait, ...] = ()
+    targets: Targets | None = None
+    """The numbers to predict, if they are not scaled."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from edgeflock.server.findings.picture import Picture
 from edgeflock.server.findings.signs import Before, Sign
+from edgeflock.server.findings.targets import REMEDY
 
 _STALLED_SECONDS, _STALLED_PART, _STALLED_UPDATES = 900.0, 0.3, 1000
 """A model does not improve if its best evaluation is a quarter of an hour, three tenths of the time since the
@@ -32,6 +33,12 @@ def diverged(picture: Picture, before: Before) -> Iterator[Sign]:
             "diverged", "critical", blamed.device, blamed.why,
             "roll back (R in edgeflock top, or edgeflock rollback), then lower the rate or drop the device",
         )  # fmt: skip
+
+
+def unscaled(picture: Picture, before: Before) -> Iterator[Sign]:
+    """The targets are of another size than models learn best."""
+    if picture.state != "finished" and picture.targets is not None and (why := picture.targets.far):
+        yield Sign("targets", "warning", None, why, REMEDY)
 
 
 def stalled(picture: Picture, before: Before) -> Iterator[Sign]:
@@ -85,5 +92,5 @@ def journal(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (
-    diverged, stalled, overfitting, disk, journal,
+    diverged, unscaled, stalled, overfitting, disk, journal,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.gateway.relay import GatewayRelay
 from edgeflock.server.roster import Device, Paces, Traffic
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.protocol.messages import Update
@@ -62,6 +63,10 @@ class GatewayFront:
     @property
     def described(self) -> Description | None:
         return self.engine.terms.data
+
+    @property
+    def held_out(self) -> Sketch | None:
+        return self.engine.terms.held_out
 
     @property
     def app(self) -> bytes:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
+from edgeflock.server.findings import Targets
 from edgeflock.server.hosting.given import Given
 from edgeflock.server.operations.evaluation import Evaluate, Metrics
 from edgeflock.server.operations.guarding import Look
@@ -49,6 +50,10 @@ class Model:
     """What a first step came to."""
     metrics: Metrics = dict
     look: Look | None = None
+    held_out: Dataset | Stored | None = None
+    """What it is evaluated on."""
+    targets: Targets | None = None
+    """Of the numbers to predict, if they are not scaled."""
 
 
 def model_of(config: Config, given: Given, data: Description | None = None) -> Model:
@@ -115,7 +120,14 @@ def _of_a_module(config: Config, given: Given, data: Description | None) -> Mode
     if config.client_config.model_extra or config.run.evaluate_on_devices:
         told = _told(config, Arrays.like(layout))
     described = None if held_out is None else held_out.described.told
-    return Model(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers, look)
+    targets = None
+    if held_out is not None and scales_targets(config.model.loss) and not held_out.described.target:
+        targets = Targets.of(held_out.y)
+    return Model(
+        *(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers, look),
+        held_out=held_out,
+        targets=targets,
+    )
 
 
 def _looking(config: Config, given: Given, held_out: Dataset | Stored | None) -> tuple[Look, Dataset]:

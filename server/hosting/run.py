@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine
+from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.hosting.given import NOTHING_AT_HAND, Given
 from edgeflock.server.hosting.line import authority_of, line_of
-from edgeflock.server.hosting.model import model_of
+from edgeflock.server.hosting.model import Model, model_of
 from edgeflock.server.identity import (
     ADMIN_TOKEN,
     ELSEWHERE,
@@ -44,6 +45,7 @@ from edgeflock.server.operations.saved import keep_best
 from edgeflock.shared.errors import ConfigError, Unauthorized
 from edgeflock.shared.identity import Token
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Sketch, sketch_of
 from edgeflock.shared.model.layout import NOTHING, Beside
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
@@ -77,6 +79,10 @@ class HostedRun:
     """The shape of a sample's x, if it is known."""
     described: Description | None = None
     """What its numbers are, if they have names or units."""
+    held_out: Sketch | None = None
+    """Of the rows that it is evaluated on."""
+    targets: Targets | None = None
+    """Of the numbers to predict, if they are not scaled."""
     authority: Authority | None = None
     """That signs devices' certificates, over TLS."""
     make: "Make | None" = None
@@ -131,6 +137,8 @@ def open_run(
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
+        if model.targets is not None and (why := model.targets.far):
+            log.warning("%s; %s", why, REMEDY)
         if model.tried is not None:
             log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
         tls, pin = line_of(config, directory)
@@ -158,6 +166,8 @@ def open_run(
                 audit=Audit(directory),
                 input=model.input,
                 described=claim.data,
+                held_out=_sketch(model, claim.run),
+                targets=model.targets,
                 authority=authority,
                 make=given.make,
                 keep=keep,
@@ -168,6 +178,11 @@ def open_run(
                 look=model.look,
                 lost=claim.journal.lost,
             )
+
+
+def _sketch(model: Model, run: str) -> Sketch | None:
+    held_out = model.held_out
+    return None if held_out is None else sketch_of(run, held_out.x, held_out.y)
 
 
 def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:

@@ -19,6 +19,7 @@ from edgeflock.server.findings import (
     Course,
     Picture,
     Portrait,
+    Targets,
     changes,
     findings,
 )
@@ -61,14 +62,16 @@ class Health:
         agreement: Agreement,
         told: Callable[[Finding], object] = lambda finding: None,
         keeps_waiting: Callable[[float], float] = lambda now: 0.0,
+        targets: Targets | None = None,
     ) -> None:
         """`told` gets each finding when it begins. `keeps_waiting` says until when devices that have sent
-        nothing yet had to wait for the server, as of a moment of the monotonic clock.
+        nothing yet had to wait for the server, as of a moment of the monotonic clock. `targets` are the
+        numbers to predict, if they are not scaled.
         """
         self.findings: tuple[Finding, ...] = ()
         """As of the last look, the worst first."""
         self._host, self._evaluator, self._writer = host, evaluator, writer
-        self._agreement = agreement
+        self._agreement, self._targets = agreement, targets
         self._told, self._keeps_waiting = told, keeps_waiting
         self._course = Course()
         self._kept: dict[str, _Told] = {}
@@ -117,6 +120,7 @@ class Health:
             free=_free(Path(host.config.run.directory)),
             commit=self._writer.commit_seconds,
             devices=tuple(portraits),
+            targets=self._targets,
         )
 
     def _portrait(self, device: Device, now: float, clock: float) -> Portrait:
@@ -125,6 +129,7 @@ class Health:
         if heard and not done.last_update:
             heard = max(heard, self._keeps_waiting(clock))
         waiting, temperature = done.telemetry.get("waiting"), done.telemetry.get("temperature")
+        held_out = done.telemetry.get("held_out")
         return Portrait(
             name=device.name,
             here=device.present,
@@ -141,6 +146,7 @@ class Health:
             temperature=temperature if isinstance(temperature, int | float) else None,
             throttled=bool(done.telemetry.get("throttled")),
             undervoltage=bool(done.telemetry.get("undervoltage")),
+            held_out=held_out if type(held_out) is int else 0,
             clock=told.clock,
         )
 

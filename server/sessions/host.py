@@ -10,6 +10,7 @@ from edgeflock.server.publication import Outlet
 from edgeflock.server.roster import Device, Hub, Paces, Parcel, Registry, Relay, Traffic
 from edgeflock.server.sessions.writer import Held
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import EventKind
@@ -39,6 +40,8 @@ class Host:
     """What a saved model has beside theta."""
     app: bytes = b""
     """What devices' own apps are told."""
+    held_out: Sketch | None = None
+    """Of the rows that the run is evaluated on."""
 
     @property
     def published(self) -> Published:
@@ -104,6 +107,8 @@ class Front(Protocol):
     def input(self) -> tuple[int, ...] | None: ...
     @property
     def described(self) -> Description | None: ...
+    @property
+    def held_out(self) -> Sketch | None: ...
     @property
     def app(self) -> bytes: ...
     @property

@@ -103,6 +103,7 @@ class Session:
             host.input,
             host.described,
             host.app,
+            host.held_out,
         )
         await self._socket.send(terms)
         self._desk.greeted(place.device, version)

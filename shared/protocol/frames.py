@@ -33,6 +33,8 @@ EventKind = Literal[
 Severity = Literal["critical", "warning", "notice"]
 FindingKind = Literal[
     "diverged",
+    "targets",
+    "held-out",
     "stalled",
     "overfitting",
     "disagrees",

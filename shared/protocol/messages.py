@@ -10,6 +10,7 @@
 from dataclasses import MISSING, dataclass, fields
 
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 
@@ -115,6 +116,8 @@ class Welcome:
     """What a device is told that trains by an app of its own (app.py); empty: nothing."""
     data: Description | None = None
     """What the numbers and the targets of a sample are; None: nobody says."""
+    held_out: Sketch | None = None
+    """Of the rows that the server evaluates on, which are not to be trained on; None: they are not told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import msgpack
 
 from edgeflock.shared.errors import Malformed, UnexpectedRecord, UnknownRecord
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.levels import MOST, level, loss_at
@@ -153,7 +154,7 @@ def _array(record: Record) -> list[Any]:
         del array[-1]
     if isinstance(record, Update):
         array[_LOSS] = level(record.loss)
-    elif isinstance(record, Welcome) and record.data is not None:
+    elif isinstance(record, Welcome) and record.data is not None and len(array) > _DATA:
         array[_DATA] = record.data.fields
     elif isinstance(record, Receipt) and record.model is not None:
         _, version, *rest = _array(record.model)
@@ -259,6 +260,7 @@ _CHECKS: dict[Any, Check] = {
     Start: Start.of,
     Description: Description.of,
     Weights: Weights.of,
+    Sketch: Sketch.of,
 }
 """Beside the exact types: whoever reads a Welcome's layout looks into it."""
 

@@ -1,20 +1,25 @@
 """A fleet file with its data, loaded, dealt out over the devices and tried on the model."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.server.engine import check_limits
+from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.scoring import Own, Scores
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.held_out import Overlap, sketch_of
 from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule, Make
 from edgeflock.shared.model.trial import SAMPLES
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
         )
+    _look_at(train, test, scaled=scaled, source=fleet.data)
     flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
     scores = Scores(file.model.metrics, given.metrics)
@@ -84,6 +90,22 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
         ) from error
     scores.check()
     return Prepared(file, shares, test, flops, given.make, given.metrics)
+
+
+def _look_at(train: Dataset, test: Dataset, *, scaled: bool, source: str) -> None:
+    """Say what makes a run useless though it works."""
+    targets = Targets.of(test.y) if scaled and not test.described.target else None
+    if targets is not None and targets.far:
+        log.warning("%s; %s", targets.far, REMEDY)
+    if (sketch := sketch_of("fleet", test.x, test.y)) is not None:
+        overlap = Overlap("fleet", sketch)
+        overlap.see_stored(train.x, train.y)
+        if overlap.rows:
+            log.warning(
+                "fleet.data = %r has about %d of the %d rows that the model is evaluated on (model.data): it "
+                "looks better than it is; name other rows, such as with held=0.2 in both",
+                *(source, overlap.rows, len(test)),
+            )
 
 
 @lru_cache(maxsize=4)

@@ -105,6 +105,7 @@ class Gateways:
                 host.input,
                 host.described,
                 host.app,
+                host.held_out,
             )
             sync = gateway.Sync(
                 gateway.GATEWAY,
