@@ -63,6 +63,11 @@ class Shuffled:
         self._held_out = 0
         """Rows that the server evaluates on, as far as is known."""
 
+    @property
+    def samples(self) -> Dataset | Stored:
+        """All of them, as they are trained on."""
+        return self._data
+
     def begin(self, welcome: Welcome, backend: Backend) -> None:
         """Stored data are as they are."""
         self._compare(welcome, "data")

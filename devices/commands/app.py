@@ -15,6 +15,7 @@ from edgeflock.devices.commands.doctor import doctor, report
 from edgeflock.devices.commands.export import export
 from edgeflock.devices.commands.fleet import fleet
 from edgeflock.devices.commands.gateway import gateway
+from edgeflock.devices.commands.groups import Group
 from edgeflock.devices.commands.init import init
 from edgeflock.devices.commands.journal import journal
 from edgeflock.devices.commands.plot import plot
@@ -31,6 +32,7 @@ FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: it failed; the settings cannot work; the server refused this device; somebody stopped it."""
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},  # subcommands take after it
     pretty_exceptions_enable=False,

@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
-from typer.core import TyperGroup
 
+from edgeflock.devices.commands.groups import Group
 from edgeflock.devices.commands.options import (
     ConfigFile,
     Format,
@@ -28,13 +29,21 @@ from edgeflock.devices.commands.supervisor import LastLine, supervised
 from edgeflock.shared.errors import ConfigError
 
 
-class _Training(TyperGroup):
+class _Training(Group):
     """`edgeflock client ...` trains, unless it says `join`."""
 
     def parse_args(self, context: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if not args or args[0] not in self.commands:
+        asks = bool(args) and args[0] in context.help_option_names
+        if not asks and (not args or args[0] not in self.commands):
             args = ["train", *args]
         return super().parse_args(context, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """That of training, and what else there is."""
+        train = self.commands["train"]
+        with click.Context(train, parent=ctx.parent, info_name=ctx.info_name) as training:
+            train.format_help(training, formatter)
+        self.format_commands(ctx, formatter)
 
 
 client = typer.Typer(cls=_Training, help="Train for a server on this machine's data; `join` it first.")

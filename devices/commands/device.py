@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from edgeflock.devices.commands.groups import Group
 from edgeflock.devices.commands.options import Directory, Json, labels_of, register_of
 
 device = typer.Typer(
-    no_args_is_help=True, help="List, label, rotate, revoke and release devices, on the server's machine."
+    cls=Group,
+    no_args_is_help=True,
+    help="List, label, rotate, revoke and release devices, on the server's machine.",
 )
 
 Name = Annotated[str, typer.Argument(help="As `edgeflock device list` shows it.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeflock.devices.commands.options import Json, needing
+from edgeflock.devices.commands.options import Json, look_into, needing
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def export(
         raise ConfigError("--out names the folder for the graphs; or ask for --digest")
     with needing("server", "the export needs"), redirect_stdout(sys.stderr):  # the user's module may print
         from edgeflock.devices.library.model import Model
+
+        look_into(Path.cwd())
 
         graphs = Model(model, loss=loss).graphs(data)
     if digest:

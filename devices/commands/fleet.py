@@ -1,11 +1,13 @@
 """`edgeflock fleet FILE.toml`: run the fleet that a file describes, once a seed, and report."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from edgeflock.devices.commands.options import Json, Set, needing, text_of
+from edgeflock.devices.commands.options import Json, Level, Set, log_to_stderr, look_into, needing, text_of
+from edgeflock.shared.extras import install
 
 
 def fleet(
@@ -24,21 +26,26 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     """Run `path` and leave JSON lines, figures and a report in `out`. Raises ConfigError."""
     import json
 
-    with needing("server,demo", "fleets need"):
+    with needing("server", "fleets need"):
         from edgeflock.devices.emulation.config import parse
         from edgeflock.devices.library.fleet import Fleet
         from edgeflock.devices.results.report import draw_accuracy, report, told
 
+    look_into(path.resolve().parent)
+    log_to_stderr(Level.warning)
     file = parse(text_of(path), str(path), overrides)
     directory = out or Path("edgeflock-fleet") / path.stem
     outcomes = Fleet.configured(file).sweep(directory)
     markdown = report(path.stem, file, outcomes)
-    draw_accuracy(path.stem, file, outcomes, directory)
     (directory / "report.md").write_text(markdown)
+    figures = "accuracy.png, accuracy.svg, "
+    try:
+        draw_accuracy(path.stem, file, outcomes, directory)
+    except ImportError:
+        figures = ""
+        print(f"no figures, for which matplotlib is needed: {install('demo')}", file=sys.stderr)
     if as_json:
         print(json.dumps({"directory": str(directory), "runs": [told(outcome) for outcome in outcomes]}))
     else:
-        from rich.console import Console
-
         print(markdown)
-        Console(stderr=True).print(f"In {directory}: report.md, accuracy.png, accuracy.svg, seed-*.jsonl")
+        print(f"In {directory}: report.md, {figures}seed-*.jsonl", file=sys.stderr)

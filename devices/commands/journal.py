@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from edgeflock.devices.commands.groups import Group
 from edgeflock.devices.commands.options import Json, needing
 from edgeflock.shared.errors import ConfigError
 
-journal = typer.Typer(no_args_is_help=True, help="Check a run's journal, copy it, or mend a damaged one.")
+journal = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Check a run's journal, copy it, or mend a damaged one."
+)
 
 Journal = Annotated[
     str, typer.Argument(metavar="PATH", help="A journal.sqlite, its folder, or a database: postgresql://...")

@@ -85,9 +85,15 @@ def settings_of(
     if not logging.getLogger().handlers:
         log_to_stderr(Level.info if verbose else Level.warning)
     text = "" if path is None else text_of(path)
-    if path is not None and (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)  # beside the settings lie the modules that they name
+    if path is not None:
+        look_into(path.resolve().parent)
     return config.parse(text, str(path), os.environ, overrides or (), tables)
+
+
+def look_into(folder: Path) -> None:
+    """Find modules in a folder, too: beside settings lie those that they name."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def log_to_stderr(level: Level, format: Format = Format.text) -> None:

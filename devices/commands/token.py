@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from edgeflock.devices.commands.groups import Group
 from edgeflock.devices.commands.options import Directory, Json, Labels, labels_of, register_of, seconds_of
 from edgeflock.shared.errors import ConfigError
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:  # SQLite, which `edgeflock --help` need not load
 
 _ROLES = ("device", "viewer", "admin", "gateway")
 
-token = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens, on the server's machine.")
+token = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Make, list and revoke tokens, on the server's machine."
+)
 
 
 @token.command()

@@ -69,8 +69,7 @@ batch = 32               # samples of a step
 [model]
 module = "model:Model"   # model.py
 loss = {loss}
-# metrics = {metrics}
-                         # beside loss and accuracy: pip install torchmetrics, and uncomment it
+{metrics}
 data = {held_out}
                          # to evaluate on; devices learn columns, units and classes from it
 
@@ -81,9 +80,20 @@ learning_rate = 0.05
 select = 1               # send all of the gradient, coded: right for a small model. 0: a large one's largest
 
 [client]
-data = {training}
-                         # what a device trains on, where the command line does not say
+{training}
 """
+
+_TRAINING = """data = {uri}
+                         # what a device trains on, where the command line does not say"""
+
+_OWN = """# data = {uri}
+                         # each device's own rows, never the held-out ones: --data on its command line"""
+
+_CLASSES = """# metrics = ["f1", "auroc"]
+                         # beside loss and accuracy: pip install torchmetrics, and uncomment it"""
+
+_NUMBERS = """metrics = ["mae", "rmse"]
+                         # in the units of what is predicted; the loss is of targets scaled to deviation 1"""
 
 _README = """# {name}
 
@@ -130,22 +140,40 @@ def begun(folder: Path, data: str) -> Project:
     """
     if not data:
         made_up = _TABLE.format(inputs=8, hidden=64, what="2 classes", last="nn.Linear(64, 2)")
-        return _project(folder, MADE_UP, MADE_UP, made_up, "cross_entropy", {"data.py": _DATA})
+        return _project(folder, MADE_UP, MADE_UP, made_up, "cross_entropy", {"data.py": _DATA}, splits=True)
     sample = datasets.opened(data, "test")
     uri = _seen_from(folder, data)
-    return _project(folder, uri, uri, _model(sample), "mse" if sample.described.numbers else "cross_entropy")
+    loss = "mse" if sample.described.numbers else "cross_entropy"
+    splits = datasets.splits(data)
+    return _project(folder, uri, uri if splits else _own(data), _model(sample), loss, splits=splits)
+
+
+def _own(data: str) -> str:
+    """What a device calls data of its own that are like `data`."""
+    scheme, _, rest = data.partition(":")
+    _, mark, query = rest.partition("?")
+    return f"{scheme}:YOURS{mark}{query}"
 
 
 def _project(
-    folder: Path, held_out: str, training: str, model: str, loss: str, more: dict[str, str] | None = None
+    folder: Path,
+    held_out: str,
+    training: str,
+    model: str,
+    loss: str,
+    more: dict[str, str] | None = None,
+    *,
+    splits: bool,
 ) -> Project:
-    quoted = {
-        name: _quoted(text) for name, text in (("held_out", held_out), ("training", training), ("loss", loss))
-    }
+    """`splits`: whether devices may train on what `held_out` names, since it keeps both apart."""
     readme = _README.format(name=folder.resolve().name, data=shlex.quote(training))
-    metrics = '["f1", "auroc"]' if loss == "cross_entropy" else '["mae", "r2"]'
     files = {
-        "edgeflock.toml": _SETTINGS.format(**quoted, metrics=metrics),
+        "edgeflock.toml": _SETTINGS.format(
+            held_out=_quoted(held_out),
+            loss=_quoted(loss),
+            training=(_TRAINING if splits else _OWN).format(uri=_quoted(training)),
+            metrics=_CLASSES if loss == "cross_entropy" else _NUMBERS,
+        ),
         "model.py": model,
         "README.md": readme,
     }

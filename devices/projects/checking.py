@@ -14,6 +14,7 @@ from edgeflock.client.training import Trainer
 from edgeflock.devices.numbers import size
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
@@ -22,6 +23,7 @@ from edgeflock.shared.data.fitting import read_as
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import Step
 from edgeflock.shared.model.fields import Fields, Inputs, named, rows
+from edgeflock.shared.model.held_out import Overlap, sketch_of
 from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
@@ -50,6 +52,8 @@ class Checked:
     """Samples to evaluate on, and"""
     training: int | None
     """to train on; None: client.data names none that are stored."""
+    overlap: int
+    """Of those about so many are held-out ones."""
     labels: tuple[str, ...]
     trial: Trial
     """By onnxruntime, on a batch."""
@@ -64,11 +68,15 @@ class Checked:
     """Whether updates are of the largest part of the gradient."""
     reach: float
     """How far inputs usually reach from 0."""
+    notes: tuple[str, ...] = ()
+    """What is done about missing values, and what is wrong with the targets."""
 
     def lines(self) -> Iterator[str]:
         """For a person."""
         named = f", classes {', '.join(self.labels[:8])}{', ...' if self.labels[8:] else ''}"
         trained = "" if self.training is None else f", {self.training:,} to train on"
+        if self.training is not None and self.overlap >= self.training:
+            trained = ", and the same ones to train on"
         yield f"model   {self.model}, {self.parameters:,} parameters"
         yield f"data    {self.held_out:,} samples to evaluate on{trained}{named if self.labels else ''}"
         yield f"step    {self.trial} and {size(self.memory)}, without torch"
@@ -79,6 +87,7 @@ class Checked:
 
     def advice(self) -> Iterator[str]:
         """What works, and might work better."""
+        yield from self.notes
         if self.reach > LARGE:
             yield (
                 f"inputs usually reach {self.reach:.3g} from 0, and models train best on about 1: scale them "
@@ -91,6 +100,11 @@ class Checked:
             )
         if self.trial.milliseconds > SLOW or self.memory > HEAVY:
             yield "a small device may take long, or lack the memory: a smaller run.batch makes a step lighter"
+        if self.overlap:
+            yield (
+                f"client.data has about {self.overlap:,} of the held-out samples, on which no device should train: "
+                "the model looks better there than it is; name other rows, or say held=0.2 in both"
+            )
         if self.training is None:
             yield "client.data names nothing that is stored here: only the held-out data were looked at"
 
@@ -105,21 +119,25 @@ def checked(config: Config) -> Checked:
     module, loss = config.model.module, config.model.loss
     raw = datasets.read(config.model.data, "test")
     held_out, said = read_as(raw, targets=scales_targets(loss))
+    targets = None if held_out.described.target or not scales_targets(loss) else Targets.of(held_out.y)
     described = held_out.described.told
     shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
     flat = FlatModule(module, loss, config.run.seed)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
     terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, described=described)
+    sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
     backend, random = TorchBackend(module, loss, seed=config.run.seed), np.random.default_rng(0)
     batches = Kept(raw, random)
     batches.begin(terms, backend)
-    training = None
+    training, overlap = None, Overlap(terms.run, sketch) if sketch is not None else None
     if "data" in config.client.model_fields_set and is_stored(config.client.data):
         batches = Kept(datasets.read(config.client.data, "train"), random)
         batches.begin(terms, backend)
         training = len(batches)
+        if overlap is not None:
+            overlap.see_stored(batches.samples.x, batches.samples.y)
     update = Trainer(backend, batches, terms).step(theta, 0, 1)
     if scores := Scores(config.model.metrics):
         scores.in_units(held_out.described.target)
@@ -134,6 +152,7 @@ def checked(config: Config) -> Checked:
         parameters=flat.layout.parameters.size,
         held_out=len(held_out),
         training=training,
+        overlap=0 if training is None or overlap is None else min(training, overlap.rows),
         labels=held_out.described.labels,
         trial=trial(OnnxBackend(graph, flat.layout, model=module).gradient, theta, x, y),
         memory=Step(graph, flat.layout, _PLENTY).weigh(
@@ -144,7 +163,13 @@ def checked(config: Config) -> Checked:
         update=len(wire.encode(update)),
         selects=terms.select < 1,
         reach=_reach(x, len(y)),
+        notes=(*filter(None, [said]), *filter(None, ["" if targets is None else far_targets(targets)])),
     )
+
+
+def far_targets(targets: Targets) -> str:
+    """What to do about targets that models learn badly; empty if nothing is wrong with them."""
+    return f"{targets.far}; {REMEDY}" if targets.far else ""
 
 
 def _reach(x: Inputs, samples: int) -> float:

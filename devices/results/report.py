@@ -7,7 +7,6 @@ from typing import Any
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.numbers import loss, percent, percents, size
-from edgeflock.devices.results.curves import Panel, draw
 from edgeflock.devices.results.outcomes import Outcome, Setting
 from edgeflock.devices.results.traffic import CELLS
 
@@ -15,7 +14,12 @@ _ACCURACIES = (0.90, 0.95, 0.97, 0.98)
 
 
 def draw_accuracy(name: str, file: FleetFile, outcomes: list[Outcome], directory: Path) -> None:
-    """Leave accuracy.png and .svg in `directory`: against updates, traffic and time."""
+    """Leave accuracy.png and .svg in `directory`: against updates, traffic and time.
+
+    Raises ImportError without matplotlib.
+    """
+    from edgeflock.devices.results.curves import Panel, draw
+
     setting = [Setting(name, outcomes)]
     panels = [
         Panel("Updates", "updates", "updates", setting),

@@ -66,7 +66,10 @@ def opened(
 
 
 def read(uri: str, split: str) -> Raw:
-    """The samples that `uri` names, as they are kept. Raises ConfigError."""
+    """The samples that `uri` names, as they are kept. Raises ConfigError.
+
+    Its messages name streams, too, which clients alone take (client/data/sources/opening.py).
+    """
     scheme, _, rest = uri.partition(":")
     path, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
@@ -77,7 +80,8 @@ def read(uri: str, split: str) -> Raw:
             lacks = f"; there is no module {scheme!r} here" if is_own(uri) else ""
             schemes = ", ".join(f"{name}:" for name in READERS)
             raise ConfigError(
-                f"data {uri!r}: known are {schemes} and package.module:function{lacks or meant(uri)}"
+                f"data {uri!r}: known are {schemes} and package.module:function, and for a client streams: "
+                f"{STREAMS}{lacks or meant(uri)}"
             )
         raw = read_own(f"{scheme}:{path}", split, options)
     else:
@@ -94,12 +98,23 @@ def read(uri: str, split: str) -> Raw:
     return raw.chosen(_share(len(raw), part, uri))
 
 
+STREAMS = "mqtt:, mqtts:, kafka:, kafkas:, http:, https:, dir:, stdin:, python:, synthetic:"
+"""Schemes of streams, for people."""
+
+
 def meant(path: str) -> str:
     """How to write what is a path alone, as the end of a message; nothing if it does not look like one."""
     suffix = PurePath(path).suffix.lower()
     if suffix in (".csv", ".parquet"):
         return f"; a table is {suffix[1:]}:{path}?label=COLUMN, where COLUMN is what to predict"
     return f"; an archive of arrays is npz:{path}" if suffix == ".npz" else ""
+
+
+def splits(uri: str) -> bool:
+    """Whether `uri` names rows to train on and others to evaluate on, rather than all rows of a file."""
+    scheme, _, rest = uri.partition(":")
+    reader = READERS.get(scheme)
+    return reader is None or reader.splits or "held" in dict(parse_qsl(rest.partition("?")[2]))
 
 
 def is_stored(uri: str) -> bool:

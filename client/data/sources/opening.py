@@ -107,7 +107,8 @@ def open_source(
     uri = Uri.parse(text)
     source = SOURCES.get(uri.scheme)
     if source is None:
-        raise uri.wrong(f"known are {', '.join(f'{name}:' for name in SOURCES)}{datasets.meant(text)}")
+        known = dict.fromkeys([*SOURCES, *datasets.READERS])
+        raise uri.wrong(f"known are {', '.join(f'{name}:' for name in known)}{datasets.meant(text)}")
     if source is replayed:
         source = partial(replayed, seed=seed)
     if function is not None:
