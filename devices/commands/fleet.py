@@ -36,14 +36,14 @@ def run_fleet_file(path: Path, overrides: list[str], out: Path | None, *, as_jso
     file = parse(text_of(path), str(path), overrides)
     directory = out or Path("edgeflock-fleet") / path.stem
     outcomes = Fleet.configured(file).sweep(directory)
-    markdown = report(path.stem, file, outcomes)
-    (directory / "report.md").write_text(markdown)
     figures = "accuracy.png, accuracy.svg, "
     try:
         draw_accuracy(path.stem, file, outcomes, directory)
     except ImportError:
         figures = ""
-        print(f"no figures, for which matplotlib is needed: {install('demo')}", file=sys.stderr)
+        print(f"No figures, for which matplotlib is needed: {install('demo')}", file=sys.stderr)
+    markdown = report(path.stem, file, outcomes, figures=bool(figures))
+    (directory / "report.md").write_text(markdown)
     if as_json:
         print(json.dumps({"directory": str(directory), "runs": [told(outcome) for outcome in outcomes]}))
     else:

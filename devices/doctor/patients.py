@@ -123,6 +123,16 @@ def _data(settings: ClientSettings) -> Finding:
 
 def _journal(place: Path) -> Finding:
     if not (place / "journal.sqlite").exists():
+        nearby = sorted(Path().glob(f"*/{place.name}/journal.sqlite"))
+        if nearby and not place.is_absolute():
+            folder = nearby[0].parent.parent
+            return Finding(
+                "journal",
+                "warn",
+                f"{place} holds no run here, and {nearby[0].parent} does",
+                f"a server's paths count from where it starts: cd {folder} first, or --set "
+                f"run.directory={nearby[0].parent}",
+            )
         return Finding("journal", "ok", f"{place} holds no run yet")
     from edgeflock.server.ledger import verify
 

@@ -30,8 +30,8 @@ def draw_accuracy(name: str, file: FleetFile, outcomes: list[Outcome], directory
     draw(panels, directory / "accuracy", caption)
 
 
-def report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
-    """Markdown."""
+def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool = True) -> str:
+    """Markdown, with `figures` of draw_accuracy or without."""
     fleet, coordination, compression = file.fleet, file.coordination, file.compression
     setting = Setting(name, outcomes)
     lines = [
@@ -83,8 +83,7 @@ def report(name: str, file: FleetFile, outcomes: list[Outcome]) -> str:
         "",
         "Means over the seeds." if len(outcomes) > 1 else "One seed.",
         "",
-        "![accuracy](accuracy.png)",
-        "",
+        *(["![accuracy](accuracy.png)", ""] if figures else []),
     ]
     return "\n".join(lines)
 
