@@ -7,14 +7,18 @@ from urllib.parse import unquote, urlsplit
 
 def install(extra: str) -> str:
     """The command that brings the packages of `extra`."""
-    return f"pip install '{_source()}[{extra}]'"
+    source = _source()
+    where = "" if source != "." else " in a clone of Edgeflock"
+    return f"pip install '{source}[{extra}]'{where}"
 
 
 def _source() -> str:
-    """Where this package was installed from: the path of a clone, or else its name."""
+    """Where this package was installed from: the path of a clone or a wheel; "." of one that nobody knows. The
+    package index has none of ours.
+    """
     try:
         told = metadata.distribution("edgeflock").read_text("direct_url.json")
         parts = urlsplit(json.loads(told or "{}").get("url", ""))
     except (metadata.PackageNotFoundError, ValueError, AttributeError):
-        return "edgeflock"
-    return unquote(parts.path) if parts.scheme == "file" and not parts.path.endswith(".whl") else "edgeflock"
+        return "."
+    return unquote(parts.path) if parts.scheme == "file" else "."

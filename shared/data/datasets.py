@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.data import arrays, images, tables
-from edgeflock.shared.data.fitting import read_as
+from edgeflock.shared.data.fitting import describe, read_as
 from edgeflock.shared.data.own import is_own, read_own
 from edgeflock.shared.data.samples import Dataset, Raw, Stored, scaled, targets
 from edgeflock.shared.errors import ConfigError
@@ -37,7 +37,7 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import concatenated, rows
 
 __all__ = [
-    "READERS", "Dataset", "Stored", "deal", "deal_by_label", "is_stored",
+    "READERS", "Dataset", "Stored", "deal", "deal_by_label", "describe", "is_stored",
     "joined", "load", "opened", "read", "scaled", "targets"]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from edgeflock.shared import identity
 from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.description import Description
+from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
 from edgeflock.shared.model.weights import Weights
@@ -305,6 +306,24 @@ RECORDS["welcome-data"] = (
         cast(messages.Welcome, RECORDS["welcome-secret"][1]),
         input=(2,),
         data=Description(("a", "b"), (0.5, 2.0), (1.0, 0.25), ("cat", "dog")),
+    ),
+)
+
+RECORDS["welcome-target"] = (
+    [
+        *RECORDS["welcome-input"][0][:-1],
+        [3],
+        False,
+        0.0,
+        b"",
+        [["a", "b"], [0.5, 0.0], [0.25, 1.0], [], True, [21.5, 0.5], [[], ["off", "on"]]],
+        [40, 2, bytes(range(8))],
+    ],
+    replace(
+        cast(messages.Welcome, RECORDS["welcome-secret"][1]),
+        input=(3,),
+        data=Description(("a", "b"), (0.5, 0.0), (0.25, 1.0), (), True, (21.5, 0.5), ((), ("off", "on"))),
+        held_out=Sketch(40, 2, bytes(range(8))),
     ),
 )
 
