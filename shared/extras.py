@@ -13,8 +13,8 @@ def install(extra: str) -> str:
 
 
 def _source() -> str:
-    """Where this package was installed from: the path of a clone or a wheel; "." of one that nobody knows. The
-    package index has none of ours.
+    """Where this package was installed from, a clone or a wheel; "." of what nobody knows. The package index
+    has none of ours.
     """
     try:
         told = metadata.distribution("edgeflock").read_text("direct_url.json")

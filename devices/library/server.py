@@ -252,6 +252,7 @@ class Server:
             version=version,
             theta=theta,
             beside=self._run.beside,
+            data=self._run.described,
             evaluations=tuple(evaluator.history),
         )
 

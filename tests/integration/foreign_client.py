@@ -742,3 +742,34 @@ def decode_indices(mode: int, octets: bytes, count: int, size: int) -> list[int]
         assert (count, octets) == (size, b"")
         return list(range(size))
     return list(struct.unpack(f"<{count}I", octets)) if mode == RAW else golomb_decode(octets, count)
+
+
+def held_out_hash(run: str, x: Sequence[float], y: float, classes: bool) -> bytes:
+    """Of a row of numbers x, as the model gets them, and a class or a number y."""
+
+    def upper(number: float) -> bytes:
+        (bits,) = struct.unpack("<I", struct.pack("<f", number + 0.0))
+        return struct.pack("<I", (bits + 2048) >> 12)
+
+    octets = b"".join(upper(number) for number in x)
+    octets += struct.pack("<q", int(y)) if classes else upper(y)
+    return hashlib.blake2b(octets, digest_size=8, key=run.encode()[:64]).digest()
+
+
+def inputs_of(data: list[Any], row: Mapping[str, Any]) -> list[float]:
+    """What the model gets of a row, by the Welcome's `data`."""
+    columns, means, spreads, *_ = data
+    categories = data[6] if len(data) > 6 else [[]] * len(columns)
+    numbers: list[float] = []
+    for place, (column, names) in enumerate(zip(columns, categories, strict=True)):
+        if names:
+            numbers += [float(row[column] == name) for name in names]
+        else:
+            numbers.append((row[column] - means[place]) / spreads[place])
+    return numbers
+
+
+def target_of(data: list[Any], number: float) -> float:
+    """What the model learns of a number to predict."""
+    mean, spread = data[5] if len(data) > 5 and data[5] else (0.0, 1.0)
+    return float((number - mean) / spread)

@@ -55,7 +55,7 @@ def test_a_project_without_data_makes_some_up(tmp_path: Path) -> None:
     ("change", "code", "message"),
     [
         ("model.module=nowhere:Net", 2, "model.module 'nowhere:Net'"),
-        ("model.data=csv:mine.csv?label=b", 2, "mine.csv': line 2: state is '"),
+        ("model.data=csv:mine.csv?label=c", 2, "model:Model cannot train on inputs [4]"),
         ("model.data=csv:mine.csv?label=state&x=a,b", 2, "model:Model cannot train on inputs [2]"),
         ("model.data=", 2, "model.data = '': nothing says what samples look like; name held-out data"),
         (
@@ -105,3 +105,30 @@ def test_samples_without_a_ready_made_beginning(tmp_path: Path) -> None:
     np.savez(tmp_path / "odd.npz", x_test=np.zeros((5, 7, 2), np.float32), y_test=np.arange(5))
     with pytest.raises(ConfigError, match=r"samples have the shape \[7, 2\], .* begin without --data"):
         begun(tmp_path, f"npz:{tmp_path}/odd.npz")
+
+
+def test_a_file_that_is_held_out_is_no_devices(tmp_path: Path) -> None:
+    uri = table(tmp_path, "sum").removesuffix("&held=0.2")
+    begin = edgeflock("init", "--data", uri, cwd=tmp_path)
+    assert begin.returncode == 0, begin.stderr
+    assert f"{uri} is held out, for the server to evaluate on. Devices train on other rows" in begin.stderr
+    settings = (tmp_path / "edgeflock.toml").read_text()
+    assert settings.count("mine.csv") == 1
+    assert parse(settings).model.metrics == ["mae", "rmse"]
+    assert "mine.csv" not in (tmp_path / "README.md").read_text()
+    found = edgeflock("check", "--data", uri, cwd=tmp_path)
+    assert "100 samples to evaluate on, and the same ones to train on" in found.stdout, found.stderr
+    assert "advice  client.data has about 100 of the held-out samples" in found.stdout
+    part = f"{uri}&held=0.2"
+    apart = edgeflock("check", "--set", f"model.data={part}", "--data", part, cwd=tmp_path)
+    assert "20 samples to evaluate on, 80 to train on" in apart.stdout, apart.stderr
+    assert "held-out" not in apart.stdout
+
+
+def test_targets_that_are_not_scaled_are_told(tmp_path: Path) -> None:
+    uri = table(tmp_path, "sum")
+    assert edgeflock("init", "--data", uri, cwd=tmp_path).returncode == 0
+    found = edgeflock("check", "--set", f"model.data={uri}&scale=none", cwd=tmp_path)
+    assert "models learn best of about 0 and 1; scale the targets" in found.stdout, found.stderr
+    assert "edgeflock rollback VERSION" in found.stdout
+    assert "targets" not in edgeflock("check", cwd=tmp_path).stdout

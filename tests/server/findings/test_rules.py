@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from edgeflock.server.findings import Blamed, Course, Picture, Portrait, Seen, changes, findings
+from edgeflock.server.findings import Blamed, Course, Picture, Portrait, Seen, Targets, changes, findings
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 NOW = 1e9
@@ -30,6 +30,7 @@ ALONE = {
     "gone": (replace(PI, here=False, silent=40.0, why_left="killed: x"), replace(PI, here=False, silent=9.0)),
     "refused": (replace(PI, refused=5, refusing=0.3), replace(PI, refused=4, refusing=0.4)),
     "dropping": (replace(PI, dropped=1, drops=9), replace(PI, dropped=0, drops=9)),
+    "held-out": (replace(PI, held_out=1), PI),
     "hot": (replace(PI, temperature=80.0), replace(PI, temperature=79.0)),
     "throttled": (replace(PI, throttled=True), PI),
     "undervoltage": (replace(PI, undervoltage=True), PI),
@@ -68,6 +69,7 @@ def test_nobody_is_missed_once_the_run_is_over() -> None:
 RUN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "disk": ({"free": 1 << 29}, {"free": 1 << 30}),
     "journal": ({"commit": 0.25}, {"commit": 0.2}),
+    "targets": ({"targets": Targets(21.4, 1.0)}, {"targets": Targets(2.0, 3.0)}),
     "diverged": ({"diverged": Blamed("no number", None)}, {}),
 }
 

@@ -6,9 +6,13 @@ import msgpack
 import numpy as np
 import pytest
 
+from edgeflock.shared.data.columns import features
+from edgeflock.shared.data.fitting import scaled_targets
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.held_out import HASHES, Overlap, Sketch, hashes_of, sketch_of
+from tests.integration.foreign_client import held_out_hash, inputs_of, target_of
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.standard_normal((1000, 5)).astype(np.float32), RANDOM.integers(0, 3, 1000)
@@ -66,6 +70,24 @@ def test_rounding_in_the_last_bits_makes_no_other_row() -> None:
 
 def test_what_is_known_of_a_sketch_is_for_one_run() -> None:
     assert not set(hashes_of("run", X, Y)) & set(hashes_of("another", X, Y))
+
+
+def test_a_foreign_client_comes_to_the_same_hashes_and_numbers() -> None:
+    """docs/protocol.md says all that there is to know of them."""
+    numbers = RANDOM.standard_normal(1000).astype(np.float32)
+    for y, classes in ((Y, True), (numbers, False)):
+        theirs = [
+            held_out_hash("run", row, target, classes)
+            for row, target in zip(X.tolist(), y.tolist(), strict=True)
+        ]
+        assert theirs == hashes_of("run", X, y)
+    described = Description(
+        ("warm", "mode"), (20.0, 0.0), (2.0, 1.0), (), True, (100.0, 50.0), ((), ("auto", "off"))
+    )
+    x = features(np.array([[24.0, np.nan]]), {1: np.array([1])}, described)
+    assert inputs_of(described.fields, {"warm": 24.0, "mode": "off"}) == x[0].tolist() == [2, 0, 1]
+    y = scaled_targets(np.array([150.0]), described)
+    assert target_of(described.fields, 150.0) == y[0] == 1
 
 
 def test_several_fields_are_one_row() -> None:

@@ -1,0 +1,98 @@
+"""A run reads samples as it did when it began: its units are in the journal."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from edgeflock.server.hosting import open_run
+from edgeflock.server.ledger import claimed
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.settings.config import Config, parse
+
+TABLE = "warm,watts\n1,10.5\n3,20\n5,60\n"
+MODULE = "tests.server.test_described:Line"
+
+
+def Line() -> nn.Module:
+    return nn.Sequential(nn.Linear(1, 1), nn.Flatten(0))
+
+
+def settings(tmp_path: Path, *more: str) -> Config:
+    data = f"csv:{tmp_path}/held_out.csv?label=watts"
+    named = [
+        f"run.directory={tmp_path}/run",
+        f"model.module={MODULE}",
+        "model.loss=mse",
+        f"model.data={data}",
+    ]
+    return parse(overrides=[*named, "model.metrics=mae,rmse", *more])
+
+
+def test_targets_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
+    (tmp_path / "held_out.csv").write_text(TABLE)
+    with open_run(settings(tmp_path)) as hosted:
+        assert hosted.described is not None
+        mean, deviation = hosted.described.target
+        assert mean == pytest.approx(90.5 / 3)
+        assert hosted.evaluate is not None
+        theta = hosted.engine.theta()[1] * 0
+        loss, accuracy = hosted.evaluate(theta)
+        # A model that always says the mean: the loss is the variance of what was scaled, 1.
+        assert loss == pytest.approx(1, rel=1e-5)
+        assert accuracy is None
+        found = hosted.metrics()
+        assert found["rmse"] == pytest.approx(deviation, rel=1e-5)
+        apart = [abs(10.5 - mean), abs(20 - mean), abs(60 - mean)]
+        assert found["mae"] == pytest.approx(sum(apart) / 3, rel=1e-5)
+
+
+def test_the_units_of_a_run_are_those_it_began_with(tmp_path: Path) -> None:
+    (tmp_path / "held_out.csv").write_text(TABLE)
+    with open_run(settings(tmp_path)) as hosted:
+        began = hosted.described
+    (tmp_path / "held_out.csv").write_text(TABLE + "9000,9000\n")
+    with open_run(settings(tmp_path)) as hosted:
+        assert hosted.described == began
+        assert hosted.held_out is not None
+        assert hosted.held_out.rows == 4
+
+
+def test_a_run_of_an_older_journal_goes_on_with_targets_as_they_were(tmp_path: Path) -> None:
+    (tmp_path / "held_out.csv").write_text(TABLE)
+    with open_run(settings(tmp_path)) as hosted:
+        began = hosted.described
+    assert began is not None
+    with closing(sqlite3.connect(tmp_path / "run" / "journal.sqlite")) as db, db:
+        ((kept,),) = db.execute("SELECT data FROM meta").fetchall()
+        assert kept.startswith('[["warm"]')
+    older = tmp_path / "older"
+    older.mkdir()
+    flat = FlatModule(MODULE, "mse")
+    config = settings(tmp_path, f"run.directory={older}")
+    with claimed(older, "run.directory", flat.layout, flat.theta(), config):
+        pass  # as a version did that knew nothing of it
+    with open_run(config) as hosted:
+        assert hosted.described == began._replace(target=())
+        assert hosted.targets is not None
+        assert hosted.targets.far
+
+
+@pytest.mark.parametrize("loss", ["huber(delta=0.5)", "l1"])
+def test_which_losses_have_scaled_targets(tmp_path: Path, loss: str) -> None:
+    (tmp_path / "held_out.csv").write_text(TABLE)
+    with open_run(settings(tmp_path, f"model.loss={loss}")) as hosted:
+        assert hosted.described is not None
+        assert hosted.described.target
+
+
+def test_truths_are_no_numbers_to_scale(tmp_path: Path) -> None:
+    (tmp_path / "held_out.csv").write_text("warm,watts\n1,0.0\n3,1.0\n")
+    data = f"csv:{tmp_path}/held_out.csv?label=watts&targets=numbers"
+    more = (f"model.data={data}", "model.loss=bce", "model.metrics=[]")
+    with open_run(settings(tmp_path, *more)) as hosted:
+        assert hosted.described is not None
+        assert hosted.described.target == ()
+        assert hosted.targets is None
