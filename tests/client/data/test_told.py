@@ -23,7 +23,7 @@ def chunk(*messages: bytes) -> Chunk:
     records = [decode(message, NAMES) for message in messages]
     x = np.stack([record.x for record in records if record.x is not None])
     y = np.stack([record.y for record in records if record.y is not None])
-    return Chunk(x, y)
+    return Chunk(x, y.astype(np.int64))
 
 
 def test_numbers_categories_and_targets_are_the_runs() -> None:
