@@ -38,8 +38,6 @@ class Push:
     time: float
     update: Update
     frame: bytes
-    step: Step | None = None
-    """What it is decoded, where a gateway has done that."""
 
 
 class Apply(NamedTuple):

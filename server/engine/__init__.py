@@ -6,7 +6,6 @@ is a room of its own, steering. What a device is told of the run is welcome.py's
 publication's. Imports publication, coordination and descent; neither asyncio nor aiohttp.
 """
 
-from edgeflock.server.engine import decoded
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import Bounds, check_limits, frame_bytes, part_of
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published
@@ -21,7 +20,6 @@ __all__ = [
     "Judge",
     "Published",
     "check_limits",
-    "decoded",
     "frame_bytes",
     "part_of",
 ]

@@ -38,10 +38,8 @@ def admit(
     samples: int,
     expansion_bytes: int,
     fewest: int = 1,
-    decoded: Step | None = None,
 ) -> Step:
-    """Decode `update`, unless that is done, or raise the Refused that says what is wrong with it. Cheap
-    checks come first.
+    """Decode `update`, or raise the Refused that says what is wrong with it. Cheap checks come first.
 
     oldest..version are the bases that may be admitted. An update is of `fewest` to `samples` samples: it may
     count by them. `expansion_bytes` bounds what decoding allocates.
@@ -58,8 +56,6 @@ def admit(
             f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "
             f"limits.expansion_bytes is {expansion_bytes}"
         )
-    if decoded is not None:
-        return decoded
     if layout.buffers:
         return _admit_with_statistics(update, layout)
     return _admit(update, layout)

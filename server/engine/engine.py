@@ -198,7 +198,6 @@ class Engine:
             samples=self._bounds.samples,
             fewest=self._bounds.fewest,
             expansion_bytes=self._bounds.expansion_bytes,
-            decoded=push.step,
         )
         step = replace(step, time=push.time)
         sent, decision = step, None

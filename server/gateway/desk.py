@@ -65,8 +65,9 @@ class RemoteDesk:
         self._why = why
 
     def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
-        number = 0 if device is None else device.id
-        self._upstream.send(gateway.Blamed(number, refusal.code, str(refusal), update))
+        if not update:  # of which the leader knows
+            number = 0 if device is None else device.id
+            self._upstream.send(gateway.Blamed(number, refusal.code, str(refusal)))
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
         """The leader counts what a device is refused, over all its sessions, and ends this one."""

@@ -75,7 +75,8 @@ class Mirror:
         """Follow what happened while the line was broken. Raises Malformed if that does not lead to the
         leader's model.
         """
-        for change in gateway.items(gateway.message(resumed.changes), (gateway.Change,)):
+        for octets in resumed.changes:
+            change = gateway.item(octets, (gateway.Change,))
             assert isinstance(change, gateway.Change), "nothing else is taken"
             self.follow(change)
         if sha256(self.theta.data).digest() != resumed.digest:

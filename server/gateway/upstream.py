@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine import Accepted, decoded
+from edgeflock.server.engine import Accepted
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import Mirror
 from edgeflock.server.gateway.present import Present
@@ -29,6 +29,7 @@ from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.messages import Hello, Record
+from edgeflock.shared.protocol.shown import shown
 from edgeflock.shared.settings.config import Config
 
 A = TypeVar("A", gateway.Known, gateway.Entered, gateway.Done)
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 _QUICK = 1 << 20
 """Parameters of a model that is looked through in about a millisecond, on the event loop's own thread."""
+
+_REFUSED = 4000
+"""What a leader adds to a refusal's status when it closes the line."""
 
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to reach the leader: many devices wait for one gateway."""
@@ -126,11 +130,13 @@ class Upstream:
             self._socket = socket
             sending = asyncio.create_task(self._outbox.send_through(socket))
             try:
-                async for message in socket:
-                    if message.type is not aiohttp.WSMsgType.BINARY:
-                        raise Malformed("the leader sends what is no item")
+                while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                     for item in gateway.items(message.data, gateway.OF_LEADERS):
                         await self._take(item)
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    raise Malformed("the leader sends what is no item")
+                if message.type is aiohttp.WSMsgType.CLOSE and message.data >= _REFUSED:
+                    raise Malformed(f"it sends this gateway away: {shown(message.extra or '')}")
             finally:
                 sending.cancel()
 
@@ -194,7 +200,7 @@ class Upstream:
     async def push(self, push: Push) -> Accepted | Held:
         """What comes of one update, durable at the leader. Raises the Refused that it meets."""
         future = self._waiting.pushing(push.device)
-        self.send(self._told_of(push, *self._present.traffic(push.device)))
+        self.send(gateway.Given(push.device, *self._present.traffic(push.device), push.frame))
         outcome = await future
         mirror = self.mirror
         if mirror is not None and mirror.config.coordination.tasks:
@@ -202,16 +208,6 @@ class Upstream:
         if isinstance(outcome, Held):
             return Held(unheeded(asyncio.ensure_future(self._once_taken(push, outcome.answer))))
         return await self._with_model(push, outcome)
-
-    def _told_of(self, push: Push, ingress: int, egress: int) -> gateway.Given | gateway.Decoded:
-        """An update, decoded if it can be: its leader need not."""
-        mirror, update = self.mirror, push.update
-        if mirror is not None and decoded.pays(update):
-            limits = mirror.config.limits
-            step = decoded.step_of(update, mirror.layout, limits.samples, limits.expansion_bytes)
-            if step is not None:
-                return decoded.told(push.device, ingress, egress, update, step, push.frame)
-        return gateway.Given(push.device, ingress, egress, push.frame)
 
     async def _once_taken(self, push: Push, answer: asyncio.Future[Accepted]) -> Accepted:
         return await self._with_model(push, await answer)

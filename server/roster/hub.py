@@ -124,9 +124,11 @@ class Hub:
             self.tally.count(update, device.statistics.staleness)
         self.changed(device)
 
-    def refused(self, device: Device | None, refusal: Refused) -> None:
+    def refused(self, device: Device | None, refusal: Refused, through: str = "") -> None:
+        """Something was refused, that came `through` a gateway if there is one."""
         self.tally.refusals[refusal.code] += 1
-        self.note("refused", device, f"{refusal.code}: {refusal}")
+        by = f", through gateway {through}" if through else ""
+        self.note("refused", device, f"{refusal.code}{by}: {refusal}")
 
     def duplicate(self, device: Device) -> None:
         """An update was of a task that another device had computed before."""

@@ -179,7 +179,7 @@ class OwnDesk:
     def refuse(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         if update and device is not None:
             device.statistics.refuse()
-        self.host.hub.refused(device, refusal)
+        self.host.hub.refused(device, refusal, self.through)
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
         most, now = self.host.config.limits.refusals, asyncio.get_running_loop().time()

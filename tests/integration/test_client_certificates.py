@@ -97,7 +97,7 @@ async def test_a_gateway_that_makes_certificates_up_is_not_believed(tmp_path: Pa
             http.ws_connect(line, headers=headers, ssl=False, max_msg_size=0) as socket,
         ):
             await socket.receive()
-            answers = []
+            answers: list[protocol.Item] = []
             for ticket, shown in enumerate((good, forged, b"", b"\x30\x03"), 1):
                 knock = protocol.Knock(ticket, pi.credential, "/v1/session", "", shown)
                 await socket.send_bytes(protocol.message([protocol.packed(knock)]))

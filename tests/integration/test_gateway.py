@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks.updates import record_update
 from edgeflock.client.identity import Identity
 from edgeflock.client.joining import join
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.devices.watching.status import print_status
-from edgeflock.server.engine import decoded
 from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
@@ -28,7 +26,7 @@ from edgeflock.server.sessions.gateways import gateways
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
-from edgeflock.shared.protocol import feed, wire
+from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.tui.sources.feed_client import FeedClient
@@ -295,46 +293,6 @@ async def test_a_device_that_is_paused_gets_no_answer(tmp_path: Path) -> None:
             assert (await first).version == 10
 
 
-async def let_in(socket: aiohttp.ClientWebSocketResponse, name: str) -> None:
-    """As a gateway: a device of this name has come."""
-    hello = wire.encode(Hello(PROTOCOL, name, LAYOUT.digest, {}))
-    for item in (protocol.Knock(1, "", "/v1/session", "", b""), protocol.Enter(1, hello)):
-        await socket.send_bytes(protocol.message([protocol.packed(item)]))
-    await until(socket, protocol.Entered)
-
-
-async def until(socket: aiohttp.ClientWebSocketResponse, kind: type[protocol.Item]) -> protocol.Item:
-    """The next item of this kind that the leader says."""
-    while True:
-        for item in protocol.items((await socket.receive()).data, protocol.OF_LEADERS):
-            if isinstance(item, kind):
-                return item
-
-
-async def test_a_gateway_that_lets_a_paused_device_go_on_is_sent_away(tmp_path: Path) -> None:
-    """One update may have been under way; for its answer a device waits."""
-    async with (
-        hosting(tmp_path, RATE, admin_token=ADMIN) as leader,
-        operating(leader.port) as operator,
-        aiohttp.ClientSession() as http,
-        http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket,
-    ):
-        await let_in(socket, "pi")
-        for sequence in (1, 2, 3):
-            update = replace(record_update(LAYOUT, np.random.default_rng(0)), sequence=sequence)
-            given = protocol.Given(1, 0, 0, wire.encode(update))
-            await socket.send_bytes(protocol.message([protocol.packed(given)]))
-            if sequence == 3:
-                break
-            assert await until(socket, protocol.Taken) is not None
-            if sequence == 1:
-                await operator.post("/v1/devices/pi/pause", {"because": "hot"})
-                assert await until(socket, protocol.Paused) == protocol.Paused(1, "hot")
-        assert [message async for message in socket] == []
-        assert socket.close_code == 4400
-        assert leader.engine.published.version == 2
-
-
 async def test_refusals_come_through_and_count(tmp_path: Path) -> None:
     settings = ("limits.refusals=2", RATE)
     async with (
@@ -468,7 +426,7 @@ async def test_marks_that_nobody_knows_begin_anew(tmp_path: Path) -> None:
         for mark in ("", "00", "00" * len(protocol.first_mark(bytes(protocol.LIFE)))):
             line = f"{leader.url}/v1/gateway?name=x&mark={mark}"
             async with http.ws_connect(line, max_msg_size=0) as socket:
-                first = protocol.items((await socket.receive()).data, protocol.OF_LEADERS)[0]
+                first = next(protocol.items((await socket.receive()).data, protocol.OF_LEADERS))
                 assert isinstance(first, protocol.Sync)
         async with http.get(f"{leader.url}/v1/gateway?name=x&mark=zz") as answer:
             assert answer.status == 400
@@ -581,41 +539,3 @@ async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> No
                 assert told.status == 404
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                 await http.ws_connect(f"{url}/v1/session", headers={"Origin": "http://elsewhere.example"})
-
-
-async def test_a_gateway_that_talks_nonsense_harms_nobody(tmp_path: Path) -> None:
-    async with (
-        hosting(tmp_path, RATE) as leader,
-        joined(leader.url, "pi") as pi,
-        aiohttp.ClientSession() as http,
-    ):
-        unknown = protocol.message([b"\x92\xcc\xff\x00"])
-        for nonsense in (b"", b"\x91\x01", b"\x91\x92\x03\x05", unknown, b"\xc1"):
-            async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-                assert (await socket.receive()).type is aiohttp.WSMsgType.BINARY
-                await socket.send_bytes(nonsense)
-                assert (await socket.receive()).data == 4400
-        given = protocol.packed(protocol.Given(1, 0, 0, b"\x91\x05"))
-        async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-            await socket.receive()
-            await socket.send_bytes(protocol.message([given]))  # of a device that is not its own
-            await pi.step()
-            await socket.receive()
-        assert leader.engine.published.version == 1
-
-
-async def test_a_gateway_that_decodes_otherwise_than_its_leader_is_sent_away(tmp_path: Path) -> None:
-    """What a replay will make of an update must be what the model has."""
-    update = record_update(LAYOUT, np.random.default_rng(0))
-    async with hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
-        for delta in (b"\0\0\x80\x3f", b"\0\0\xc0\x7f", b"\0\0"):
-            async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-                await let_in(socket, "pi")
-                step = decoded.step_of(update, LAYOUT, 100, 1 << 20)
-                assert step is not None
-                told = decoded.told(1, 0, 0, update, step, wire.encode(update))
-                forged = told._replace(delta=(delta * update.count)[: 4 * update.count])
-                await socket.send_bytes(protocol.message([protocol.packed(forged)]))
-                assert [message async for message in socket] == []
-                assert socket.close_code == 4400
-        assert leader.engine.published.version == 0

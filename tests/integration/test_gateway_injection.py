@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from edgeflock.server.roster import relay
@@ -13,8 +12,8 @@ from edgeflock.shared.protocol import wire
 from tests.hosting import gateway, hosting
 from tests.integration import test_injection
 from tests.integration.foreign_client import REFUSAL
-from tests.integration.test_gateway import let_in
 from tests.integration.test_gateway_tasks import behind
+from tests.integration.test_hostile_gateway import hostile
 from tests.integration.test_injection import ON, foreign, samples, sharing, until_shared
 from tests.integration.test_reconnect import update
 
@@ -103,11 +102,10 @@ async def test_a_gateway_that_makes_samples_up_is_sent_away(tmp_path: Path) -> N
         (protocol.Shared(1, b"\xc1"), 4400),
         (protocol.Spilled(1, 1), 4400),  # of which it was given none
     )
-    async with hosting(tmp_path, *ON) as leader, aiohttp.ClientSession() as http:
+    async with hosting(tmp_path, *ON) as leader:
         for item, code in made_up:
-            async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-                await let_in(socket, "pi")
-                await socket.send_bytes(protocol.message([protocol.packed(item)]))
-                assert [message async for message in socket] == []
-                assert socket.close_code == code
+            async with hostile(leader) as line:
+                await line.let_in()
+                await line.say(item)
+                assert (await line.closed())[0] == code
         assert leader.relay.samples == 0

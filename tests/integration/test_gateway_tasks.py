@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol.messages import Task
 from tests.hosting import Hosted, gateway, hosting
 from tests.integration import test_task_devices, test_tasks
 from tests.integration.operator import ADMIN, operating
-from tests.integration.test_gateway import let_in, ordered
+from tests.integration.test_gateway import ordered
 from tests.integration.test_task_devices import stored as stored
 from tests.integration.test_tasks import TASKS, begun, link, settled, update
 
@@ -98,12 +96,3 @@ async def test_shards_are_shared_out_over_all_gateways(tmp_path: Path) -> None:
             await operator.post("/v1/devices/1/resume")
             assert (await offered).counted
         await settled(leader, 3)
-
-
-async def test_a_gateway_that_asks_for_tasks_where_there_are_none_is_sent_away(tmp_path: Path) -> None:
-    async with hosting(tmp_path) as leader, aiohttp.ClientSession() as http:
-        async with http.ws_connect(f"{leader.url}/v1/gateway?name=x") as socket:
-            await let_in(socket, "pi")
-            await socket.send_bytes(protocol.message([protocol.packed(protocol.Ready(1, 0, True))]))
-            assert [message async for message in socket] == []
-            assert socket.close_code == 4400

@@ -18,6 +18,12 @@ from edgeflock.shared.protocol.messages import Record
 _ALIVE = 100.0
 """Seconds that a gateway may take to say whether a device lives; it asks the device for 90."""
 
+_LEAVE_SECONDS = 6.0
+"""Seconds that a gateway may take to end a session; a device may take four of them."""
+
+_MOST_BYTES = 1 << 62
+"""Of all traffic: journals keep eight bytes of it, with a sign."""
+
 
 class Through(Protocol):
     """The line of its gateway."""
@@ -38,7 +44,15 @@ class Behind:
         """Once it is let in."""
         self.alive: asyncio.Future[bool] | None = None
         """What the gateway was asked last."""
+        self.entered = False
+        """Whether a Hello has come."""
+        self.over: SessionRefused | None = None
+        """Why the gateway is to end the session: nothing that comes of it counts any more."""
         self.ended = asyncio.Event()
+        self._under_way = False
+        """Whether an update is."""
+        self._asks: asyncio.Task[None] | None = None
+        """What it asked last."""
         self._heeds: Order | None = None
         """An operator's, since which an update of it was taken: it waits for the answer."""
         self._gateway = through
@@ -54,11 +68,15 @@ class Behind:
         return self.alive.done() and self.alive.result()
 
     async def supersede(self) -> None:
-        self._tell(gateway.End(self._id, Superseded.code, "a newer session has its name", 0))
+        await self.drop(Superseded("a newer session has its name"))
         await self.ended.wait()
 
     async def drop(self, because: SessionRefused) -> None:
         self._tell(gateway.End(self._id, because.code, str(because), because.seconds))
+        if self.over is None:
+            why = f"killed: its gateway {self.through} did not end its session in {_LEAVE_SECONDS:g} s"
+            asyncio.get_running_loop().call_later(_LEAVE_SECONDS, self.end, why)
+        self.over = because
 
     async def leave(self) -> None:
         self._tell(gateway.End(self._id, "", "", 0))
@@ -71,40 +89,49 @@ class Behind:
             self._talks(self._talk.follow())
 
     def count(self, ingress: int, egress: int) -> None:
-        """The device's bytes, at its socket."""
+        """The device's bytes, at its socket. Raises Malformed if nobody can have sent as many."""
         meter, total = self.meter, self.desk.host.traffic.total
-        total.ingress += max(0, ingress - meter.ingress)
-        total.egress += max(0, egress - meter.egress)
-        meter.ingress, meter.egress = max(ingress, meter.ingress), max(egress, meter.egress)
+        more = max(0, ingress - meter.ingress), max(0, egress - meter.egress)
+        if total.ingress + more[0] > _MOST_BYTES or total.egress + more[1] > _MOST_BYTES:
+            raise Malformed("a gateway counts more bytes than there can be")
+        total.ingress, total.egress = total.ingress + more[0], total.egress + more[1]
+        meter.ingress, meter.egress = meter.ingress + more[0], meter.egress + more[1]
 
     def offers(self) -> None:
-        """It sends an update. Raises Malformed if it should be waiting."""
+        """It sends an update, once the one before is answered. Raises Malformed if it should be waiting."""
         order = None if self.device is None else self.device.connection.order
         if order is not None and order is self._heeds:
             raise Malformed("a gateway lets a device go on that an operator has paused")
+        if self._under_way:
+            raise Malformed("a gateway sends an update of a device before the one before is answered")
+        self._under_way = True
 
-    def taken(self) -> None:
-        """An update of it was."""
-        self._heeds = None if self.device is None else self.device.connection.order
+    def answered(self, *, taken: bool) -> None:
+        """Its update was, and is `taken` or refused."""
+        self._under_way = False
+        if taken:
+            self._heeds = None if self.device is None else self.device.connection.order
 
     def ready(self, ready: gateway.Ready) -> None:
-        """It wants to know what to compute, or waits for its turn."""
+        """It wants to know what to compute, or waits for its turn. Raises Malformed if it may not ask."""
+        if self._asks is not None and not self._asks.done():
+            raise Malformed("a gateway asks for a device before it is answered")
         if self.device is not None and self.desk.host.engine.turns is not None:
-            self._talks(self._answered(self.desk.turn(self.device)))
+            self._asks = self._talks(self._answered(self.desk.turn(self.device)))
             return
         if (talk := self._talk) is None:
             raise Malformed("a gateway asks what to compute, and this is a run without tasks or turns")
         if ready.version is None:
-            self._talks(self._answered(talk.went_on(counted=ready.counted)))
+            self._asks = self._talks(self._answered(talk.went_on(counted=ready.counted)))
         else:
-            self._talks(self._answered(talk.begin(ready.version)))
+            self._asks = self._talks(self._answered(talk.begin(ready.version)))
 
     def heed(self) -> None:
         if self.device is not None:  # before, its Entered will say so
             self._tell(gateway.Paused(self._id, self.paused))
 
     def end(self, why: str) -> None:
-        """It is gone."""
+        """It is gone. Told again, it changes nothing."""
         if self.device is not None and self.device.connection.line is self:
             self.desk.leave(self.device, why)
         if self.alive is not None and not self.alive.done():
@@ -138,7 +165,7 @@ class Behind:
         await saying
         self._tell(gateway.Done(self.ticket))
 
-    def _talks(self, work: Coroutine[Any, Any, None]) -> None:
+    def _talks(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         async def until_it_stops() -> None:
             try:
                 await work
@@ -148,3 +175,4 @@ class Behind:
         talking = asyncio.create_task(until_it_stops())
         self._talking.add(talking)
         talking.add_done_callback(self._talking.discard)
+        return talking

@@ -8,12 +8,14 @@ from typing import Any
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.doors import Door
+from edgeflock.server.engine import frame_bytes
 from edgeflock.server.roster import Device, Meter, Parcel
 from edgeflock.server.sessions.desk import Entry, OwnDesk
 from edgeflock.server.sessions.gateways.behind import Behind
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
 from edgeflock.server.sessions.host import Host
+from edgeflock.server.sessions.records import LONGEST_HELLO
 from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import (
     REFUSALS,
@@ -21,14 +23,19 @@ from edgeflock.shared.errors import (
     Quarantined,
     Refused,
     SessionRefused,
+    TooManyDevices,
 )
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
+from edgeflock.shared.protocol.shown import shown
 
 HEARTBEAT = 20.0
 """Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up. A
 gateway that takes up a large model, and answers nothing meanwhile, has so long for it."""
+
+_LONGEST_REASON = 123
+"""Bytes of why a WebSocket is closed (RFC 6455, section 5.5)."""
 
 Admitted = Callable[[str, str, bytes], tuple[str, str, Entry | None]]
 """(secret, path, certificate that was shown, in DER) -> (role, name, what its session must prove). Raises
@@ -53,7 +60,13 @@ class GatewayLine:
         self.name, self.address, self.since = name, door.address, time.time()
         self._host, self._writer, self._admitted = host, writer, admitted
         self._request, self._door = request, door
-        self._most = host.config.limits.inflight_bytes
+        limits = host.config.limits
+        self._most = limits.inflight_bytes
+        self._longest = gateway.HEAD + max(
+            gateway.LONGEST, gateway.AROUND + frame_bytes(host.config, host.layout)
+        )
+        """Bytes of a message."""
+        self._most_tickets = limits.devices + limits.strangers
         self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, heartbeat=HEARTBEAT, timeout=2.0)
         self.meter = Meter()
         if request.transport is not None:
@@ -61,15 +74,14 @@ class GatewayLine:
         self._tickets: dict[int, Behind] = {}
         self._devices: dict[int, Behind] = {}
         """By their numbers, once they are let in."""
-        self._updates = GatewayUpdates(host, writer, self, self._devices)
+        self._updates = GatewayUpdates(host, writer, self, self._refused)
         self._outbox = Outbox()
         self._lost = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
-            gateway.Given: self._updates.given,
-            gateway.Decoded: self._updates.decoded,
+            gateway.Given: self._given,
             gateway.Knock: self._knock,
-            gateway.Enter: lambda enter: self._later(self._enter(enter)),
+            gateway.Enter: self._enter,
             gateway.Told: self._told,
             gateway.Blamed: self._blamed,
             gateway.Gone: self._gone,
@@ -97,12 +109,12 @@ class GatewayLine:
         """Until either end hangs up. From `join` on it is told of the model."""
         request, hub = self._request, self._host.hub
         if request.body_exists or not self._door.upgrade(
-            self._most, lambda refusal: hub.refused(None, refusal)
+            self._longest, lambda refusal: hub.refused(None, refusal)
         ):
             return web.Response(status=400, text="nothing follows the request until it is answered\n")
         self.meter.internal = True  # it is the devices' bytes that count, at their gateway's sockets
         await self._socket.prepare(request)
-        self._door.welcome(self._most)
+        self._door.welcome(self._longest)
         why = "the line broke"
         sending = asyncio.create_task(self._outbox.send_through(self._socket))
         try:
@@ -112,9 +124,12 @@ class GatewayLine:
                 self._door.taken()
                 for item in gateway.items(message.data, gateway.OF_GATEWAYS):
                     self._takes[type(item)](item)
-        except SessionRefused as malformed:
-            why = f"refused: {malformed}"
-            await self._socket.close(code=4000 + malformed.status, message=malformed.code.encode())
+                await asyncio.sleep(0)  # others have their turn, however much it says
+        except SessionRefused as refusal:
+            why = f"refused: {refusal}"
+            hub.refused(None, refusal, self.name)
+            reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
+            await self._socket.close(code=4000 + refusal.status, message=reason.encode())
         finally:
             self._lost = True
             sending.cancel()
@@ -155,7 +170,13 @@ class GatewayLine:
     # What gateways say
 
     def _knock(self, knock: gateway.Knock) -> None:
+        if knock.ticket in self._tickets:
+            raise Malformed("a gateway shows a ticket of its twice")
         try:
+            if len(self._tickets) >= self._most_tickets:
+                raise TooManyDevices(
+                    f"a gateway has {self._most_tickets} sessions (limits.devices, limits.strangers)"
+                )
             role, name, entry = self._admitted(knock.bearer, knock.path, knock.certificate)
         except Refused as refusal:
             self.deny(refusal, ticket=knock.ticket)
@@ -166,10 +187,16 @@ class GatewayLine:
         asked = desk.headers
         self.send(gateway.Known(knock.ticket, role, name, asked.get(CHALLENGE, ""), ROTATE in asked))
 
-    async def _enter(self, enter: gateway.Enter) -> None:
+    def _enter(self, enter: gateway.Enter) -> None:
         behind = self._tickets.get(enter.ticket)
         if behind is None:
             return
+        if behind.entered or len(enter.hello) > LONGEST_HELLO:
+            raise Malformed(f"a session has one Hello, of at most {LONGEST_HELLO} bytes")
+        behind.entered = True
+        self._later(self._let_in(behind, enter))
+
+    async def _let_in(self, behind: Behind, enter: gateway.Enter) -> None:
         try:
             hello = wire.decode(enter.hello, (Hello,))
             assert isinstance(hello, Hello), "nothing else is taken"
@@ -185,10 +212,23 @@ class GatewayLine:
         self.send(gateway.Entered(enter.ticket, place.device.id, place.sequence, place.secret, behind.paused))
         behind.desk.greeted(place.device, self._host.published.version)
 
+    def _of(self, number: int) -> tuple[Behind, Device] | None:
+        """A device of this gateway; None if it is none, or its session is over."""
+        behind = self._devices.get(number)
+        if behind is None or behind.device is None or behind.over is not None:
+            return None
+        return behind, behind.device
+
+    def _given(self, given: gateway.Given) -> None:
+        if (of := self._of(given.device)) is not None:
+            self._updates.given(*of, given)
+        elif (behind := self._devices.get(given.device)) is not None and behind.over is not None:
+            self.deny(behind.over, device=given.device)
+
     def _shared(self, shared: gateway.Shared) -> None:
-        behind = self._devices.get(shared.device)
-        if behind is None or (device := behind.device) is None:
+        if (of := self._of(shared.device)) is None:
             return
+        _, device = of
         samples = wire.decode(shared.samples, (Samples,))
         assert isinstance(samples, Samples), "nothing else is taken"
         device.connection.hear()
@@ -201,9 +241,9 @@ class GatewayLine:
         self.send(gateway.Dealt(device.id, octets))
 
     def _spilled(self, spilled: gateway.Spilled) -> None:
-        behind = self._devices.get(spilled.device)
-        if behind is None or (device := behind.device) is None:
+        if (of := self._of(spilled.device)) is None:
             return
+        _, device = of
         if spilled.samples > device.statistics.received:
             raise Malformed("a gateway has lost more samples than it was given")
         device.statistics.received -= spilled.samples
@@ -211,25 +251,30 @@ class GatewayLine:
 
     def _ready(self, ready: gateway.Ready) -> None:
         behind = self._tickets.get(ready.ticket)
-        if behind is not None and behind.device is not None:
+        if behind is not None and behind.device is not None and behind.over is None:
             behind.ready(ready)
 
     def _told(self, told: gateway.Told) -> None:
-        behind = self._devices.get(told.device)
-        if behind is None or behind.device is None:
+        if (of := self._of(told.device)) is None:
             return
+        behind, device = of
         telemetry = wire.decode(told.telemetry, (Telemetry,))
         assert isinstance(telemetry, Telemetry), "nothing else is taken"
-        behind.desk.tell(behind.device, telemetry, told.telemetry)
+        behind.desk.tell(device, telemetry, told.telemetry)
 
     def _blamed(self, blamed: gateway.Blamed) -> None:
-        behind = self._devices.get(blamed.device)
-        refusal = REFUSALS.get(blamed.code, Refused)(blamed.detail)
-        if behind is None or behind.device is None:
-            self._host.hub.refused(None, refusal)
+        refusal = REFUSALS.get(blamed.code, Refused)(shown(blamed.detail))
+        if (of := self._of(blamed.device)) is None:
+            self._host.hub.refused(None, refusal, self.name)
             return
-        behind.desk.refuse(behind.device, refusal, update=blamed.update)
-        self._later(self._judge(behind, behind.device, refusal))
+        behind, device = of
+        behind.desk.refuse(device, refusal)
+        self._later(self._judge(behind, device, refusal))
+
+    def _refused(self, behind: Behind, device: Device, refusal: Refused) -> None:
+        """An update was."""
+        behind.desk.refuse(device, refusal, update=True)
+        self._later(self._judge(behind, device, refusal))
 
     async def _judge(self, behind: Behind, device: Device, refusal: Refused) -> None:
         told = await behind.desk.judge(device, refusal)
@@ -240,10 +285,11 @@ class GatewayLine:
         behind = self._tickets.pop(gone.ticket, None)
         if behind is None:
             return
-        behind.count(gone.ingress, gone.egress)
+        if not behind.ended.is_set():
+            behind.count(gone.ingress, gone.egress)
         if behind.device is not None and self._devices.get(behind.device.id) is behind:
             del self._devices[behind.device.id]
-        behind.end(gone.why)
+        behind.end(shown(gone.why))
 
     def _lives(self, lives: gateway.Lives) -> None:
         behind = self._devices.get(lives.device)

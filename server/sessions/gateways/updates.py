@@ -2,85 +2,55 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.descent import Step
-from edgeflock.server.engine import Accepted, decoded
+from edgeflock.server.engine import Accepted, frame_bytes
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions.gateways.behind import Behind, Through
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.writer import Held, Writer, settle
-from edgeflock.shared.errors import AlreadyComputed, Malformed, Refused, SessionRefused
+from edgeflock.shared.errors import AlreadyComputed, Malformed, Refused, RunComplete, SessionRefused
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Update
 
-_SAMPLE = 64
-"""The leader decodes the first update of a gateway, and one in so many after it, itself as well."""
-
 
 class GatewayUpdates:
-    """Of one gateway."""
+    """Of one gateway. The engine admits each as one that its device has sent itself."""
 
-    def __init__(self, host: Host, writer: Writer, line: Through, devices: Mapping[int, Behind]) -> None:
-        """`devices` are those that are let in, by their numbers."""
+    def __init__(
+        self, host: Host, writer: Writer, line: Through, blamed: Callable[[Behind, Device, Refused], None]
+    ) -> None:
+        """`blamed` is told of each that was refused."""
         self._host, self._writer = host, writer
-        self._line, self._devices = line, devices
-        self._sampled = 0
-        """Updates that came decoded."""
+        self._line, self._blamed = line, blamed
+        self._longest = frame_bytes(host.config, host.layout)
         self.counted = 0
         """Those that are in the model."""
 
-    def given(self, given: gateway.Given) -> None:
-        behind = self._behind(given.device, given.ingress, given.egress)
-        if behind is None:
-            return
+    def given(self, behind: Behind, device: Device, given: gateway.Given) -> None:
+        """Raises Refused if it is no update, or out of turn."""
+        behind.count(given.ingress, given.egress)
+        device.connection.hear()
+        if len(given.update) > self._longest:
+            raise Malformed(f"an update has at most {self._longest} bytes (limits.frame_bytes)")
         update = wire.decode(given.update, (Update,))
         assert isinstance(update, Update), "nothing else is taken"
-        # The gateway answers with the model.
-        self._push(behind, Push(given.device, time.time(), replace(update, pull=False), given.update))
-
-    def decoded(self, told: gateway.Decoded) -> None:
-        behind = self._behind(told.device, told.ingress, told.egress)
-        if behind is None:
-            return
-        update, step = decoded.read(told, self._host.layout)
-        if self._sampled % _SAMPLE == 0:
-            self._check(told, (update, step))
-        self._sampled += 1
-        self._push(behind, Push(told.device, time.time(), update, told.update, step))
-
-    def _check(self, told: gateway.Decoded, theirs: tuple[Update, Step]) -> None:
-        """Raises Malformed if a gateway decodes otherwise than a replay will."""
-        update, limits = wire.decode(told.update, (Update,)), self._host.config.limits
-        assert isinstance(update, Update), "nothing else is taken"
-        step = decoded.step_of(update, self._host.layout, limits.samples, limits.expansion_bytes)
-        if step is None or not decoded.same(theirs, update, step):
-            raise Malformed("it decodes updates otherwise than its leader: are they of one version?")
-
-    def _behind(self, device: int, ingress: int, egress: int) -> Behind | None:
-        """Of whom something has come; None if it is no device of this gateway, or has left."""
-        behind = self._devices.get(device)
-        if behind is not None and behind.device is not None:
-            behind.count(ingress, egress)
-            behind.device.connection.hear()
-        return behind
-
-    def _push(self, behind: Behind, push: Push) -> None:
-        device = behind.device
-        assert device is not None, "it is let in"
         behind.offers()
+        # The gateway answers with the model.
+        push = Push(device.id, time.time(), replace(update, pull=False), given.update)
         try:
-            self._writer.put(push, _Answer(self, device, push.update))
+            self._writer.put(push, _Answer(self, behind, device, update))
         except Refused as refusal:
-            self._line.deny(refusal, device=device.id)
+            self.refused(behind, device, refusal)
 
     # What comes of them
 
-    def answered(self, device: Device, update: Update, accepted: Accepted) -> None:
+    def answered(self, behind: Behind, device: Device, update: Update, accepted: Accepted) -> None:
         """An update is in the model, whether its device is still there or not."""
-        self._taken(device)
+        device.connection.given = True
+        behind.answered(taken=True)
         if self._host.engine.tasks is None:
             self._count(device, update, accepted)
         else:  # after those of the same round that were held: their futures are told with the next turn
@@ -88,37 +58,37 @@ class GatewayUpdates:
         version, staleness = accepted.receipt.version, accepted.staleness
         self._line.send(gateway.Taken(device.id, update.sequence, version, staleness))
 
-    def refused(self, device: Device, refusal: Refused) -> None:
-        """An update was. Its gateway says so if that counts."""
+    def refused(self, behind: Behind, device: Device, refusal: Refused) -> None:
+        """An update was."""
+        behind.answered(taken=False)
+        self._line.deny(refusal, device=device.id)
         if isinstance(refusal, AlreadyComputed):
             self._host.hub.duplicate(device)
-        self._line.deny(refusal, device=device.id)
+        elif not isinstance(refusal, RunComplete | SessionRefused):
+            self._blamed(behind, device, refusal)
 
-    def waits(self, device: Device, update: Update, answer: "asyncio.Future[Accepted]") -> None:
+    def waits(
+        self, behind: Behind, device: Device, update: Update, answer: "asyncio.Future[Accepted]"
+    ) -> None:
         """An update waits for others."""
         self._line.send(gateway.Held(device.id))
         in_tasks = self._host.engine.tasks is not None
         if in_tasks:
-            self._taken(device)
+            device.connection.given = True
+            behind.answered(taken=True)
 
         def over(answer: "asyncio.Future[Accepted]") -> None:
             if answer.cancelled():
                 return
             outcome = _outcome(answer)
             if not in_tasks:
-                settle(_Answer(self, device, update), outcome)
+                settle(_Answer(self, behind, device, update), outcome)
             elif isinstance(outcome, Accepted):
                 self._count(device, update, outcome)
             elif not isinstance(outcome, SessionRefused):
-                device.statistics.refuse()
-                self._host.hub.refused(device, outcome)
+                self._blamed(behind, device, outcome)
 
         answer.add_done_callback(over)
-
-    def _taken(self, device: Device) -> None:
-        device.connection.given = True
-        if (behind := self._devices.get(device.id)) is not None:
-            behind.taken()
 
     def _count(self, device: Device, update: Update, accepted: Accepted) -> None:
         self.counted += 1
@@ -128,22 +98,22 @@ class GatewayUpdates:
 class _Answer:
     """Waits for what comes of an update, without a future: that costs a turn of the event loop."""
 
-    __slots__ = ("_device", "_update", "_updates")
+    __slots__ = ("_behind", "_device", "_update", "_updates")
 
-    def __init__(self, updates: GatewayUpdates, device: Device, update: Update) -> None:
-        self._updates, self._device, self._update = updates, device, update
+    def __init__(self, updates: GatewayUpdates, behind: Behind, device: Device, update: Update) -> None:
+        self._updates, self._behind, self._device, self._update = updates, behind, device, update
 
     def done(self) -> bool:
         return False
 
     def set_result(self, result: Accepted | Held, /) -> None:
         if isinstance(result, Held):
-            self._updates.waits(self._device, self._update, result.answer)
+            self._updates.waits(self._behind, self._device, self._update, result.answer)
         else:
-            self._updates.answered(self._device, self._update, result)
+            self._updates.answered(self._behind, self._device, self._update, result)
 
     def set_exception(self, refusal: Refused, /) -> None:
-        self._updates.refused(self._device, refusal)
+        self._updates.refused(self._behind, self._device, refusal)
 
 
 def _outcome(answer: "asyncio.Future[Accepted]") -> Accepted | Refused:

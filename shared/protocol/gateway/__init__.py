@@ -1,6 +1,6 @@
 """What a gateway and its leader tell each other, over one WebSocket (docs/gateways.md).
 
-    gateway -> leader    Knock, Enter, Given, Decoded, Told, Blamed, Gone, Lives, Ready, Shared, Spilled
+    gateway -> leader    Knock, Enter, Given, Told, Blamed, Gone, Lives, Ready, Shared, Spilled
     leader -> gateway    Sync, Resumed, Change, Known, Entered, Denied, Taken, Held, End, Ask, Paused, Said,
                          Done, Dealt
 
@@ -9,12 +9,22 @@ Both ends are of one version, and trust each other as far as a credential of the
 looks at what its gateways say, and hangs up on what is none of this.
 """
 
-from edgeflock.shared.protocol.gateway.coding import Item, batch, items, message, numbers, packed
+from edgeflock.shared.protocol.gateway.coding import (
+    AROUND,
+    HEAD,
+    LONGEST,
+    Item,
+    batch,
+    item,
+    items,
+    message,
+    numbers,
+    packed,
+)
 from edgeflock.shared.protocol.gateway.marks import LIFE, between, first_mark, further
 from edgeflock.shared.protocol.gateway.of_gateways import (
     OF_GATEWAYS,
     Blamed,
-    Decoded,
     Enter,
     Given,
     Gone,
@@ -45,15 +55,17 @@ from edgeflock.shared.protocol.gateway.of_leaders import (
 )
 
 __all__ = [
+    "AROUND",
     "GATEWAY",
+    "HEAD",
     "LIFE",
+    "LONGEST",
     "OF_GATEWAYS",
     "OF_LEADERS",
     "Ask",
     "Blamed",
     "Change",
     "Dealt",
-    "Decoded",
     "Denied",
     "Done",
     "End",
@@ -79,6 +91,7 @@ __all__ = [
     "between",
     "first_mark",
     "further",
+    "item",
     "items",
     "message",
     "numbers",

@@ -1,8 +1,13 @@
-"""Items to bytes and back: a message is a msgpack array of arrays [tag, field, ...]."""
+"""Items to bytes and back: a message is a msgpack array of arrays [tag, field, ...].
 
-from collections.abc import Iterable
+Nothing a message announces is allocated beyond its own length: items are counted before they are unpacked,
+each is unpacked when its turn comes, and what one may hold is bounded.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
 import numpy as np
@@ -15,19 +20,58 @@ from edgeflock.shared.protocol.gateway.of_leaders import OF_LEADERS, OfLeader
 LONGEST = 1 << 20
 """Bytes of items that share a message. One that is longer has a message of its own."""
 
+MOST = 1 << 12
+"""Items of a message."""
+
+HEAD = 5
+"""Bytes of a message before its items."""
+
+AROUND = 64
+"""Bytes of an item around a record of a device, at most."""
+
+_ARRAY = b"\xdd"
+"""How a message begins: a msgpack array of a length in four bytes."""
+
+
+class _Bounds(NamedTuple):
+    """What one item may hold."""
+
+    text: int
+    """Bytes of a text."""
+    entries: int
+    """Of a list."""
+
+
+_OF_GATEWAYS = _Bounds(text=1 << 13, entries=16)
+"""A header of a request; the fields of an item."""
+
+_OF_LEADERS = _Bounds(text=1 << 20, entries=1 << 20)
+"""A run's settings; the versions of a Change."""
+
+_LISTS = 2
+"""An item, and one of its fields."""
+
 Item = OfGateway | OfLeader
 
-_KINDS: dict[int, type[Item]] = dict(enumerate((*OF_GATEWAYS, *OF_LEADERS), 1))
+_FIRST_OF_LEADERS = 12
+"""What a leader says first has the same tag in all versions, since it says the version."""
+
+_KINDS: dict[int, type[Item]] = {
+    **dict[int, type[Item]](enumerate(OF_GATEWAYS, 1)),
+    **dict[int, type[Item]](enumerate(OF_LEADERS, _FIRST_OF_LEADERS)),
+}
 _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
+_LARGEST_INTEGER = (1 << 63) - 1
 
-def _types_of(hint: Any) -> frozenset[type]:
-    """Of the values that a field may have: of list[int] list, of str | None both."""
+
+def _types_of(hint: Any) -> dict[type, type | None]:
+    """Of the values that a field may have -> of the entries of a list: of list[int] | None both."""
     options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    return frozenset(get_origin(option) or option for option in options)
+    return {get_origin(option) or option: next(iter(get_args(option)), None) for option in options}
 
 
-_TYPES: dict[int, list[frozenset[type]]] = {
+_TYPES: dict[int, list[dict[type, type | None]]] = {
     tag: [_types_of(hint) for hint in get_type_hints(kind).values()] for tag, kind in _KINDS.items()
 }
 
@@ -41,13 +85,13 @@ def packed(item: Item) -> bytes:
 def message(items: Iterable[bytes]) -> bytes:
     """A message of packed items."""
     parts = list(items)
-    return b"".join((b"\xdd", len(parts).to_bytes(4, "big"), *parts))
+    return b"".join((_ARRAY, len(parts).to_bytes(HEAD - 1, "big"), *parts))
 
 
 def batch(outbox: list[bytes]) -> tuple[list[bytes], int]:
     """What goes with one message, taken from the outbox, and its bytes."""
     size, count = 0, 0
-    for octets in outbox:
+    for octets in outbox[:MOST]:
         if count and size + len(octets) > LONGEST:
             break
         size, count = size + len(octets), count + 1
@@ -56,13 +100,62 @@ def batch(outbox: list[bytes]) -> tuple[list[bytes], int]:
     return taken, size
 
 
-def items(octets: bytes, taken: tuple[type[Item], ...]) -> list[Item]:
-    """The items of a message, each one of `taken`. Raises Malformed."""
+def items(octets: bytes, taken: tuple[type[Item], ...]) -> Iterator[Item]:
+    """The items of a message, each one of `taken`, one after the other. Raises Malformed."""
+    count = int.from_bytes(octets[1:HEAD], "big")
+    if len(octets) < HEAD or octets[:1] != _ARRAY or count > MOST:
+        raise Malformed(f"no message between a gateway and a leader, which has at most {MOST} items")
+    if count == 1:
+        yield item(memoryview(octets)[HEAD:], taken)
+        return
+    if len(octets) > HEAD + LONGEST:
+        raise Malformed(f"the items that share a message have at most {LONGEST} bytes")
+    counted = _Counted()
+    unpacker = msgpack.Unpacker(max_buffer_size=HEAD + LONGEST, **counted.bounds(taken))
+    unpacker.feed(octets[HEAD:])
+    for _ in range(count):
+        with _malformed():
+            counted.lists = 0
+            yield _item(unpacker.unpack(), taken)
+    if unpacker.tell() != len(octets) - HEAD:
+        raise Malformed("bytes follow the last item of a message")
+
+
+def item(octets: bytes | memoryview, taken: tuple[type[Item], ...]) -> Item:
+    """One that was packed, one of `taken`. Raises Malformed."""
+    with _malformed():
+        return _item(msgpack.unpackb(octets, **_Counted().bounds(taken)), taken)
+
+
+class _Counted:
+    """Lists, which take one byte on the wire and 56 in memory."""
+
+    def __init__(self) -> None:
+        self.lists = 0
+
+    def bounds(self, taken: tuple[type[Item], ...]) -> dict[str, Any]:
+        """What msgpack is told of items that are of `taken`."""
+        bounds = _OF_GATEWAYS if taken is OF_GATEWAYS else _OF_LEADERS
+        return {
+            "max_str_len": bounds.text,
+            "max_array_len": bounds.entries,
+            "max_map_len": 0,
+            "max_ext_len": 0,
+            "list_hook": self._count,
+        }
+
+    def _count(self, value: list[object]) -> list[object]:
+        self.lists += 1
+        if self.lists > _LISTS:
+            raise Malformed("an item of a gateway's line holds lists of lists")
+        return value
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
+    """What msgpack raises, as Malformed."""
     try:
-        arrays = msgpack.unpackb(octets)
-        return [_item(array, taken) for array in arrays]
-    except Malformed:
-        raise
+        yield
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise Malformed(
             f"no message between a gateway and a leader: {error or type(error).__name__}"
@@ -77,13 +170,21 @@ def numbers(octets: bytes, kind: str) -> NDArray[Any]:
         raise Malformed(f"{len(octets)} bytes are no numbers of the type {kind}") from error
 
 
-def _item(array: list[object], taken: tuple[type[Item], ...]) -> Item:
-    tag = array[0] if type(array) is list and array else None
+def _item(array: object, taken: tuple[type[Item], ...]) -> Item:
+    fields: list[Any] = array if type(array) is list and array else [None]
+    tag = fields[0]
     kind = _KINDS.get(tag) if type(tag) is int else None
-    if kind is None or kind not in taken or len(array) != len(_TYPES[_TAGS[kind]]) + 1:
+    if kind is None or kind not in taken or len(fields) != len(_TYPES[tag]) + 1:
         raise Malformed(f"no item of a gateway's line, or out of turn: {tag!r:.40}")
-    fields = array[1:]
-    for value, name, types in zip(fields, kind._fields, _TYPES[_TAGS[kind]], strict=True):
-        if type(value) not in types or (type(value) is int and value < 0):
-            raise Malformed(f"{kind.__name__}.{name} is a {type(value).__name__}")
-    return kind(*fields)  # type: ignore[arg-type]  # looked at just now
+    del fields[0]
+    for value, name, types in zip(fields, kind._fields, _TYPES[tag], strict=True):
+        if type(value) not in types or not _is_good(value, types[type(value)]):
+            raise Malformed(f"{kind.__name__}.{name} is a {type(value).__name__}, or out of range")
+    return kind(*fields)
+
+
+def _is_good(value: object, of: type | None) -> bool:
+    """Whether a number can be one, and a list has nothing but entries `of` this type that can be."""
+    if type(value) is list:
+        return all(type(entry) is of and _is_good(entry, None) for entry in value)
+    return type(value) is not int or 0 <= value <= _LARGEST_INTEGER

@@ -33,29 +33,6 @@ class Given(NamedTuple):
     update: bytes
 
 
-class Decoded(NamedTuple):
-    """An Update that tells nothing of its device, decoded. Answered as Given."""
-
-    device: int
-    ingress: int
-    egress: int
-    update: bytes
-    """As it came."""
-    sequence: int
-    base: int
-    index_mode: int
-    value_mode: int
-    loss: float
-    samples: int
-    task: int | None
-    where: bytes
-    """Little-endian int32, strictly increasing."""
-    delta: bytes
-    """What belongs there, little-endian float32, and"""
-    statistics: bytes
-    """the running statistics."""
-
-
 class Told(NamedTuple):
     """A Telemetry."""
 
@@ -64,14 +41,12 @@ class Told(NamedTuple):
 
 
 class Blamed(NamedTuple):
-    """A device was refused something."""
+    """A device was refused something that is no update."""
 
     device: int
     """0: before it was let in."""
     code: str
     detail: str
-    update: bool
-    """Whether it was an update."""
 
 
 class Gone(NamedTuple):
@@ -116,6 +91,6 @@ class Spilled(NamedTuple):
     samples: int
 
 
-OfGateway = Knock | Enter | Given | Decoded | Told | Blamed | Gone | Lives | Ready | Shared | Spilled
+OfGateway = Knock | Enter | Given | Told | Blamed | Gone | Lives | Ready | Shared | Spilled
 
 OF_GATEWAYS: tuple[type[OfGateway], ...] = get_args(OfGateway)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, get_args
 
-GATEWAY = 1
+GATEWAY = 2
 """Version of all this; another one is refused."""
 
 

@@ -22,7 +22,7 @@ class Sink:
         if len(self.taken) == self._room:
             raise ConnectionError("gone")
         self.behind.append(self._outbox.waiting)
-        self.taken.append(gateway.items(data, (gateway.Held,)))
+        self.taken.append(list(gateway.items(data, (gateway.Held,))))
 
 
 async def test_what_waits_goes_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:

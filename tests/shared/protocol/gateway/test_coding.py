@@ -1,5 +1,8 @@
 """Items of a gateway's line: what was packed comes out, and what is none of them is refused."""
 
+import tracemalloc
+from typing import Any
+
 import msgpack
 import pytest
 
@@ -13,6 +16,8 @@ from edgeflock.shared.protocol.gateway import (
     Gone,
     Item,
     Knock,
+    Lives,
+    Sync,
     Taken,
     batch,
     coding,
@@ -21,15 +26,16 @@ from edgeflock.shared.protocol.gateway import (
     packed,
 )
 
+SYNC = Sync(2, b"", "", b"", b"", b"", b"", "", False, 0.1, None, None)
 CHANGE = Change(3, [1, 0], b"\1\0\0\0", b"\0\0\0\0", False, 0.1, None, "it diverged")
 
 
 def test_items_come_out_as_they_went_in() -> None:
     sent: list[Item] = [Knock(1, "secret", "/v1/session", "192.0.2.1", b""), Given(7, 10, 20, b"x")]
-    assert items(message(map(packed, sent)), OF_GATEWAYS) == sent
+    assert list(items(message(map(packed, sent)), OF_GATEWAYS)) == sent
     sent = [CHANGE, CHANGE._replace(touched=None), Taken(7, 1, 3, 2), Denied(0, 7, "non-finite", "", 0, 422)]
-    assert items(message(map(packed, sent)), OF_LEADERS) == sent
-    assert items(message([]), OF_LEADERS) == []
+    assert list(items(message(map(packed, sent)), OF_LEADERS)) == sent
+    assert list(items(message([]), OF_LEADERS)) == []
 
 
 @pytest.mark.parametrize(
@@ -44,16 +50,25 @@ def test_items_come_out_as_they_went_in() -> None:
         message([b"\x91\xcc\xff"]),
         message([packed(Taken(7, 1, 3, 2))]),  # which a leader says
         message([packed(Gone(1, "", 0, 0))[:-1]]),
-        message([msgpack.packb((7, 1, "", 0))]),
-        message([msgpack.packb((7, -1, "", 0, 0))]),
-        message([msgpack.packb((7, True, "", 0, 0))]),
-        message([msgpack.packb((7, 1, b"", 0, 0))]),
+        message([msgpack.packb((6, 1, "", 0))]),
+        message([msgpack.packb((6, -1, "", 0, 0))]),
+        message([msgpack.packb((6, True, "", 0, 0))]),
+        message([msgpack.packb((6, 1, b"", 0, 0))]),
         message([packed(Gone(1, "", 0, 0))]) + b"\0",
+        message([packed(Gone(1, "", 0, 0))] * 2) + b"\0",
+        message([packed(Gone(1, "", 0, 0))] * 2)[:-1],
+        message([msgpack.packb((6, 1 << 63, "", 0, 0))]),
+        message([msgpack.packb((6, 1, "a" * (1 << 13) + "a", 0, 0))]),
+        message([msgpack.packb((6, 1, {}, 0, 0))]),
+        message([msgpack.packb((6, 1, {"a": 1}, 0, 0))]),
+        message([msgpack.packb((6, 1, msgpack.ExtType(1, b"a"), 0, 0))]),
+        message([msgpack.packb((6, 1, [[], []], 0, 0))]),
+        msgpack.packb([[6, 1, "", 0, 0]]),  # in another form
     ],
 )
 def test_what_is_no_item_of_a_gateway_is_refused(octets: bytes) -> None:
     with pytest.raises(Malformed):
-        items(octets, OF_GATEWAYS)
+        list(items(octets, OF_GATEWAYS))
 
 
 def test_a_message_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +78,45 @@ def test_a_message_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch(outbox) == ([b"z" * 20], 20)
     assert batch(outbox) == ([b"z"], 1)
     assert outbox == []
+    monkeypatch.setattr(coding, "MOST", 2)
+    outbox = [b"x"] * 5
+    assert [len(batch(outbox)[0]) for _ in range(3)] == [2, 2, 1]
+
+
+def test_what_shares_a_message_is_bounded_before_it_is_unpacked() -> None:
+    """A Lives takes three bytes on the wire and two hundred in memory."""
+    lives, most = packed(Lives(0, True)), coding.MOST
+    assert len(list(items(message([lives] * most), OF_GATEWAYS))) == most
+    with pytest.raises(Malformed, match=f"at most {most} items"):
+        next(items(message([lives] * (most + 1)), OF_GATEWAYS))
+    long = packed(Given(1, 0, 0, bytes(coding.LONGEST)))
+    assert len(list(items(message([long]), OF_GATEWAYS))) == 1
+    with pytest.raises(Malformed, match=f"at most {coding.LONGEST} bytes"):
+        next(items(message([lives, long]), OF_GATEWAYS))
+
+
+@pytest.mark.parametrize("blown", [b"\x90", b"\x80", b"\xa0", b"\x91" * 400 + b"\x90", b"\xc0"])
+def test_no_message_is_blown_up(blown: bytes) -> None:
+    """What 8 MiB come to that are lists, maps, texts or nothing at all is no more than twice theirs."""
+    count = (1 << 23) // len(blown)
+    octets = b"\xdd\0\0\0\1\xdd" + count.to_bytes(4, "big") + blown * count
+    tracemalloc.start()
+    try:
+        for taken in (OF_GATEWAYS, OF_LEADERS):
+            with pytest.raises(Malformed):
+                list(items(octets, taken))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+
+
+def test_lists_have_entries_of_one_kind() -> None:
+    assert list(items(message([packed(CHANGE)]), OF_LEADERS)) == [CHANGE]
+    of_others: list[Any] = [[-1], [1 << 63], ["1"], [b""], [True], [[1]]]
+    for touched in of_others:
+        with pytest.raises(Malformed):
+            list(items(message([packed(CHANGE._replace(touched=touched))]), OF_LEADERS))
+
+
+def test_what_a_leader_says_first_has_the_tag_of_all_versions() -> None:
+    assert msgpack.unpackb(packed(SYNC))[0] == 12
