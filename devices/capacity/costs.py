@@ -41,20 +41,18 @@ WHOLE_BYTES = 1.0
 
 # "Gateways", cost, of 2026-11-23 at a load of 5: one device's answers apart from the other's.
 THROUGH_SECONDS = 72e-6
-"""A push at the server that a gateway has decoded, without what it touches and without its commit."""
-SAMPLED = 1 / 64
-"""Of these the server decodes itself as well."""
+"""A push at the server that comes through a gateway, without decoding, what it touches and its commit."""
 GATEWAY_SECONDS = 80e-6
-"""A push at its gateway, without decoding and without an answer."""
+"""A push at its gateway, without an answer."""
 TLS_SECONDS = 100e-6
 """An update and its answer over TLS; fitted to 1,000 devices with and without, and to 10,000."""
 FOLLOW_SECONDS, FOLLOW_ENTRY_SECONDS = 12e-6, 6e-9
 """At each gateway, a version that comes to be followed, and an entry of it."""
 TELL_SECONDS = 2e-6
 """At the server, a version that one gateway is told of."""
-LINE_UP_BYTES, LINE_RECEIPT_BYTES, LINE_DOWN_BYTES, LINE_ENTRY_BYTES = 60, 10, 25, 8
+LINE_UP_BYTES, LINE_RECEIPT_BYTES, LINE_DOWN_BYTES, LINE_ENTRY_BYTES = 16, 10, 25, 8
 """On gateways' lines: around an update, its receipt, around what each gateway is told that it changed; and an
-entry, of an update as of what it changed."""
+entry of that."""
 
 # "As it comes", digits, four devices: bytes over entries.
 ENTRY_UP_BYTES, ENTRY_DOWN_BYTES = 0.86, 0.97

@@ -96,7 +96,7 @@ def gateway(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     )
     own = gateway_seconds(fleet, parts)
     follow = costs.FOLLOW_SECONDS + costs.FOLLOW_ENTRY_SECONDS * fleet.sent
-    up = costs.LINE_UP_BYTES + up_bytes(fleet) + costs.LINE_ENTRY_BYTES * fleet.sent
+    up = costs.LINE_UP_BYTES + up_bytes(fleet)
     egress = rate * (down_bytes(fleet, parts) + around(fleet) + up)
     shares = {
         "processor": rate * own + fleet.rate * follow,
@@ -239,14 +239,14 @@ def push_seconds(fleet: Fleet, parts: Parts, entries: int | None = None) -> floa
 def through_seconds(fleet: Fleet, parts: Parts) -> float:
     """Of an update that comes through a gateway, at the server, without its commit."""
     step = step_seconds(fleet) * (shared_out(fleet.parameters)[0] if parts.shards else 1.0)
-    sampled = costs.SAMPLED * costs.DECODE_SECONDS * fleet.sent
-    return costs.THROUGH_SECONDS + step + sampled + costs.TELL_SECONDS * parts.gateways
+    decode = costs.DECODE_SECONDS * fleet.sent
+    return costs.THROUGH_SECONDS + step + decode + costs.TELL_SECONDS * parts.gateways
 
 
 def gateway_seconds(fleet: Fleet, parts: Parts) -> float:
     """Of an update at the gateway that it comes through, with its answer."""
     line = costs.TLS_SECONDS * fleet.tls
-    return costs.GATEWAY_SECONDS + line + costs.DECODE_SECONDS * fleet.sent + answer_seconds(fleet, parts)
+    return costs.GATEWAY_SECONDS + line + answer_seconds(fleet, parts)
 
 
 def answer_seconds(fleet: Fleet, parts: Parts) -> float:
