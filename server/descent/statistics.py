@@ -11,7 +11,7 @@ Vector = NDArray[np.float32]
 FREE, LIMITED = "free", "limited"
 """`How.statistics`: the statistics of an update count as they are, or as `Running.limited` leaves them."""
 
-_DEVIATIONS = np.float32(3)
+_DEVIATIONS = np.float32(2)
 """A mean counts as at most so many standard deviations away."""
 
 _TIMES = np.float32(2)
@@ -44,7 +44,7 @@ class Running:
 
         With a layer's running means m and variances v, and for each channel w = max(v, mean of v) + 1e-5:
 
-            s'_mean = s_mean, at least m - 3 sqrt(w), at most m + 3 sqrt(w)
+            s'_mean = s_mean, at least m - 2 sqrt(w), at most m + 2 sqrt(w)
             s'_var  = s_var, at most 2 w
 
         A channel that is alive in the data of few devices alone has a small v of its own, and w of its layer.

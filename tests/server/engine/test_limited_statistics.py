@@ -137,7 +137,7 @@ def slow_limit(now: NDArray[np.float32], seen: NDArray[np.float32]) -> NDArray[n
         usual = f32(max(0.0, float(sum(np.float64(now[k]) for k in variances)) / len(variances)))
         for mean, variance in zip(means, variances, strict=True):
             spread = f32(max(now[variance], usual) + f32(1e-5))
-            away = f32(3) * np.sqrt(spread)
+            away = f32(2) * np.sqrt(spread)
             found[mean] = max(min(seen[mean], now[mean] + away), now[mean] - away)
             found[variance] = min(seen[variance], f32(2) * spread)
     return found
