@@ -11,6 +11,7 @@
     └── Refused                        a peer's input; it changed nothing
         ├── WrongDtype                 unknown coding, one without its other half, or of another length
         ├── NonFinite                  NaN or infinity among the values
+        ├── BadStatistics              a running variance below zero
         ├── IndexMalformed             a Golomb or grid stream that does not hold what it announces
         ├── IndexOutOfRange
         ├── IndexRepeated
@@ -107,6 +108,10 @@ class WrongDtype(Refused):
 
 class NonFinite(Refused):
     code = "non-finite"
+
+
+class BadStatistics(Refused):
+    code = "bad-statistics"
 
 
 class IndexMalformed(Refused):

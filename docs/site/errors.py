@@ -22,6 +22,7 @@ _CLIENT = "a client of our own never sends it: mend the client, or the line that
 REMEDIES = {
     "wrong-dtype": _CLIENT,
     "non-finite": "look for NaN or infinity among the device's samples; a lower learning rate",
+    "bad-statistics": _CLIENT,
     "index-malformed": _CLIENT,
     "index-out-of-range": _CLIENT,
     "index-repeated": _CLIENT,

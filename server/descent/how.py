@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 from edgeflock.server.descent.aggregates import MEAN
+from edgeflock.server.descent.statistics import FREE
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
 
@@ -32,6 +33,8 @@ class How:
     least: float = 0.01
     aggregate: str = MEAN
     """A name in aggregates.AGGREGATES: how the updates of a round come together."""
+    statistics: str = FREE
+    """Or LIMITED: how far an update's running statistics count (statistics.py)."""
 
     @classmethod
     def of(cls, config: Config) -> "How":

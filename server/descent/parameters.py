@@ -1,6 +1,7 @@
 """theta, its version and the rule that makes the next one: what a journal's replay reproduces."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from edgeflock.server.descent.part import Part, State, Vectors, optimizes
 from edgeflock.server.descent.rates import SCHEDULES, factor_at
 from edgeflock.server.descent.reach import Reach
 from edgeflock.server.descent.regime import Regime
+from edgeflock.server.descent.statistics import LIMITED, Running
 from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.ways import Optimized, Plain, Way
 from edgeflock.server.descent.weighting import linear_scaling, rule, stream_share
@@ -37,6 +39,7 @@ class Parameters:
         memory: bytes | None = None,
         *,
         buffers: int = 0,
+        norms: Sequence[tuple[slice, slice]] = (),
         regime: Regime,
         start: int,
         recent: Iterable[Step] = (),
@@ -48,6 +51,7 @@ class Parameters:
         `packed_memory`.
 
         The last `buffers` entries of theta are running statistics: what steps bring of these is theirs.
+        `norms` says which are whose, as Layout.norms.
         `recent` are the steps that made the versions after `start`: updates based on versions before it are
         not admitted. `began` is when the first step of all came.
 
@@ -63,7 +67,7 @@ class Parameters:
         """All that is kept of each parameter."""
         self._rule = rule(regime.rule)
         SCHEDULES.known(regime.how.schedule, "optimizer.schedule")
-        self._buffers = buffers
+        self._buffers, self._norms = buffers, norms
         self._place = place
         self._begin(theta, average, memory, recent)
 
@@ -77,6 +81,9 @@ class Parameters:
         """Go on from this."""
         known = Memory.unpacked(memory, theta.size - self._buffers)
         state = State(theta, average, known, self._buffers, self.regime, self.start)
+        limited = self.regime.how.statistics == LIMITED
+        self._running = Running(theta[theta.size - self._buffers :], self._norms) if limited else None
+        """The running statistics, where steps say more of them than counts."""
         self._reach = Reach()
         self._way: Way = (
             Optimized(state, self.kept, self._reach) if optimizes(state) else Plain(self.kept, self._reach)
@@ -146,6 +153,15 @@ class Parameters:
         rate = self.learning_rate(gathered.time)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._way.bears_round(gathered, self.version, self._scale(gathered.samples), rate, most)
+
+    def limited(self, step: Step) -> Step:
+        """`step` with running statistics that go no further than may count at this version, by the regime.
+        Each step is limited before it is applied or gathered.
+        """
+        if self._running is None or not step.statistics.size:
+            return step
+        statistics, beyond = self._running.limited(step.statistics)
+        return replace(step, statistics=statistics, beyond=beyond)
 
     def apply(self, change: Step | Gathered) -> None:
         """The next version; of what a round has gathered, as many versions as steps."""
@@ -218,7 +234,10 @@ class Parameters:
         set out from the same old ones would all say the same, and the sum of it would carry the server's
         past anything that was measured, a variance below zero.
         """
-        self.kept.vectors.follow(statistics, max(_LEAST_LAG, behind))
+        lag = max(_LEAST_LAG, behind)
+        self.kept.vectors.follow(statistics, lag)
+        if self._running is not None:
+            self._running.follow(statistics, lag)
 
     def _take_in(self, count: int) -> None:
         """average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta), for the t-th time.

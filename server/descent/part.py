@@ -17,6 +17,7 @@ from edgeflock.server.descent.optimizer import Optimizer, descend
 from edgeflock.server.descent.reach import largest, within
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.staleness import Staleness
+from edgeflock.server.descent.statistics import follow
 from edgeflock.server.descent.step import Step, Where
 from edgeflock.server.descent.weighting import rule
 
@@ -260,7 +261,7 @@ class Part:
             self._optimizer = None
 
     def follow(self, statistics: Vector, lag: int) -> None:
-        self._statistics += (statistics - self._statistics) / np.float32(lag)
+        follow(self._statistics, statistics, lag)
 
     def take_in(self, weight: np.float32) -> None:
         assert self.average is not None, "the regime keeps one"

@@ -1,8 +1,9 @@
 """How updates count from a version on: the part of the settings that a replay must know."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgeflock.server.descent.how import How
+from edgeflock.server.descent.statistics import FREE, LIMITED
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
@@ -26,7 +27,8 @@ class Regime:
     """The optimizer, and how many updates make a step."""
 
     @classmethod
-    def of(cls, config: Config) -> "Regime":
+    def of(cls, config: Config, norms: bool = False) -> "Regime":
+        """`norms`: whether all running statistics of the model are known means and variances."""
         settings = config.coordination
         return cls(
             settings.rule,
@@ -35,5 +37,5 @@ class Regime:
             settings.average,
             settings.base_batch,
             settings.mode == "rounds",
-            How.of(config),
+            replace(How.of(config), statistics=LIMITED if norms else FREE),
         )

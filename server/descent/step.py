@@ -25,6 +25,8 @@ class Step:
     """How many samples delta is the mean over, as the device says."""
     time: float = 0.0
     """When it came, as the journal has it: Unix seconds; in a fleet, virtual ones."""
+    beyond: float = 0.0
+    """How many times further its statistics went than may count; 0: no further (Parameters.limited)."""
 
     def part(self, share: float) -> "Step":
         """What of it counts by a defence: share delta_k, and of 0 nothing at all. What is cut short says

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.kernels import decode_update, spread_scales
 from edgeflock.shared.codecs import entries, grid, sparse, values
 from edgeflock.shared.errors import (
     BadSamples,
+    BadStatistics,
     BaseExpired,
     BaseInFuture,
     ExpansionTooLarge,
@@ -75,6 +77,21 @@ def _admit_with_statistics(update: Update, layout: Layout) -> Step:
     if not np.isfinite(statistics).all():
         raise NonFinite("the running statistics hold NaN or infinity; check the data")
     return replace(step, statistics=statistics)
+
+
+def check_statistics(statistics: NDArray[np.float32], layout: Layout) -> None:
+    """Raise BadStatistics if one, of [B], cannot be what its name says. A replay does not ask: earlier
+    versions took such updates.
+    """
+    wrong = (statistics < 0) & layout.variances
+    if not wrong.any():
+        return
+    place = int(wrong.argmax()) + layout.parameters.size
+    tensor = next(tensor for tensor in layout.tensors if tensor.start <= place < tensor.stop)
+    raise BadStatistics(
+        f"{tensor.name}[{place - tensor.start}] = {statistics[wrong][0]:g} is a running variance, which "
+        "is never below 0; look at the client that sends it"
+    )
 
 
 def _admit(update: Update, layout: Layout) -> Step:

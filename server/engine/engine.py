@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push, Tasks, Turns
 from edgeflock.server.defence import Decision, Guard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step
-from edgeflock.server.engine.admission import admit
+from edgeflock.server.engine.admission import admit, check_statistics
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import Log
@@ -199,7 +199,9 @@ class Engine:
             fewest=self._bounds.fewest,
             expansion_bytes=self._bounds.expansion_bytes,
         )
-        step = replace(step, time=push.time)
+        if step.statistics.size:
+            check_statistics(step.statistics, self.layout)
+        step = parameters.limited(replace(step, time=push.time))
         sent, decision = step, None
         if self.guard is not None:
             decision = self.guard.decide(push.device, step, parameters.told_weight(step))

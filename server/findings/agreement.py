@@ -6,8 +6,8 @@ entries w, agrees with the others as
 
     cos(delta_w, sum of the votes of all groups but g at w)
 
-and of that, of the loss and of the logarithm of its norm each device has a moving average. Nothing of it
-touches the model.
+and of that, of the loss and of the logarithm of its norm each device has a moving average. So it has of how
+often its running statistics are absurd, while those of most are not. Nothing of it touches the model.
 """
 
 import math
@@ -44,6 +44,12 @@ _PAUSE, _A_SECOND = 0.05, 200
 """A device's update counts if its last one that did is so many seconds older, and of all devices at most so
 many a second: what is asked of a busy server does not grow with its load."""
 
+_ABSURD = 100.0
+"""Running statistics so many times further away than may count are no batch's of this model: honest ones, of
+devices with one label each, were up to 3.3 times as far."""
+_UNSETTLED = 0.5
+"""While such a part of all are, the model begins, or was changed: that is nobody's fault."""
+
 _LARGEST_SCALE = 1e6
 """Instead of all old votes shrinking, new ones grow; at this size all are made small again."""
 
@@ -58,6 +64,8 @@ class Seen(NamedTuple):
     loss: float | None
     norm: float
     """Natural logarithm of the updates' norm."""
+    absurd: float = 0.0
+    """Part of them whose running statistics are no batch's, while those of most are."""
 
 
 class Agreement:
@@ -73,6 +81,8 @@ class Agreement:
         self._scale = 1.0
         self._seen: dict[int, Seen] = {}
         self._times: dict[int, float] = {}
+        self._absurd = 1.0
+        """The same part of all devices' updates of late. Nothing is known of the first ones."""
 
     def of(self, device: int) -> Seen | None:
         """None of a device that has sent nothing."""
@@ -97,9 +107,16 @@ class Agreement:
         if self._scale > _LARGEST_SCALE:
             self._votes /= np.float32(self._scale)
             self._scale = 1.0
-        self._seen[device] = _followed(
-            self._seen.get(device), agreement, loss if math.isfinite(loss) else None, math.log(norm)
+        absurd = step.beyond >= _ABSURD
+        self._absurd += _FOLLOW * (absurd - self._absurd)
+        now = Seen(
+            1,
+            agreement,
+            loss if math.isfinite(loss) else None,
+            math.log(norm),
+            float(absurd and self._absurd < _UNSETTLED),
         )
+        self._seen[device] = _followed(self._seen.get(device), now)
 
 
 def _in_lines(size: int) -> NDArray[np.float32]:
@@ -112,15 +129,16 @@ def _in_lines(size: int) -> NDArray[np.float32]:
     return room[start : start + row * size].reshape(size, row)
 
 
-def _followed(before: Seen | None, agreement: float | None, loss: float | None, norm: float) -> Seen:
+def _followed(before: Seen | None, now: Seen) -> Seen:
     if before is None:
-        return Seen(1, agreement, loss, norm)
+        return now
     part = max(_FOLLOW, 1 / (before.updates + 1))
     return Seen(
         before.updates + 1,
-        _towards(before.agreement, agreement, part),
-        _towards(before.loss, loss, part),
-        before.norm + part * (norm - before.norm),
+        _towards(before.agreement, now.agreement, part),
+        _towards(before.loss, now.loss, part),
+        before.norm + part * (now.norm - before.norm),
+        before.absurd + part * (now.absurd - before.absurd),
     )
 
 

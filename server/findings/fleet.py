@@ -36,6 +36,9 @@ _FAR, _NEAR = 6.0, 4.0
 _TIMES = 5.0
 """so many times as large as the median, or as small."""
 
+_ABSURD, _SOUND = 0.3, 0.1
+"""Part of a device's updates whose running statistics are no batch's (agreement.py)."""
+
 _STALE, _FRESH, _LEAST_LAG = 5.0, 3.0, 20.0
 """Times the fleet's median tau, and the least tau that is worth a word."""
 
@@ -80,6 +83,21 @@ def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
             )  # fmt: skip
 
 
+def absurd(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Running statistics that no batch has."""
+    judged = _known(picture)
+    if len(judged) < _OTHERS:
+        return
+    for one, seen in judged:
+        if seen.absurd >= (_SOUND if ("statistics", one.name) in before else _ABSURD):
+            yield Sign(
+                "statistics", "warning", one.name,
+                f"{seen.absurd:.0%} of its updates of late have means or variances far from the model's "
+                "(BatchNorm's): they count as far as is usual, and no further",
+                "look at the scale of its inputs, and at its client; drop it if it is not yours",
+            )  # fmt: skip
+
+
 def stale(picture: Picture, before: Before) -> Iterator[Sign]:
     """Updates that are always late."""
     judged = [(one, one.lag) for one in picture.devices if one.here and one.lag is not None]
@@ -112,4 +130,4 @@ def _deviations(numbers: Sequence[float], least: float) -> list[float]:
     return [(number - middle) / deviation for number in numbers]
 
 
-RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (disagreeing, out_of_line, stale)
+RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (disagreeing, out_of_line, absurd, stale)

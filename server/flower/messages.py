@@ -9,13 +9,28 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
-from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY, admit
+from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY, admit, check_statistics
 from edgeflock.server.flower.nodes import Sent
 from edgeflock.shared.codecs import sparse, values
-from edgeflock.shared.errors import BadSequence, ConfigError, LayoutMismatch, Malformed, NonFinite
+from edgeflock.shared.errors import (
+    BadSequence,
+    BadStatistics,
+    ConfigError,
+    LayoutMismatch,
+    Malformed,
+    NonFinite,
+)
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten, layout_of, loss_of, samples_of
+from edgeflock.shared.protocol.flower import (
+    CONFIG_KEY,
+    REMAINS,
+    STYPE,
+    flatten,
+    layout_of,
+    loss_of,
+    samples_of,
+)
 from edgeflock.shared.protocol.messages import Update, Welcome
 
 
@@ -132,7 +147,7 @@ def read_update(content: RecordDict, sent: Sent, template: Template, keys: Keys)
     if len(arrays) == 1 and arrays[0].stype == STYPE:
         update = _unpacked(arrays[0].data, sent, template)
     else:
-        update = _difference(_contents(record), sent, template.layout)
+        update = _difference(_contents(record), sent, template)
     metrics = list(content.metric_records.values())
     return replace(update, samples=samples_of(metrics, keys.weight), loss=loss_of(metrics))
 
@@ -147,6 +162,8 @@ def _unpacked(octets: bytes, sent: Sent, template: Template) -> Update:
             f"{sent.sequence} on version {sent.base}"
         )
     if template.told.buffers == template.layout.buffers:
+        if template.layout.buffers and update.values[-2:] != bytes(2):
+            raise BadStatistics(f"{REMAINS} is not 0; use the mod of the same version of Edgeflock")
         return update
     return _with_statistics_as_parameters(update, sent, template.told)
 
@@ -157,6 +174,7 @@ def _with_statistics_as_parameters(update: Update, sent: Sent, told: Layout) -> 
     step = admit(
         update, told, oldest=sent.base, version=sent.base, samples=update.samples, expansion_bytes=bound
     )
+    check_statistics(step.statistics, told)
     parameters = told.parameters.size
     delta = np.concatenate([step.delta, sent.theta[parameters:] - step.statistics])
     f32 = values.CODINGS["f32"].mode
@@ -175,9 +193,10 @@ def _with_statistics_as_parameters(update: Update, sent: Sent, told: Layout) -> 
     )
 
 
-def _difference(contents: dict[str, NDArray[np.generic]], sent: Sent, layout: Layout) -> Update:
-    returned = flatten(contents, layout)
-    parameters = layout.parameters.size
+def _difference(contents: dict[str, NDArray[np.generic]], sent: Sent, template: Template) -> Update:
+    returned, told = flatten(contents, template.layout), template.told
+    check_statistics(returned[told.parameters.size :], told)
+    parameters = template.layout.parameters.size
     statistics = returned[parameters:]
     if not (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
         raise NonFinite(f"running statistics are beyond {values.LARGEST_STATISTIC:g} or NaN; check the data")

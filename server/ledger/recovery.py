@@ -55,7 +55,7 @@ def open_engine(
 
     Raises JournalDamaged, and Lost if that is so at once.
     """
-    parameters = recover(journal, layout, Regime.of(config), followed, place)
+    parameters = recover(journal, layout, Regime.of(config, bool(layout.norms)), followed, place)
     parameters.kept.restore = lambda lost: restored(journal, layout, place, parameters.version, lost)
     coordinator = coordinator_of(config.coordination, layout)
     run = journal.run()
@@ -251,7 +251,7 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
     for step in steps(journal, layout, parameters.version, until):
         if not parameters.regime.rounds:
             try:
-                parameters.apply(step)
+                parameters.apply(parameters.limited(step))
             except ValueError as error:  # a base that admission would have refused: see descent/staleness.py
                 raise _damaged(journal, parameters.version + 1, error) from error
             continue
@@ -259,7 +259,7 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
             parameters.apply(gathered)
             gathered = None
         gathered = gathered or Gathered(layout, parameters.regime.how.aggregate)
-        gathered.add(step)
+        gathered.add(parameters.limited(step))
     if gathered is not None:
         parameters.apply(gathered)
 
@@ -292,6 +292,7 @@ def _under(
             snapshot.average,
             snapshot.memory,
             buffers=layout.buffers,
+            norms=layout.norms,
             regime=regime,
             start=start,
             recent=steps(journal, layout, start, version),

@@ -12,6 +12,7 @@ WINDOW = 60.0
 _BLAMED = (
     errors.WrongDtype,
     errors.NonFinite,
+    errors.BadStatistics,
     errors.IndexMalformed,
     errors.IndexOutOfRange,
     errors.IndexRepeated,

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError
 
+_MEANS = {"running_mean": "running_var", "moving_mean": "moving_variance", "mean": "var"}
+"""What PyTorch, Keras and Flax call a running mean -> the variance that goes with it."""
+
 Entry = tuple[str, Iterable[int]] | tuple[str, Iterable[int], bool]
 """(name, shape), and True if the tensor is a buffer."""
 
@@ -31,6 +34,11 @@ class Tensor:
     stop: int
     buffer: bool = False
     """Running statistics rather than trained parameters."""
+
+    @property
+    def is_variance(self) -> bool:
+        """Whether it is a running variance, by its name."""
+        return self.buffer and self.name.rpartition(".")[2] in _MEANS.values()
 
 
 class Beside(NamedTuple):
@@ -85,6 +93,32 @@ class Layout:
     def buffers(self) -> int:
         """Number of buffers B: theta[P:]."""
         return self.size - self.parameters.size
+
+    @cached_property
+    def variances(self) -> NDArray[np.bool_]:
+        """bool [B]: which of theta[P:] are variances, by their names."""
+        found = np.zeros(self.buffers, np.bool_)
+        for tensor in self.tensors:
+            if tensor.is_variance:
+                found[self._of_buffers(tensor)] = True
+        return found
+
+    @cached_property
+    def norms(self) -> tuple[tuple[slice, slice], ...]:
+        """(means, variances) of each normalisation layer, as places in theta[P:]; none, if there are running
+        statistics of which names do not tell what they are.
+        """
+        known = {tensor.name: tensor for tensor in self.tensors if tensor.buffer}
+        pairs: list[tuple[slice, slice]] = []
+        for tensor in known.values():
+            layer, dot, last = tensor.name.rpartition(".")
+            other = known.get(f"{layer}{dot}{_MEANS.get(last, '')}")
+            if other is not None and other.shape == tensor.shape:
+                pairs.append((self._of_buffers(tensor), self._of_buffers(other)))
+        return tuple(pairs) if 2 * len(pairs) == len(known) else ()
+
+    def _of_buffers(self, tensor: Tensor) -> slice:
+        return slice(tensor.start - self.parameters.size, tensor.stop - self.parameters.size)
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:

@@ -39,6 +39,7 @@ FindingKind = Literal[
     "overfitting",
     "disagrees",
     "norm",
+    "statistics",
     "silent",
     "gone",
     "stale",

@@ -18,6 +18,7 @@ from edgeflock.shared.errors import ConfigError
 from tests.devices.command_line import edgeflock
 
 RECORD = logging.LogRecord("edgeflock.server", logging.INFO, "", 0, "joined %s", ("pi",), None)
+IN_A_CLONE = "pip install '.[onnx]' in a clone of Edgeflock"
 
 
 @pytest.mark.parametrize("command", [(), ("device",), ("device", "revoke"), ("client",), ("client", "join")])
@@ -66,15 +67,22 @@ def test_levels_that_are_none_are_refused() -> None:
             '{"url": "file:///home/me/edge%20flock", "dir_info": {}}',
             "pip install '/home/me/edge flock[onnx]'",
         ),
-        ('{"url": "file:///tmp/edgeflock-0.1.0-py3-none-any.whl"}', "pip install 'edgeflock[onnx]'"),
-        ('{"url": "https://example.org/edgeflock.git"}', "pip install 'edgeflock[onnx]'"),
-        ("[]", "pip install 'edgeflock[onnx]'"),
-        (None, "pip install 'edgeflock[onnx]'"),
+        (
+            '{"url": "file:///tmp/edgeflock-0.1.0-py3-none-any.whl", "archive_info": {}}',
+            "pip install '/tmp/edgeflock-0.1.0-py3-none-any.whl[onnx]'",
+        ),
+        ('{"url": "https://example.org/edgeflock.git"}', IN_A_CLONE),
+        ("[]", IN_A_CLONE),
+        (None, IN_A_CLONE),
     ],
 )
 def test_what_to_install_works_from_a_clone(
     told: str | None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The index has no package of ours: the command names the clone or the wheel that pip noted, or asks for
+    a clone.
+    """
+
     class Installed:
         def read_text(self, name: str) -> str | None:
             return told

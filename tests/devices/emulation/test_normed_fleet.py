@@ -1,5 +1,6 @@
 """Models with running statistics in a fleet: as by BatchNorm on one machine, however many devices."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +10,19 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.devices.emulation.fleet import prepare
+from edgeflock.devices.emulation.fleet import prepare, run_fleet
+from edgeflock.server.operations.listeners import Listening
 from edgeflock.shared.data import datasets
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.protocol.frames import Finding
 from tests.devices.emulation.fleets import MIXED, ONE, Normed, fleet_of, run
 
 NORMED = "model.module=tests.devices.emulation.fleets:Normed"
 STATISTICS = 16
+f32 = np.float32
 
 
 def test_one_device_trains_as_one_machine_does(tmp_path: Path) -> None:
@@ -95,3 +101,55 @@ def test_the_average_of_the_versions_is_evaluated(tmp_path: Path) -> None:
     assert average.size == theta.size
     assert (average[-STATISTICS:] != theta[-STATISTICS:]).any()
     assert ran.rows[-1].loss is not None
+
+
+class Hostile:
+    """A backend whose running statistics are not its batches'."""
+
+    def __init__(self, backend: Backend, lie: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> None:
+        self.name, self.layout = backend.name, backend.layout
+        self._backend, self._lie = backend, lie
+
+    def gradient(
+        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
+    ) -> Gradient:
+        return self._backend.gradient(theta, x, y)._replace(statistics=self._lie(theta[-STATISTICS:]))
+
+
+TEN = ("fleet.devices=10", "devices.pi.step_ms=1000", "run.updates=600", "fleet.evaluate_every=100")
+MEANS = np.arange(STATISTICS) < STATISTICS // 2
+LIES: dict[str, tuple[Callable[[NDArray[np.float32]], NDArray[np.float32]], bool]] = {
+    "huge variances": (lambda b: np.where(MEANS, b, f32(65504)), True),
+    "huge means": (lambda b: np.where(MEANS, f32(-65504), b), True),
+    "one huge mean": (lambda b: np.where(np.arange(STATISTICS) == 3, f32(65504), b), True),
+    "variances of nothing": (lambda b: np.where(MEANS, b, f32(0)), False),
+    "a slow drift": (lambda b: np.concatenate([b[:8] + 3 * np.sqrt(b[8:]), 2 * b[8:]]), False),
+}
+"""Name -> (what it says, knowing the server's; whether it is named: what goes no further than honest ones may
+is not)."""
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_one_hostile_device_of_ten_spoils_nothing(name: str, tmp_path: Path) -> None:
+    """With what counts of its statistics the model is as right as without it; only the sender is named."""
+    lie, is_named = LIES[name]
+    file = fleet_of(ONE, NORMED, *TEN)
+    prepared, last, found = prepare(file), [0.0], list[Finding]()
+
+    def ran(bad: int | None) -> float:
+        run_fleet(
+            prepared,
+            1,
+            tmp_path,
+            Listening(on_evaluated=lambda seen: last.append(seen.accuracy or 0.0), on_finding=found.append),
+            backend_of=lambda number, backend: Hostile(backend, lie) if number == bad else backend,
+        )
+        return last[-1]
+
+    honest = ran(None)
+    assert found == []
+    assert honest > 0.9
+    assert ran(4) > honest - 0.03
+    assert {(one.kind, (one.device or "").split("-")[-1]) for one in found} == (
+        {("statistics", "4")} if is_named else set()
+    )

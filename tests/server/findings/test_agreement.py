@@ -1,6 +1,7 @@
 """How a device's updates go with those of the others."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def said(agreement: Agreement, device: int) -> Seen:
 def test_it_is_the_cosine_with_the_votes_of_the_others_where_it_touches() -> None:
     agreement = Agreement(8)
     agreement.observe(1, 0.5, step([0, 1], [3.0, 4.0], 0.0))
-    assert said(agreement, 1) == (1, None, 0.5, math.log(5.0)), "there are no others yet"
+    assert said(agreement, 1) == (1, None, 0.5, math.log(5.0), 0.0), "there are no others yet"
     agreement.observe(2, 0.5, step([1, 2], [5.0, 5.0], 1.0))
     assert said(agreement, 2).agreement == pytest.approx(math.sqrt(0.5)), "at 1 and 2 they say (0.8, 0)"
     agreement.observe(3, 0.5, step([0, 1], [-300.0, 0.0], 2.0))
@@ -79,3 +80,18 @@ def test_what_is_no_number_is_left_out(loss: float, delta: list[float]) -> None:
     agreement.observe(1, loss, step([0], delta, 0.0))
     seen = agreement.of(1)
     assert seen is None or seen.loss is None
+
+
+def test_statistics_that_no_batch_has_are_counted_once_most_are_sound() -> None:
+    """At first, while the server's own are those of an untrained model, all are far away from them."""
+    agreement = Agreement(2)
+    for second in range(40):
+        for device in range(4):
+            agreement.observe(device, 0.5, replace(step([0], [1.0], second), beyond=1e4))
+    assert {said(agreement, device).absurd for device in range(4)} == {0.0}
+    for second in range(40, 200):
+        for device in range(4):
+            beyond = {2: 1e4, 3: 99.0}.get(device, 0.0)
+            agreement.observe(device, 0.5, replace(step([0], [1.0], second), beyond=beyond))
+    assert [said(agreement, device).absurd > 0.8 for device in range(4)] == [False, False, True, False]
+    assert said(agreement, 3).absurd == 0

@@ -142,6 +142,16 @@ def test_updates_of_another_size(norm: float, said: str) -> None:
     assert kinds(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=2.5))) == []
 
 
+def test_running_statistics_that_no_batch_has() -> None:
+    absurd = USUAL._replace(absurd=0.3)
+    (one,) = found = findings(fleet(USUAL, absurd, USUAL, USUAL._replace(absurd=0.29)))
+    assert (one.kind, one.device) == ("statistics", "pi-1")
+    assert "30% of its updates of late have means or variances far from the model's" in one.text
+    assert kinds(fleet(USUAL, USUAL._replace(absurd=0.1), USUAL, USUAL), found) == [("statistics", "pi-1")]
+    assert kinds(fleet(USUAL, USUAL._replace(absurd=0.09), USUAL, USUAL), found) == []
+    assert kinds(fleet(USUAL, absurd, USUAL)) == [], "too few to tell"
+
+
 def test_who_is_always_late() -> None:
     devices = [Portrait(f"pi-{n}", True, lag=lag) for n, lag in enumerate((6.0, 5.0, 6.0, 45.0))]
     assert kinds(Picture(NOW, devices=tuple(devices))) == [("stale", "pi-3")]
