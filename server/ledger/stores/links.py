@@ -108,8 +108,8 @@ def named(path: str, lost: Lost | None = None) -> Iterator[None]:
         raise JournalDamaged(f"{path} is damaged, or no journal: {str(error).strip()}") from error
     except driver.errors.InsufficientPrivilege as error:
         raise ConfigError(
-            f"journal.url: {path}: {error.diag.message_primary or error}; let its user own the schema, or allow it to write "
-            "there (GRANT USAGE, CREATE ON SCHEMA ... TO ...)"
+            f"journal.url: {path}: {error.diag.message_primary or error}; let its user own the schema, or "
+            "allow it to write there (GRANT USAGE, CREATE ON SCHEMA ... TO ...)"
         ) from error
     except driver.Error as error:
         why = lost.why() if lost is not None else ""

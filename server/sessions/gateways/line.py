@@ -10,6 +10,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from edgeflock.server.doors import Door
 from edgeflock.server.roster import Device, Meter, Parcel
 from edgeflock.server.sessions.desk import Entry, OwnDesk
+from edgeflock.server.sessions.gateways.beat import HANG, beat, silence
 from edgeflock.server.sessions.gateways.behind import Behind
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
@@ -25,10 +26,6 @@ from edgeflock.shared.errors import (
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
-
-HEARTBEAT = 20.0
-"""Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up. A
-gateway that takes up a large model, and answers nothing meanwhile, has so long for it."""
 
 Admitted = Callable[[str, str, bytes], tuple[str, str, Entry | None]]
 """(secret, path, certificate that was shown, in DER) -> (role, name, what its session must prove). Raises
@@ -54,7 +51,7 @@ class GatewayLine:
         self._host, self._writer, self._admitted = host, writer, admitted
         self._request, self._door = request, door
         self._most = host.config.limits.inflight_bytes
-        self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, heartbeat=HEARTBEAT, timeout=2.0)
+        self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, timeout=2.0)
         self.meter = Meter()
         if request.transport is not None:
             self.meter = request.transport.get_extra_info("meter", self.meter)
@@ -63,7 +60,7 @@ class GatewayLine:
         """By their numbers, once they are let in."""
         self._updates = GatewayUpdates(host, writer, self, self._devices)
         self._outbox = Outbox()
-        self._lost = False
+        self._lost = self._silent = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Given: self._updates.given,
@@ -104,7 +101,11 @@ class GatewayLine:
         await self._socket.prepare(request)
         self._door.welcome(self._most)
         why = "the line broke"
-        sending = asyncio.create_task(self._outbox.send_through(self._socket))
+        beside = [
+            asyncio.create_task(self._outbox.send_through(self._socket)),
+            asyncio.create_task(beat(self._socket)),
+            asyncio.create_task(self._watch()),
+        ]
         try:
             await join()
             hub.note("joined", None, f"gateway {self.name} from {self.address}")
@@ -116,14 +117,24 @@ class GatewayLine:
             why = f"refused: {malformed}"
             await self._socket.close(code=4000 + malformed.status, message=malformed.code.encode())
         finally:
+            if self._silent:
+                why = f"nothing came from it for {HANG:g} s"
             self._lost = True
-            sending.cancel()
+            for task in beside:
+                task.cancel()
             hub.note("left", None, f"gateway {self.name}: {why}; {self.devices:,} devices came through it")
             for behind in list(self._tickets.values()):
                 behind.end(f"killed: the line to its gateway {self.name} broke")
             self._tickets.clear()
             self._devices.clear()
         return self._socket
+
+    async def _watch(self) -> None:
+        """Hang up once nothing comes of the gateway: its devices go elsewhere, and need their names."""
+        await silence(lambda: self.meter.ingress)
+        if self._request.transport is not None:
+            self._silent = True
+            self._request.transport.abort()
 
     async def close(self) -> None:
         """Because the server stops."""
