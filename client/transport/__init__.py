@@ -3,6 +3,8 @@
     link                 what a device asks, sends and is told, however often the line drops in between
     dialing              how a session begins: at which server, as whom, with messages of what length
     session              one session's socket: what a server says there
+    home                 which of several servers is a device's own
+    liveness             whether a server that says nothing is at work
     credentials          what a device shows: its credential, its certificate, a proof of its key
     downloads            graphs and the first model, which do not come through the session
     retrying             asking until there is an answer

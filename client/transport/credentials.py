@@ -45,7 +45,9 @@ class Credentials:
     async def read(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, ended: aiohttp.TraceRequestEndParams
     ) -> None:
-        """What the answer that begins a session asks for."""
+        """What the answer that begins a session asks for; others ask for nothing."""
+        if ended.response.status != 101:
+            return
         with suppress(ValueError):
             self._challenge = from_text(ended.response.headers.get(CHALLENGE, ""))
         self._is_to_renew = ROTATE in ended.response.headers

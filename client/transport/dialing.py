@@ -1,8 +1,11 @@
 """How a session begins: at which of the servers, as whom, and with messages of what length."""
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from random import Random
 
 import aiohttp
 from yarl import URL
@@ -10,6 +13,8 @@ from yarl import URL
 from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.downloads import NOT_KNOWN
+from edgeflock.client.transport.home import HOME_SECONDS, Home, ordered
+from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
 from edgeflock.client.transport.session import Session
 from edgeflock.shared.errors import ServerAtFault, Unauthorized
 from edgeflock.shared.protocol import wire
@@ -22,6 +27,9 @@ HEARTBEAT = 50.0
 """Seconds of silence after which the device pings: 8 bytes with the answer, where a session that was lost
 takes about a thousand to begin anew, and proxies and routers forget what is silent for a minute. It is less
 than the server's, so that one end pings only, and the one that goes on while it trains."""
+
+_EXCHANGE_BYTES = 1 << 14
+"""Of a connection with TLS, a question and an answer, beside what else is on a line of a limited rate."""
 
 LONGEST_WELCOME = 1 << 24
 """Bytes of a message before the layout is known. One that needs longer messages costs one more connection."""
@@ -36,15 +44,24 @@ class Dialer:
         credentials: Credentials,
         hello: Hello,
         note: Callable[[Record], None],
+        random: Random,
         *,
         memory: int,
         samples: int,
         rate: float,
+        hang_seconds: float = HANG_SECONDS,
+        home_seconds: float = HOME_SECONDS,
     ) -> None:
-        """Of several servers the one that answers: the others stand by. A model that does not fit into
-        `memory` bytes is refused; otherwise as Link and Session.
+        """Of several servers the one that answers, in this device's order (home.py). A model that does not
+        fit into `memory` bytes is refused; otherwise as Link and Session.
         """
-        self._servers, self._credentials, self._note = servers, credentials, note
+        self._servers, self._credentials, self._note = ordered(servers, hello.device), credentials, note
+        self.liveness = Liveness(self._answers, hang_seconds)
+        """Of who is asked something; who is dialed is given up by itself."""
+        self._dialed = Liveness(self._answers, hang_seconds)
+        self._home = Home(self._servers[0], random, self._ready, home_seconds)
+        self.http: aiohttp.ClientSession
+        """Set before it dials."""
         self.hello = hello
         """Said at the begin of each session."""
         self.session: Session | None = None
@@ -59,15 +76,16 @@ class Dialer:
         """Whom it dials."""
         return self._servers[0]
 
-    async def dial(self, http: aiohttp.ClientSession) -> Welcome:
+    async def dial(self) -> Welcome:
         """A new session. Its messages may be as long as the run that it is of needs them."""
-        session, welcome = await self._greeted(http)
+        session, welcome = await self._dialed.during(self._greeted())
+        self._dialed.answered()
         layout = layout_of(welcome, self._memory)
         session.longest = max(longest_message(layout), self._samples)
         if session.longest > self._longest:
             self._longest = session.longest
             await self.hang_up()
-            return await self.dial(http)
+            return await self.dial()
         if self._was != "up":
             again = "again " if self._was else ""
             log.info("connected %sto %s, run %s", again, self.server().origin(), shown(welcome.run))
@@ -78,19 +96,51 @@ class Dialer:
         """Something failed: the next server may do better."""
         self._was = "lost" if self._was else ""
         self._servers = [*self._servers[1:], self._servers[0]]
-        await self.hang_up()
+        session, self.session = self.session, None
+        if session is not None:
+            await session.close(0)  # whatever has failed, nobody waits for it
 
     async def hang_up(self) -> None:
         session, self.session = self.session, None
         if session is not None:
             await session.close()
 
-    async def _greeted(self, http: aiohttp.ClientSession) -> tuple[Session, Welcome]:
+    async def close(self) -> None:
+        await self._home.close()
+        await self.hang_up()
+
+    def is_called_home(self) -> bool:
+        """Whether another server is this device's, and takes it again: the next session is to be there."""
+        if self.session is None or not self._home.calls(self.server()):
+            return False
+        first = self._servers.index(self._home.url)
+        self._servers = [*self._servers[first:], *self._servers[:first]]
+        log.info("goes back to %s", self.server().origin())
+        return True
+
+    async def _answers(self, seconds: float) -> bool:
+        return await self._status("livez", self.server(), seconds) is not None
+
+    async def _ready(self, server: URL) -> bool | None:
+        status = await self._status("readyz", server, HANG_SECONDS)
+        return None if status is None else status == 200
+
+    async def _status(self, path: str, server: URL, seconds: float) -> int | None:
+        """What a server answers in so many seconds, on a connection of its own; None: nothing."""
+        with suppress(OSError, aiohttp.ClientError, TimeoutError):
+            async with asyncio.timeout(seconds + _EXCHANGE_BYTES / self._rate):
+                async with self.http.get(server / path, allow_redirects=False) as response:
+                    response.close()  # the connection, too
+                    return response.status
+        return None
+
+    async def _greeted(self) -> tuple[Session, Welcome]:
         try:
-            socket = await http.ws_connect(
+            socket = await self.http.ws_connect(
                 self.server() / "v1/session",
                 headers=self._credentials.headers,
                 heartbeat=HEARTBEAT,
+                autoping=False,
                 max_msg_size=self._longest + 1,
                 compress=0,
             )
@@ -105,5 +155,5 @@ class Dialer:
         if not isinstance(welcome, Welcome):
             raise ServerAtFault(f"the server answered a Hello with a {type(welcome).__name__}")
         self.hello = replace(self.hello, secret=welcome.secret)
-        await self._credentials.renew(http, self.server())
+        await self._credentials.renew(self.http, self.server())
         return session, welcome

@@ -7,12 +7,12 @@ announced first model can need.
 import json
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import aiohttp
 from yarl import URL
 
 from edgeflock.client.first_model import Kept
+from edgeflock.client.transport.liveness import Liveness
 from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized
 from edgeflock.shared.protocol.backoff import may_pass
@@ -49,16 +49,16 @@ class Downloads:
         self._graphs: dict[str, tuple[str, bytes]] = {}
         """kind -> (ETag, graph)."""
 
-    async def graph(self, http: aiohttp.ClientSession, kind: str) -> bytes:
+    async def graph(self, http: aiohttp.ClientSession, kind: str, liveness: Liveness) -> bytes:
         """The run's "step" or "evaluation" as an ONNX graph; one that has not changed is not sent again.
 
         The server makes it when it is first asked, which may take minutes. Raises ConfigError if it has none,
         ServerAtFault if it is longer than LONGEST_GRAPH, Unauthorized if the credential is not known.
         """
         log.info("waiting for the run's %s as a graph, which the server may have to make first", kind)
-        return await self._retries.until_answered(partial(self._get_graph, http, kind))
+        return await self._retries.until_answered(lambda: liveness.during(self._get_graph(http, kind)))
 
-    async def load(self, http: aiohttp.ClientSession, kept: Kept) -> bool:
+    async def load(self, http: aiohttp.ClientSession, kept: Kept, liveness: Liveness) -> bool:
         """Bring what is missing of a first model; False if the server has it no longer, or has another.
 
         After a line that dropped it goes on where that broke off. Raises Malformed if something else comes
@@ -67,7 +67,7 @@ class Downloads:
         found = True
         while found and kept.missing:
             before = kept.size
-            found = await self._retries.until_answered(partial(self._load, http, kept))
+            found = await self._retries.until_answered(lambda: liveness.during(self._load(http, kept)))
             if found and kept.missing:
                 log.warning("the line dropped after %d bytes of the first model", kept.size - before)
                 await self._retries.pause()

@@ -23,7 +23,9 @@ from edgeflock.client.servers import urls_of
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, Dialer
 from edgeflock.client.transport.downloads import Downloads
+from edgeflock.client.transport.home import HOME_SECONDS
 from edgeflock.client.transport.http import opened
+from edgeflock.client.transport.liveness import HANG_SECONDS
 from edgeflock.client.transport.retrying import Retries
 from edgeflock.client.transport.session import Session
 from edgeflock.shared.errors import ConfigError, RunReplaced, ServerAtFault, SessionRefused
@@ -68,14 +70,18 @@ class Link:
         bandwidth: float | None = None,
         insecure: bool = False,
         renewed: Callable[[Identity], None] = lambda identity: None,
+        hang_seconds: float = HANG_SECONDS,
+        home_seconds: float = HOME_SECONDS,
     ) -> None:
-        """`server` is the server's http(s) URL; of several, with commas between them, the one that answers:
-        the others stand by. Raises ConfigError if it is none, or if it is plain HTTP beyond this machine and
-        not `insecure`. Without an identity only a run that is open lets this device in; `renewed` is told of
-        another one that the server wants it to have.
+        """`server` is the server's http(s) URL; of several, with commas between them, one that answers: which
+        is tried first follows from the device's name. Raises ConfigError if it is none, or if it is plain
+        HTTP beyond this machine and not `insecure`. Without an identity only a run that is open lets this
+        device in; `renewed` is told of another one that the server wants it to have.
 
         A model that does not fit into `memory` bytes is refused, and Samples of more than `samples` bytes.
-        Both ways together no more than `bandwidth` bytes a second pass.
+        Both ways together no more than `bandwidth` bytes a second pass. A server that shows no life for
+        `hang_seconds` is given up (liveness.py); from another one the device returns to its first within
+        `home_seconds` (home.py).
         """
         servers = urls_of(server)
         pin = b"" if identity is None else identity.pin
@@ -86,11 +92,14 @@ class Link:
         self._rate = math.inf if bandwidth is None else bandwidth
         self._credentials = Credentials(identity, self._tls, renewed)
         self._dialer = Dialer(
-            *(servers, self._credentials, hello, self._note),
+            *(servers, self._credentials, hello, self._note, random),
             memory=memory,
             samples=samples,
             rate=self._rate,
+            hang_seconds=hang_seconds,
+            home_seconds=home_seconds,
         )
+        self._liveness = self._dialer.liveness
         self._retries = Retries(str(url), random, sleep, self._dialer.lose)
         headers = self._credentials.headers
         self._downloads = Downloads(self._dialer.server, headers, hello.device, self._retries)
@@ -106,8 +115,8 @@ class Link:
 
     async def __aenter__(self) -> "Link":
         http = opened(self._credentials, self._tls, self._rate)
-        self._http = await self._stack.enter_async_context(http)
-        self._stack.push_async_callback(self._dialer.hang_up)
+        self._http = self._dialer.http = await self._stack.enter_async_context(http)
+        self._stack.push_async_callback(self._dialer.close)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -176,11 +185,11 @@ class Link:
 
     async def graph(self, kind: str) -> bytes:
         """The run's "step" or "evaluation" as an ONNX graph (Downloads.graph)."""
-        return await self._downloads.graph(self._opened, kind)
+        return await self._downloads.graph(self._opened, kind, self._liveness)
 
     async def load(self, kept: Kept) -> bool:
         """Bring what is missing of a first model; False if the server has it no longer (Downloads.load)."""
-        return await self._downloads.load(self._opened, kept)
+        return await self._downloads.load(self._opened, kept, self._liveness)
 
     def speak_as(self, layout: bytes) -> None:
         """Name the layout in every Hello from now on, so that a server with another model refuses it."""
@@ -205,8 +214,8 @@ class Link:
 
         async def attempt() -> R:
             session = await self._connected()
-            await session.send(octets)
-            answer = await session.answer()
+            answer = await self._liveness.during(session.ask(octets), lambda: session)
+            self._liveness.answered()
             if not isinstance(answer, expected):
                 raise ServerAtFault(
                     f"the server answered a {type(question).__name__} with a {type(answer).__name__}"
@@ -232,7 +241,7 @@ class Link:
             )
 
     async def _connected(self) -> Session:
-        if self._anew:
+        if self._anew or self._dialer.is_called_home():
             await self._dialer.hang_up()
         if self._dialer.session is None:
             welcome = await self._dial()
@@ -242,7 +251,7 @@ class Link:
         return self._dialer.session
 
     async def _dial(self) -> Welcome:
-        welcome = await self._dialer.dial(self._opened)
+        welcome = await self._dialer.dial()
         self._anew = False
         self._injects = welcome.alpha > 0 and welcome.beta > 0
         self._tasks, self._over = welcome.tasks, False
@@ -263,7 +272,7 @@ class Link:
         """The next Task that is not asked for, None if the round's Over comes first, or the line is lost."""
         try:
             while not self._over:
-                record = await session.next()
+                record = await self._liveness.during(session.next(), lambda: session)
                 if isinstance(record, Task):
                     return record
                 self._note(record)

@@ -24,7 +24,7 @@ from edgeflock.server.gateway.present import Present
 from edgeflock.server.gateway.relay import GatewayRelay
 from edgeflock.server.gateway.waiting import LOST, Waiting, unheeded
 from edgeflock.server.roster import Device, Line, Relay
-from edgeflock.server.sessions import HEARTBEAT, Held, Outbox
+from edgeflock.server.sessions import HANG, Held, Outbox, beat
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.protocol.backoff import back_off
@@ -45,6 +45,8 @@ _REFUSED = 4000
 
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to reach the leader: many devices wait for one gateway."""
+
+_MOST_PATIENCE = 60.0
 
 
 class Upstream:
@@ -69,6 +71,8 @@ class Upstream:
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._outbox = Outbox()
+        self._patience = HANG
+        """Seconds that a leader has to answer the next attempt: one that is slow gets more each time."""
         self._tickets = count(1)
         self._waiting, self._present = Waiting(), Present()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,21 +128,43 @@ class Upstream:
 
     async def _follow(self, http: aiohttp.ClientSession) -> None:
         """One leader, until it hangs up."""
-        async with http.ws_connect(
-            self._url, headers=self.leaders.headers, heartbeat=HEARTBEAT, max_msg_size=0, compress=0
-        ) as socket:
+        async with await self._connected(http) as socket:
             self._socket = socket
-            sending = asyncio.create_task(self._outbox.send_through(socket))
+            beside = [
+                asyncio.create_task(self._outbox.send_through(socket)),
+                asyncio.create_task(beat(socket)),
+            ]
             try:
                 while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                     for item in gateway.items(message.data, gateway.OF_LEADERS):
                         await self._take(item)
+                if message.type is aiohttp.WSMsgType.ERROR and isinstance(message.data, OSError):
+                    raise ConnectionError(f"nothing came from it for {HANG:g} s") from message.data
                 if message.type is aiohttp.WSMsgType.TEXT:
                     raise Malformed("the leader sends what is no item")
                 if message.type is aiohttp.WSMsgType.CLOSE and message.data >= _REFUSED:
                     raise Malformed(f"it sends this gateway away: {shown(message.extra or '')}")
             finally:
-                sending.cancel()
+                for task in beside:
+                    task.cancel()
+
+    async def _connected(self, http: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
+        try:
+            async with asyncio.timeout(self._patience):
+                # aiohttp pings after so long without a byte, and gives up after half of it again.
+                socket = await http.ws_connect(
+                    self._url,
+                    headers=self.leaders.headers,
+                    heartbeat=HANG * 2 / 3,
+                    max_msg_size=0,
+                    compress=0,
+                )
+        except TimeoutError:
+            why = f"it has not answered for {self._patience:g} s"
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
+            raise TimeoutError(why) from None
+        self._patience = HANG
+        return socket
 
     @property
     def _url(self) -> URL:

@@ -8,14 +8,14 @@ nothing here knows how updates are coordinated.
 """
 
 from edgeflock.server.sessions.desk import Desk, OwnDesk, Place
-from edgeflock.server.sessions.gateways import HEARTBEAT, Behind, GatewayLine, Gateways, Outbox
+from edgeflock.server.sessions.gateways import HANG, Behind, GatewayLine, Gateways, Outbox, beat
 from edgeflock.server.sessions.host import Front, Host, Queue, Theta
 from edgeflock.server.sessions.session import Session
 from edgeflock.server.sessions.tasks import Send, Talk
 from edgeflock.server.sessions.writer import Held, Writer, settle
 
 __all__ = [
-    "HEARTBEAT",
+    "HANG",
     "Behind",
     "Desk",
     "Front",
@@ -32,5 +32,6 @@ __all__ = [
     "Talk",
     "Theta",
     "Writer",
+    "beat",
     "settle",
 ]

@@ -48,7 +48,7 @@ def shown(url: str) -> str:
 
 def connected(url: str, what: str) -> "Connection[Any]":
     """A connection that commits each statement by itself, unless told otherwise; `what` is its name in the
-    database's own lists. Raises ConfigError.
+    database's own lists. Raises ConfigError, Unreachable if waiting may help.
     """
     driver = psycopg()
     try:
@@ -66,7 +66,24 @@ def connected(url: str, what: str) -> "Connection[Any]":
         connection: Connection[Any] = driver.connect(**{**defaults, **given}, autocommit=True)
     except driver.Error as error:
         raise Unreachable(f"journal.url: {shown(url)} cannot be reached: {str(error).strip()}") from error
+    try:
+        with named(shown(url)):
+            _check_schema(connection, url)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _check_schema(connection: "Connection[Any]", url: str) -> None:
+    """Raises ConfigError if none of those that the search path names is there."""
+    asked = "SELECT current_schema(), current_setting('search_path')"
+    schema, searched = connection.execute(asked).fetchone() or (None, "")
+    if schema is None:
+        raise ConfigError(
+            f"journal.url: {shown(url)} has no schema that its user may use: search_path names {searched}; "
+            f"make it in that database (CREATE SCHEMA {searched}), or name one that is there"
+        )
 
 
 class Unreachable(ConfigError):
@@ -81,12 +98,19 @@ def shut(connection: "Connection[Any]") -> None:
 
 @contextmanager
 def named(path: str, lost: Lost | None = None) -> Iterator[None]:
-    """Raises JournalLost or JournalDamaged in the place of what psycopg raises of the database `path`."""
+    """Raises JournalLost or JournalDamaged in the place of what psycopg raises of the database `path`, and
+    ConfigError where its user may not do what a server does.
+    """
     driver = psycopg()
     try:
         yield
     except (driver.errors.UndefinedTable, driver.errors.UndefinedColumn) as error:
         raise JournalDamaged(f"{path} is damaged, or no journal: {str(error).strip()}") from error
+    except driver.errors.InsufficientPrivilege as error:
+        raise ConfigError(
+            f"journal.url: {path}: {error.diag.message_primary or error}; let its user own the schema, or "
+            "allow it to write there (GRANT USAGE, CREATE ON SCHEMA ... TO ...)"
+        ) from error
     except driver.Error as error:
         why = lost.why() if lost is not None else ""
         raise JournalLost(f"{path}: {why or str(error).strip()}") from error

@@ -5,13 +5,17 @@ released is never changed: other tables are another schema, with a step of its o
 schema before it among the tests' data.
 """
 
+import logging
 import sqlite3
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edgeflock.server.ledger.stores.examination import seal
 from edgeflock.server.ledger.stores.frames import reorder
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
+
+log = logging.getLogger(__name__)
 
 SCHEMA = 12
 
@@ -172,13 +176,16 @@ def migrate(
 ) -> None:
     """Bring an older journal to SCHEMA: all of it, or nothing if it is interrupted. Raises as `schema_of`.
 
-    `last` is called before the commit, if there is anything to commit.
+    `last` is called before the commit, if there is anything to commit. The log says what was done.
     """
-    if schema_of(db, path) in (0, SCHEMA):
+    older = schema_of(db, path)
+    if older in (0, SCHEMA):
         return
+    began = time.perf_counter()
     db.execute("BEGIN IMMEDIATE")
     try:
-        for schema in range(schema_of(db, path), SCHEMA):
+        rows = _rows(db)
+        for schema in range(older, SCHEMA):
             for step in steps[schema]:
                 if callable(step):
                     step(db)
@@ -192,3 +199,18 @@ def migrate(
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+    seconds = time.perf_counter() - began
+    log.info(
+        "%s: migrated from journal schema %d to %d: %s rows in %.1f s",
+        path,
+        older,
+        SCHEMA,
+        f"{rows:,}",
+        seconds,
+    )
+
+
+def _rows(db: sqlite3.Connection) -> int:
+    """Of all tables."""
+    tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return sum(int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for (table,) in tables)

@@ -11,6 +11,7 @@ from edgeflock.server.doors import Door
 from edgeflock.server.engine import frame_bytes
 from edgeflock.server.roster import Device, Meter, Parcel
 from edgeflock.server.sessions.desk import Entry, OwnDesk
+from edgeflock.server.sessions.gateways.beat import HANG, beat, silence
 from edgeflock.server.sessions.gateways.behind import Behind
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.updates import GatewayUpdates
@@ -29,10 +30,6 @@ from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, wire
 from edgeflock.shared.protocol.messages import Hello, Samples, Telemetry
 from edgeflock.shared.protocol.shown import shown
-
-HEARTBEAT = 20.0
-"""Seconds of silence after which either end of a gateway's line pings; after half of it again it hangs up. A
-gateway that takes up a large model, and answers nothing meanwhile, has so long for it."""
 
 _LONGEST_REASON = 123
 """Bytes of why a WebSocket is closed (RFC 6455, section 5.5)."""
@@ -67,7 +64,7 @@ class GatewayLine:
         )
         """Bytes of a message."""
         self._most_tickets = limits.devices + limits.strangers
-        self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, heartbeat=HEARTBEAT, timeout=2.0)
+        self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, timeout=2.0)
         self.meter = Meter()
         if request.transport is not None:
             self.meter = request.transport.get_extra_info("meter", self.meter)
@@ -76,7 +73,7 @@ class GatewayLine:
         """By their numbers, once they are let in."""
         self._updates = GatewayUpdates(host, writer, self, self._refused)
         self._outbox = Outbox()
-        self._lost = False
+        self._lost = self._silent = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Given: self._given,
@@ -116,7 +113,11 @@ class GatewayLine:
         await self._socket.prepare(request)
         self._door.welcome(self._longest)
         why = "the line broke"
-        sending = asyncio.create_task(self._outbox.send_through(self._socket))
+        beside = [
+            asyncio.create_task(self._outbox.send_through(self._socket)),
+            asyncio.create_task(beat(self._socket)),
+            asyncio.create_task(self._watch()),
+        ]
         try:
             await join()
             hub.note("joined", None, f"gateway {self.name} from {self.address}")
@@ -131,14 +132,24 @@ class GatewayLine:
             reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
             await self._socket.close(code=4000 + refusal.status, message=reason.encode())
         finally:
+            if self._silent:
+                why = f"nothing came from it for {HANG:g} s"
             self._lost = True
-            sending.cancel()
+            for task in beside:
+                task.cancel()
             hub.note("left", None, f"gateway {self.name}: {why}; {self.devices:,} devices came through it")
             for behind in list(self._tickets.values()):
                 behind.end(f"killed: the line to its gateway {self.name} broke")
             self._tickets.clear()
             self._devices.clear()
         return self._socket
+
+    async def _watch(self) -> None:
+        """Hang up once nothing comes of the gateway: its devices go elsewhere, and need their names."""
+        await silence(lambda: self.meter.ingress)
+        if self._request.transport is not None:
+            self._silent = True
+            self._request.transport.abort()
 
     async def close(self) -> None:
         """Because the server stops."""

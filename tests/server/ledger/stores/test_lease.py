@@ -2,6 +2,8 @@
 
 import threading
 from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -10,6 +12,9 @@ from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.stores.lease import Lease, lease_of
 from edgeflock.server.ledger.stores.links import JournalLost
 from edgeflock.server.ledger.stores.postgres import PostgresStore
+from edgeflock.server.standby import Standby
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.config import parse
 from tests.postgres import Cluster
 from tests.server.pushes import LAYOUT, REGIME, THETA
 
@@ -141,3 +146,28 @@ def test_a_commit_that_waits_no_longer_for_its_standby_is_none(postgres: Cluster
         postgres.execute("ALTER SYSTEM RESET synchronous_standby_names")
         postgres.execute("SELECT pg_reload_conf()")
         journal.abandon()
+
+
+def never(why: str) -> None:
+    pytest.fail(f"there is nothing to wait for: {why}")
+
+
+def test_a_schema_that_is_not_there_is_not_waited_for(postgres: Cluster, tmp_path: Path) -> None:
+    url = postgres.url("nowhere")
+    with pytest.raises(ConfigError, match=r"search_path names nowhere; make it .*CREATE SCHEMA nowhere"):
+        open_journal(url, LEASE)
+    with pytest.raises(ConfigError, match="has no schema that its user may use"):
+        open_journal(url, LEASE, never)
+    config = parse(overrides=[f"journal.url={url}", f"run.directory={tmp_path}"])
+    with pytest.raises(ConfigError, match="has no schema that its user may use"):
+        Standby().line(config)
+
+
+def test_a_schema_that_may_not_be_written_is_not_waited_for(postgres: Cluster) -> None:
+    postgres.execute("CREATE SCHEMA others; CREATE ROLE guest LOGIN; GRANT USAGE ON SCHEMA others TO guest")
+    options = quote("-csearch_path=others", safe="")
+    url = f"postgresql://guest@127.0.0.1:{postgres.port}/postgres?options={options}"
+    with pytest.raises(ConfigError, match=r"permission denied for schema others.*GRANT USAGE, CREATE"):
+        open_journal(url, LEASE)
+    with pytest.raises(ConfigError, match="permission denied for schema others"):
+        open_journal(url, LEASE, never)

@@ -1,5 +1,6 @@
 """Journals of older versions: migrated whole or not at all, and replayed to the bits that older code made."""
 
+import re
 import sqlite3
 import tarfile
 from contextlib import closing
@@ -19,12 +20,13 @@ from edgeflock.server.descent.how import How
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.ledger.backup import restore
+from edgeflock.server.ledger.backup import back_up, restore
+from edgeflock.server.ledger.damage import repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.server.ledger.stores.migrations import SCHEMA, STEPS, migrate
 from edgeflock.shared.codecs import sparse, values
-from edgeflock.shared.errors import JournalDamaged, JournalTooNew
+from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import generate
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.levels import level
@@ -109,8 +111,43 @@ def test_there_is_a_journal_of_every_schema() -> None:
 
 
 def test_what_reads_what_is_written_down() -> None:
+    """Every number of a schema there is the first one's or today's, in the text and in the table."""
     said = (JOURNALS.parents[2] / "docs/how-to/backup-and-upgrade.md").read_text("utf-8")
     assert f"Today's is {SCHEMA}.\nSchemas 1 to {SCHEMA} are all there have been" in said
+    section = said.partition("## What reads what")[2]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")]
+    assert len(rows) == 7
+    for what, reads in rows[1:]:  # below its head
+        assert re.findall(r"\d+", reads) in (["1", str(SCHEMA)], [str(SCHEMA)]), what
+
+
+def test_only_todays_journals_are_verified_repaired_and_backed_up(tmp_path: Path) -> None:
+    """As the table says that says what reads what."""
+    path = opened(f"schema-{SCHEMA - 1}", tmp_path)
+    path = path.rename(path.with_name("journal.sqlite"))
+    with pytest.raises(ConfigError, match=f"only {SCHEMA} is verified"):
+        verify(path)
+    with pytest.raises(ConfigError, match=f"holds no run of schema {SCHEMA}"):
+        repair(path, 1, 0.0)
+    with pytest.raises(ConfigError, match=str(SCHEMA)):
+        back_up(tmp_path, tmp_path.with_name("backup"))
+
+
+@every_journal
+def test_a_migration_says_what_it_did_in_a_line(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, old = opened(name, tmp_path), KNOWN[name]["schema"]
+    _, _, tables = content(path)
+    rows = sum(map(len, tables.values()))
+    with caplog.at_level("INFO"):
+        for _ in range(2):  # the second one finds it migrated
+            Journal(path).close()
+    said = [record.getMessage() for record in caplog.records if "migrated" in record.getMessage()]
+    words = (
+        rf"{re.escape(str(path))}: migrated from journal schema {old} to {SCHEMA}: {rows:,} rows in [0-9.]+ s"
+    )
+    assert [re.fullmatch(words, one) is not None for one in said] == [True] * (old < SCHEMA), said
 
 
 def test_the_same_run_came_to_the_same_bits_before_and_after_there_were_rooms() -> None:
