@@ -142,7 +142,8 @@ class RayPlacement:
 
 def _node_of_fewest(occupied: Sequence[str]) -> str:
     """Of the nodes that live the one that occurs least in `occupied`."""
-    living: list[str] = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    living: list[str] = sorted(node["NodeID"] for node in nodes if node["Alive"])
     return min(living, key=occupied.count)
 
 
