@@ -14,6 +14,7 @@ Importing this loads next to nothing; each name brings what it needs when it is 
 tells the rest.
 """
 
+import os
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,20 @@ __all__ = [
     "roll_back",
     "status",
 ]
+
+_NO_TELEMETRY = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "WANDB_ERROR_REPORTING": "false",
+}
+"""What keeps libraries from contacting their makers: variable -> value. A library reads its variable when it
+is imported, and every process of Edgeflock imports this package first. A value that the owner set stays.
+"""
+for _name, _value in _NO_TELEMETRY.items():
+    os.environ.setdefault(_name, _value)
 
 _ROOM = "edgeflock.devices.library"
 

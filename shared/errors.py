@@ -4,6 +4,7 @@
     ├── ConfigError                    a key, a value, a data set or a model the user named
     │   └── NotExportable              the model has no ONNX graph that trains it rightly
     ├── Diverged                       training left the finite numbers
+    ├── TrainingFailed                 what trains on a device raised an error, which may pass
     ├── JournalDamaged                 the journal is not as it was written
     ├── JournalTooNew                  a newer version wrote it
     ├── ServerAtFault                  a server's answer that a device must not take; its part ends with it
@@ -75,6 +76,10 @@ class NotExportable(ConfigError):
 
 class Diverged(EdgeflockError):
     """Training left the finite numbers: the learning rate is too high or the data are broken."""
+
+
+class TrainingFailed(EdgeflockError):
+    """A step of what trains on a device raised an error, which is the cause: another try may go well."""
 
 
 class JournalDamaged(EdgeflockError):

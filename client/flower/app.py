@@ -23,7 +23,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch
 from edgeflock.client.flower import inside
 from edgeflock.client.training.seams import of_the_server
-from edgeflock.shared.errors import ConfigError, Malformed, Refused
+from edgeflock.shared.errors import ConfigError, Malformed, Refused, TrainingFailed
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.app import App, Arrays, decode
@@ -103,15 +103,15 @@ class FlowerApp:
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> Gradient:
-        """theta minus what the app makes of it, whatever x and y are. Raises ConfigError if the app raises
+        """theta minus what the app makes of it, whatever x and y are. Raises TrainingFailed if the app raises
         anything, or its reply is none.
         """
-        self._asked += 1
+        number = self._asked + 1
         apart = self._told.arrays.apart(theta)
         every = self._told.evaluate
-        if every and self._asked % every == 0 and inside.can(self._app, MessageType.EVALUATE):
-            self._note("eval", self._call(MessageType.EVALUATE, apart))
-        reply = self._call(MessageType.TRAIN, apart)
+        if every and number % every == 0 and inside.can(self._app, MessageType.EVALUATE):
+            self._note("eval", self._call(MessageType.EVALUATE, apart, number))
+        reply = self._call(MessageType.TRAIN, apart, number)
         metrics = list(reply.metric_records.values())
         try:
             if len(reply.array_records) != 1:
@@ -120,9 +120,10 @@ class FlowerApp:
             returned = self._told.arrays.flat({name: array.numpy() for name, array in record.items()})
             samples = samples_of(metrics, _WEIGHT)
         except (Refused, TypeError, ValueError) as error:
-            raise ConfigError(
+            raise TrainingFailed(
                 f"the ClientApp in {self._folder} made a reply that is none: {error}"
             ) from error
+        self._asked = number
         self._note("train", reply)
         sent, parameters = self._told.arrays.flat(apart), self.layout.parameters.size
         gradient = sent[:parameters] - returned[:parameters]
@@ -150,23 +151,25 @@ class FlowerApp:
         """The metrics of its last replies, as train.NAME and eval.NAME."""
         return self._facts
 
-    def _call(self, kind: str, apart: dict[str, NDArray[np.generic]]) -> RecordDict:
-        """What the app answers to a message of this type."""
-        config = ConfigRecord({**self._told.config, "server-round": self._asked})
+    def _call(self, kind: str, apart: dict[str, NDArray[np.generic]], number: int) -> RecordDict:
+        """What the app answers to a message of this type, for the update of this number."""
+        config = ConfigRecord({**self._told.config, "server-round": number})
         arrays = ArrayRecord({name: Array(array) for name, array in apart.items()})
         content = RecordDict({"arrays": arrays, "config": config})
-        identifier = f"{self._run}-{self._asked}-{kind}"
-        group = str(self._asked)
+        identifier = f"{self._run}-{number}-{kind}"
+        group = str(number)
         question = inside.message(content, kind, self._context.run_id, self._node, identifier, group)
         try:
             reply: Message = self._app(question, self._context)
         except Exception as error:  # it may raise anything
             log.exception("the ClientApp in %s failed", self._folder)
-            raise ConfigError(
+            raise TrainingFailed(
                 f"the ClientApp in {self._folder} raised {type(error).__name__}: {error}"
             ) from error
         if not reply.has_content():
-            raise ConfigError(f"the ClientApp in {self._folder} answered with an error: {reply.error.reason}")
+            raise TrainingFailed(
+                f"the ClientApp in {self._folder} answered with an error: {reply.error.reason}"
+            )
         self._keep()
         return reply.content
 

@@ -21,9 +21,10 @@ from edgeflock.client.run.given import NOTHING_AT_HAND, Given
 from edgeflock.client.run.holding import holding
 from edgeflock.client.spool import Spool
 from edgeflock.client.training import Progress, Worker
+from edgeflock.client.training.attempts import FAILURES
 from edgeflock.client.transport import Link
 from edgeflock.shared.data.account import Account
-from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.errors import ConfigError, EdgeflockError, TrainingFailed
 from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
@@ -46,8 +47,8 @@ async def run_client(
 ) -> Progress:
     """Train for `settings.server` until its run is over, or this is cancelled.
 
-    `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged or
-    SessionRefused.
+    `at_end` is told what became of every sample, if they were a stream. Raises ConfigError, Diverged,
+    TrainingFailed or SessionRefused.
     """
     identity, place = given.identity, None
     if identity is None:
@@ -145,6 +146,9 @@ def _why(error: BaseException) -> str:
         return "retired: stopped by its owner"
     if isinstance(error, ConfigError):
         return "error: its settings or its data do not fit the run; its own log says why"
+    if isinstance(error, TrainingFailed):
+        cause = type(error.__cause__ or error).__name__
+        return f"error: {FAILURES} steps in a row failed, the last one with {cause}; its own log says why"
     return f"error: {error if isinstance(error, EdgeflockError) else type(error).__name__}"
 
 

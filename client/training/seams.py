@@ -92,6 +92,8 @@ class Progress:
     """Of tasks that another device had computed before."""
     stopped: int = 0
     """Steps that were given up because their round was over."""
+    failed: int = 0
+    """Steps in which what trains raised an error."""
     loss: float = 0.0
 
 

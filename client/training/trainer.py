@@ -14,7 +14,9 @@ from edgeflock.client.training.encoding import LocalSteps, encode_update
 from edgeflock.client.training.local import Local
 from edgeflock.client.training.selector import Memory, forget, select, take_back
 from edgeflock.shared.codecs import values
-from edgeflock.shared.errors import Diverged
+from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
+from edgeflock.shared.model.fields import Inputs
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Update, Welcome
 
@@ -46,6 +48,7 @@ class Trainer:
         self._batches = batches
         self._welcome = welcome
         self._memory = self._before = Memory()
+        self._has_trained = False
 
     @property
     def layout(self) -> Layout:
@@ -72,14 +75,15 @@ class Trainer:
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
         """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are
-        passed over. Raises Diverged if too many are, Stopped once `stopped` says so.
+        passed over. Raises Diverged if too many are, Stopped once `stopped` says so, TrainingFailed if the
+        backend fails at data that it can train on, and ConfigError if it cannot.
         """
         for _ in range(_HOPELESS):
             self._rest()
             if stopped():
                 raise Stopped
             x, y = self._batches.take(self._welcome.batch)
-            loss, gradient, statistics, right, samples = self._backend.gradient(theta, x, y)
+            loss, gradient, statistics, right, samples = self._computed(theta, x, y)
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
                 self._batches.judged(loss, right)
                 return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
@@ -100,6 +104,21 @@ class Trainer:
     def forget(self) -> None:
         """The last update was refused for its size: nothing of it is to come again."""
         self._memory = forget(self._memory)
+
+    def _computed(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
+        """The backend's gradient. What it once could do and now cannot, as without memory, may pass."""
+        try:
+            gradient = self._backend.gradient(theta, x, y)
+        except ConfigError as error:
+            if not self._has_trained:
+                raise
+            raise TrainingFailed(str(error)) from error.__cause__ or error
+        except EdgeflockError:
+            raise
+        except Exception as error:  # a model, a driver or an app may raise anything
+            raise TrainingFailed(f"{type(error).__name__}: {error}") from error
+        self._has_trained = True
+        return gradient
 
     def _descend(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
         """The run's local steps from theta on, together."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from edgeflock.client.data import Batches, NothingFit, StreamOver
+from edgeflock.client.training.attempts import Attempts
 from edgeflock.client.training.averaging import Averaging
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.replica import Replica
@@ -96,14 +97,15 @@ class Worker:
         self._pulls = False
         """Whether it waits for the model."""
         self.progress = Progress()
+        self._attempt = Attempts(compute, batches, self.progress)
 
     async def run(self) -> Progress:
         """Take part in the server's run, and in the next one if the server is set up anew meanwhile.
 
         Returns once the run is over or the device leaves.
 
-        Raises ConfigError if model and data do not fit, Diverged if the model does, SessionRefused if the
-        server will not have this device.
+        Raises ConfigError if model and data do not fit, Diverged if the model does, TrainingFailed if what
+        trains fails again and again, SessionRefused if the server will not have this device.
         """
         while True:
             try:
@@ -130,13 +132,14 @@ class Worker:
                 if first is not None:
                     replica.take(first)
         self._telemetry_due = -math.inf
+        self._attempt.steps = 1 if welcome.elastic else welcome.local_steps
         sequence, too_large = await self._begin_again(welcome, layout), 0
         await self._pull(replica)
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
         if welcome.tasks:
             rounds = Rounds(
-                welcome, self._server, trainer, self._batches, replica, self._compute, self._choose,
+                welcome, self._server, trainer, self._batches, replica, self._attempt, self._choose,
                 self._with_telemetry, self.progress, self._permitted,
             )  # fmt: skip
             await rounds.run(self._leaving)
@@ -148,7 +151,7 @@ class Worker:
                 continue
             assert replica.version is not None, "pulled before"
             try:
-                update: Update = await self._compute(
+                update: Update = await self._attempt(
                     trainer.step, replica.theta, replica.version, sequence + 1
                 )
             except NothingFit:
@@ -257,7 +260,7 @@ class Worker:
                 await self._batches.ready(1)
                 await self._permitted()
                 with suppress(NothingFit):
-                    done = await averaging.step(self._compute, trainer.gradient)
+                    done = await averaging.step(self._attempt, trainer.gradient)
                     self.progress.samples += done.samples
                 self._batches.settle()
             await averaging.finish()
@@ -291,7 +294,8 @@ class Worker:
 
     def facts(self) -> Facts:
         """How the device does."""
-        return {**self._health(), **self._batches.telemetry()}
+        failed: Facts = {"failed": self.progress.failed} if self.progress.failed else {}
+        return {**self._health(), **self._batches.telemetry(), **failed}
 
     def _with_telemetry(self, update: Update) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""

@@ -33,7 +33,6 @@ def _prepare(scale: ScaleSettings) -> None:
     """What Ray reads when it is first imported."""
     if "ray" in sys.modules:
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns that it will be so
     # One of its own listens on every address of the machine, and runs what anybody sends who has the token.
     if not scale.ray and os.environ.setdefault("RAY_AUTH_MODE", "token") == "token":

@@ -1,8 +1,9 @@
 """Shards as actors of Ray: https://docs.ray.io/en/latest/ray-core/actors.html
 
-Ray puts each on a node that has room, runs what one process sends to an actor in the order in which it was
-sent, and says when an actor is gone. It is asked for nothing else: an actor that starts again begins with its
-constructor, and truth is in the journal.
+Each is put on the node that has the fewest. Ray's own SPREAD goes round the nodes whatever they have: a shard
+in the place of a lost one may come to where all others are. Ray runs what one process sends to an actor in
+the order in which it was sent, and says when an actor is gone. It is asked for nothing else: an actor that
+starts again begins with its constructor, and truth is in the journal.
 """
 
 import logging
@@ -16,6 +17,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from edgeflock.server.descent import Lost, Standing, State
 from edgeflock.server.shards.placement import Order, Shard
@@ -56,6 +58,8 @@ class RayPlacement:
     def __init__(self) -> None:
         self.standing: Sequence[Standing] = ()
         self._actors: list[Any] = []
+        self._nodes: list[str] = []
+        """Where each was put."""
         self._under_way: list[deque[Any]] = []
         self._lost = ""
         """Why, if one is."""
@@ -64,7 +68,9 @@ class RayPlacement:
         self._lost, self._under_way = "", [deque() for _ in states]
         if len(self._actors) != len(states):
             self.close()
-            self._actors = [_new() for _ in states]
+            for _ in states:
+                self._nodes.append(_node_of_fewest(self._nodes))
+                self._actors.append(_new(self._nodes[-1]))
         try:
             begun = [actor.begin.remote(state) for actor, state in zip(self._actors, states, strict=True)]
             for shard, (state, standing) in enumerate(zip(states, begun, strict=True)):
@@ -74,9 +80,12 @@ class RayPlacement:
                     raise
                 except RayError:  # others go on in the processes that they have
                     ray.kill(self._actors[shard])
-                    self._actors[shard] = _new()
+                    others = [*self._nodes[:shard], *self._nodes[shard + 1 :]]
+                    self._nodes[shard] = _node_of_fewest(others)
+                    self._actors[shard] = _new(self._nodes[shard])
                     begun[shard] = self._actors[shard].begin.remote(state)
             self.standing = ray.get(begun, timeout=_BEGIN)
+            self._nodes = [standing.node for standing in self.standing]
         except RayError as error:
             raise self._gone(error) from error
 
@@ -117,7 +126,7 @@ class RayPlacement:
     def close(self) -> None:
         for actor in self._actors:
             ray.kill(actor)
-        self._actors, self.standing = [], ()
+        self._actors, self._nodes, self.standing = [], [], ()
 
     def _take(self, shard: int, orders: Sequence[Order]) -> Any:
         return self._actors[shard].take.remote(pickle.dumps(orders, protocol=5))
@@ -131,8 +140,19 @@ class RayPlacement:
         return Lost(self._lost)
 
 
-def _new() -> Any:
-    return ray.remote(_Actor).options(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD").remote()
+def _node_of_fewest(occupied: Sequence[str]) -> str:
+    """Of the nodes that live the one that occurs least in `occupied`."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    living: list[str] = sorted(node["NodeID"] for node in nodes if node["Alive"])
+    return min(living, key=occupied.count)
+
+
+def _new(node: str) -> Any:
+    """An actor on this node: it is lost as others are if the node is gone by now. A soft wish is not heeded
+    for actors that take no processor.
+    """
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(_Actor).options(num_cpus=0, max_restarts=0, scheduling_strategy=there).remote()
 
 
 @contextmanager

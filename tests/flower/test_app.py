@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 
 from edgeflock.client.flower.app import FlowerApp
 from edgeflock.client.run import run_client
-from edgeflock.client.training import Progress
+from edgeflock.client.training import Progress, attempts
 from edgeflock.devices.library.server import Server
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.operations.api import status
 from edgeflock.server.operations.federated import federated
 from edgeflock.server.operations.keys import EVALUATOR, HOST
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, TrainingFailed
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import parse
 from tests.flower.welcomes import welcome_of
@@ -172,14 +173,37 @@ FAILING = [
 ]
 
 
+FLAKY = "if attempt in (1, 2, 4, 5): raise OSError('the disk is full')"
+
+
 @pytest.mark.parametrize("number", range(len(FAILING)))
-async def test_an_app_that_fails_ends_its_device(number: int, tmp_path: Path) -> None:
+async def test_an_app_that_always_fails_ends_its_device(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "back_off", lambda random: repeat(0.0))
     body, complaint = FAILING[number]
     app = folder(tmp_path / "app", f"native_fails_{number}", body)
     async with serving(tmp_path, "run.updates=3") as server:
-        with pytest.raises(ConfigError, match=complaint):
+        with pytest.raises(TrainingFailed, match=f"5 steps in a row failed: .*{complaint}"):
             await client(server, app)
         assert server.version == 0
+    assert [message["told"]["server-round"] for message in seen(app)] == [1] * 5
+
+
+async def test_an_app_that_fails_now_and_then_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Flower answers such a message with an error, and its node goes on, too."""
+    monkeypatch.setattr(attempts, "back_off", lambda random: repeat(0.0))
+    body = f"attempt = len(Path(__file__).with_name('seen.jsonl').read_text().splitlines())\n    {FLAKY}"
+    app = folder(tmp_path / "app", "native_flaky", body)
+    async with serving(tmp_path, "run.updates=3") as server:
+        progress = await client(server, app)
+        result = await server.until()
+    assert (progress.updates, progress.failed) == (3, 4)
+    assert result.theta.tolist() == [3, 3, 3, 3]
+    assert "a step failed: the ClientApp in" in caplog.text
+    assert "raised OSError: the disk is full; trying again in" in caplog.text
 
 
 async def test_runs_of_single_gradients_are_not_for_apps(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from itertools import repeat
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,7 +12,9 @@ import pytest
 from edgeflock.client.joining import join
 from edgeflock.client.run import process, run_client
 from edgeflock.client.run.building import Building
-from edgeflock.shared.errors import ConfigError, NameInUse
+from edgeflock.client.training import Trainer, attempts
+from edgeflock.shared.errors import ConfigError, NameInUse, TrainingFailed
+from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.tui.sources.feed_client import FeedClient
@@ -92,6 +95,34 @@ async def test_what_ends_a_client_is_told_without_its_data(
         "unfit": "error: its settings or its data do not fit the run; its own log says why",
     }
     assert left == why[ends]
+
+
+async def test_a_device_whose_steps_fail_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that its settings do not fit; and nothing of what the error says, which may be of its data."""
+    monkeypatch.setattr(attempts, "back_off", lambda random: repeat(0.0))
+    computed: list[int] = []
+
+    def gradient(*_: object) -> NoReturn:
+        computed.append(1)
+        raise MemoryError("no room for sample 123456")
+
+    original = Building.trainer
+
+    async def failing(building: Building, welcome: Welcome) -> Trainer:
+        trainer = await original(building, welcome)
+        monkeypatch.setattr(trainer._backend, "gradient", gradient)
+        return trainer
+
+    monkeypatch.setattr(Building, "trainer", failing)
+    module = "edgeflock.client.zoo:DigitsCNN"
+    layout = FlatModule(module, "cross_entropy").layout
+    async with hosting(tmp_path / "run", f"model.module={module}", layout=layout) as hosted:
+        settings = ClientSettings(server=hosted.url, name="pi", backend="torch", health=False)
+        with pytest.raises(TrainingFailed, match="5 steps in a row failed: MemoryError: no room for sample"):
+            await run_client(settings)
+        left = await told(hosted, "left")
+    assert left == "error: 5 steps in a row failed, the last one with MemoryError; its own log says why"
+    assert len(computed) == attempts.FAILURES
 
 
 async def test_two_devices_of_one_name_are_told_what_to_do(tmp_path: Path) -> None:

@@ -167,6 +167,25 @@ def test_a_node_that_goes_takes_nothing_along(cluster: Any, tmp_path: Path) -> N
             engine.close()
 
 
+def test_a_shard_in_the_place_of_a_lost_one_is_where_the_fewest_are(cluster: Any, tmp_path: Path) -> None:
+    from edgeflock.server.shards.rays import ray_placement
+
+    cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    config = parse(overrides=["scale.shards=2", f"scale.ray={cluster.address}"])
+    with ray_placement(cluster.address) as placement:
+        journal = Journal(tmp_path / "journal.sqlite")
+        journal.begin_run("run", "package:Model", LAYOUT, initial_theta(LAYOUT.size), 0.0)
+        engine = open_engine(journal, LAYOUT, config, place=partial(Sharded, placement, 2))
+        kept = engine.parameters.kept
+        for kill in range(3):
+            os.kill(placement.standing[0].process, signal.SIGKILL)
+            while kept.restored == kill:
+                assert engine.parameters.theta.tobytes() == initial_theta(LAYOUT.size).tobytes()
+            assert len({shard.node for shard in placement.standing}) == 2
+        engine.close()
+
+
 def test_a_cluster_that_is_not_there_is_named() -> None:
     from edgeflock.server.shards.rays import ray_placement
 

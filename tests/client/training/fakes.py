@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batches, Shuffled
+from edgeflock.client.training.seams import Compute
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
 from edgeflock.shared.codecs import sparse, values
@@ -159,10 +160,11 @@ def worker(
     backend: Backend | Callable[[Welcome], Backend],
     samples: int = 50,
     leaving: Callable[[], bool] = lambda: False,
+    compute: Compute = asyncio.to_thread,
 ) -> Worker:
     data = Dataset(np.zeros((samples, 1), np.float32), np.arange(samples))
     batches = Shuffled(data, np.random.default_rng(0))
-    return Worker(server, training(backend, batches), batches, leaving=leaving)
+    return Worker(server, training(backend, batches), batches, compute, leaving=leaving)
 
 
 def sent(update: Update) -> dict[int, float]:

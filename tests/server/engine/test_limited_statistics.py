@@ -117,16 +117,6 @@ def test_a_mean_may_be_below_zero(tmp_path: Path) -> None:
     run.close()
 
 
-def test_a_decoded_update_is_looked_at_too(tmp_path: Path) -> None:
-    """A gateway may have decoded it."""
-    _, run = open_engine(tmp_path, REGIME, layout=NORMED)
-    update = with_statistics(sparse_update(1, 0, {}), HONEST)
-    lie = Step(0, np.zeros(0, np.int64), np.zeros(0, f32), np.array(hostile(3, -1), f32), 10)
-    one = replace(push(run.device_id("pi"), update), step=lie)
-    assert kinds(commit(run, [one])) == [BadStatistics]
-    run.close()
-
-
 # How far they go
 
 

@@ -1,0 +1,43 @@
+"""Steps of which one may fail without ending the device: an app that raises, a machine short of memory."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from edgeflock.client.data import Batches
+from edgeflock.client.training.seams import Compute, Progress
+from edgeflock.shared.errors import TrainingFailed
+from edgeflock.shared.protocol.backoff import back_off
+
+log = logging.getLogger(__name__)
+
+FAILURES = 5
+"""Steps in a row that failed, after which a device ends."""
+
+
+class Attempts:
+    """A `Compute`. A step that fails is computed again after a while, from the same samples."""
+
+    def __init__(self, compute: Compute, batches: Batches, progress: Progress) -> None:
+        self._compute, self._batches, self._progress = compute, batches, progress
+        self.steps = 1
+        """Batches that a step takes."""
+
+    async def __call__(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        """What `step` comes to. Raises TrainingFailed if it fails again and again."""
+        delays = back_off(Random())
+        for failures in range(1, FAILURES + 1):
+            try:
+                return await self._compute(step, *arguments)
+            except TrainingFailed as error:
+                self._progress.failed += 1
+                self._batches.take_back()
+                if failures == FAILURES:
+                    raise TrainingFailed(f"{FAILURES} steps in a row failed: {error}") from error.__cause__
+                delay = next(delays)
+                log.warning("a step failed: %s; trying again in %.1f s", error, delay)
+                await asyncio.sleep(delay)
+                await self._batches.ready(self.steps)
+        raise AssertionError
