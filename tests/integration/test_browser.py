@@ -162,7 +162,7 @@ async def test_a_viewer_is_offered_nothing_to_do_and_leaves(tmp_path: Path) -> N
         await log_in(tab, hosted.url, "look")
         await shown(tab, "live")
         await tab.run("fetch('/v1/logout', { method: 'POST' }).then(() => 1)")
-        await shown(tab, "The login is over.")
+        await shown(tab, "Log in again")
 
 
 async def test_gateways_and_shards_are_on_the_page(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 // The page: who looks, what is shown, and how fresh it is.
 
-import { checkpoint, learning_rate, roll_back } from "/assets/actions.js";
+import { checkpoint, learning_rate, roll_back, tell } from "/assets/actions.js";
 import { Device } from "/assets/device.js";
 import { el, fill, refill, say } from "/assets/dom.js";
 import { Events } from "/assets/events.js";
@@ -12,12 +12,22 @@ import { Overview } from "/assets/overview.js";
 import { reduce, remember, state, sums } from "/assets/state.js";
 
 const at = (id) => document.getElementById(id);
-const link = new Link(heard, () => ask_login("The login is over."));
+const link = new Link(welcomed, heard, (why) => ask_login(state.run ? `Log in again: ${why}.` : ""));
 const DAY = 86400;
-let pages = null;
+const pages = { overview: new Overview(), fleet: new Fleet(), events: new Events(), device: new Device() };
+let edition = "";
 let due = false;
 
+// Before each connection. A server of another version has another page.
+function welcomed(said) {
+    if (edition && edition !== said.edition) location.reload();
+    edition = said.edition;
+    at("login").hidden = said.login || said.role === "admin";
+    at("logout").hidden = !said.login;
+}
+
 function heard(frame) {
+    if (state.run && frame.run && frame.run.run !== state.run.run) location.reload();
     const anew = frame.type === "snapshot";
     reduce(frame);
     if (anew) history();
@@ -47,7 +57,7 @@ function later() {
 }
 
 function paint() {
-    if (!state.run || !pages) return;
+    if (!state.run) return;
     const [name, rest] = where();
     const page = pages[name];
     if (name === "device") page.open(rest);
@@ -169,10 +179,9 @@ function finding({ kind, severity, device, text, remedy }) {
 // How fresh it is, in a word, and how good that is.
 function freshness() {
     const old = Number.isFinite(link.age) ? `, data ${span(link.age)} old` : "";
-    const again = link.phase === "waiting" ? Math.max(0, (link.again - performance.now()) / 1000) : 0;
     if (link.phase === "waiting") {
-        const next = again > 0 ? `again in ${Math.ceil(again)}s` : "connecting";
-        return ["bad", `${link.why || "connection lost"}${old}, ${next}`];
+        const again = (link.again - performance.now()) / 1000;
+        return ["bad", `${link.why}${old}, ${again > 0 ? `again in ${Math.ceil(again)}s` : "connecting"}`];
     }
     if (link.phase === "connecting") return ["warn", "connecting"];
     return link.stalled ? ["warn", `stalled${old}`] : ["ok", "live"];
@@ -180,7 +189,7 @@ function freshness() {
 
 // Looked at also while nothing comes.
 setInterval(() => {
-    if (!link.socket && link.phase !== "waiting") return;
+    if (link.phase === "closed") return;
     const [good, text] = freshness();
     say(at("link"), text);
     at("link").className = good;
@@ -192,42 +201,18 @@ function ask_login(why = "") {
     link.close();
     state.run = null;
     at("top").hidden = true;
-    fill(at("page"), login_page(start, why));
-}
-
-async function start() {
-    try {
-        const answer = await fetch("/v1/login");
-        if (answer.status === 401) {
-            ask_login();
-            return;
-        }
-        const said = await answer.json();
-        if (!answer.ok) {
-            fill(at("page"), el("p", { class: "notice" }, said.detail));
-            return;
-        }
-        at("login").hidden = said.login || said.role === "admin";
-        at("logout").hidden = !said.login;
-    } catch {
-        fill(at("page"), el("p", { class: "notice" }, "No answer from the server."));
-        setTimeout(start, 3000);
-        return;
-    }
-    pages = pages ?? {
-        overview: new Overview(),
-        fleet: new Fleet(),
-        events: new Events(),
-        device: new Device(),
-    };
-    link.close();
-    link.open();
+    document.body.classList.remove("old");
+    fill(at("page"), login_page(() => location.reload(), why)); // what was known may be of another run
 }
 
 at("logout").addEventListener("click", async () => {
-    await fetch("/v1/logout", { method: "POST" });
-    location.reload();
+    try {
+        await fetch("/v1/logout", { method: "POST" });
+        location.reload();
+    } catch {
+        tell("You are not logged out: no answer from the server", true);
+    }
 });
 at("login").addEventListener("click", () => ask_login());
 addEventListener("hashchange", later);
-start();
+link.open();

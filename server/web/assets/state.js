@@ -21,7 +21,6 @@ export const state = {
 
 export function reduce(frame) {
     if (frame.type === "snapshot") {
-        if (state.run && state.run.run !== frame.run.run) state.marks = [];
         state.run = frame.run;
         state.role = frame.role;
         state.columns = frame.columns;
