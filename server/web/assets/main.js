@@ -4,6 +4,7 @@ import { checkpoint, learning_rate, roll_back, tell } from "/assets/actions.js";
 import { Device } from "/assets/device.js";
 import { el, fill, refill, say } from "/assets/dom.js";
 import { Events } from "/assets/events.js";
+import { Findings } from "/assets/findings.js";
 import { Fleet } from "/assets/fleet.js";
 import { Link } from "/assets/link.js";
 import { login_page } from "/assets/login.js";
@@ -15,6 +16,7 @@ const at = (id) => document.getElementById(id);
 const link = new Link(welcomed, heard, (why) => ask_login(state.run ? `Log in again: ${why}.` : ""));
 const DAY = 86400;
 const pages = { overview: new Overview(), fleet: new Fleet(), events: new Events(), device: new Device() };
+const findings = new Findings();
 let edition = "";
 let due = false;
 
@@ -91,7 +93,7 @@ function header(name) {
     );
     document.title = `${overview.state === "training" ? "" : `${overview.state}: `}${model} - edgeflock`;
     health(overview, run);
-    refill(at("findings"), JSON.stringify(state.findings), () => state.findings.map(finding));
+    findings.render();
     const here = name === "device" ? "fleet" : name;
     refill(at("tabs"), state.role, () => [
         ...["overview", "fleet", "events"].map((to) => el("a", { href: `#${to}` })),
@@ -119,18 +121,14 @@ function health(overview, run) {
     const rows = [...state.devices.values()];
     const up = rows.filter((row) => !["away", "paused"].includes(row[state.at.state])).length;
     const target = run.updates_target;
-    const left =
-        target && overview.updates_per_s > 0
-            ? Math.max(0, target - overview.version) / overview.updates_per_s
-            : null;
-    const part = target ? Math.min(1, overview.version / target) : null;
+    const [left, part] = progress(overview, run);
     const meter =
-        part === null ? null : el("progress", { max: 1, value: part.toFixed(4), "aria-label": "Updates" });
+        part === null ? null : el("progress", { max: 1, value: part.toFixed(4), "aria-label": "Progress" });
     fill(
         at("health"),
         item("version", count(overview.version), target ? `of ${count(target)}` : "", meter),
         item("updates/s", rate(overview.updates_per_s)),
-        overview.state === "training" && target
+        overview.state === "training" && part !== null
             ? item("time left", left === null ? "\u2013" : span(left))
             : null,
         overview.began === null ? null : item("so far", span(Math.max(1, state.time - overview.began))),
@@ -148,6 +146,23 @@ function health(overview, run) {
     );
 }
 
+// [seconds left, part that is done] by what ends the run first: its updates, or its time; null: nobody knows.
+function progress({ version, began, updates_per_s }, { updates_target, config }) {
+    const ends = [];
+    if (updates_target) {
+        const left = updates_per_s > 0 ? Math.max(0, updates_target - version) / updates_per_s : Infinity;
+        ends.push([left, version / updates_target]);
+    }
+    const seconds = config.run?.seconds ?? 0;
+    if (seconds) {
+        const past = began === null ? 0 : state.time - began;
+        ends.push([began === null ? Infinity : Math.max(0, seconds - past), past / seconds]);
+    }
+    if (!ends.length) return [null, null];
+    const [left, part] = ends.sort(([a, done], [b, other]) => a - b || other - done)[0];
+    return [Number.isFinite(left) ? left : null, Math.min(1, Math.max(0, part))];
+}
+
 // Bytes up and down of a device in a day, at the pace so far.
 function daily(overview) {
     const share = DAY / Math.max(1, state.time - overview.began) / Math.max(1, overview.devices);
@@ -162,17 +177,6 @@ function item(title, value, rest = "", more = null, sense = "") {
         el("small", {}, title),
         el("span", {}, el("b", { class: sense }, value), rest ? ` ${rest}` : ""),
         more,
-    );
-}
-
-function finding({ kind, severity, device, text, remedy }) {
-    return el(
-        "p",
-        { class: `finding ${severity}` },
-        el("b", {}, kind),
-        device ? el("a", { href: `#device/${encodeURIComponent(device)}` }, device) : null,
-        el("span", {}, text),
-        remedy ? el("span", { class: "dim" }, remedy) : null,
     );
 }
 
@@ -194,7 +198,7 @@ setInterval(() => {
     say(at("link"), text);
     at("link").className = good;
     document.body.classList.toggle("old", good === "bad" || link.stalled);
-    if (good === "bad" && !state.run) fill(at("page"), el("p", { class: "notice" }, text));
+    if (good === "bad" && !state.run) fill(at("page"), el("p", { class: "placeholder" }, text));
 }, 250);
 
 function ask_login(why = "") {
@@ -215,4 +219,5 @@ at("logout").addEventListener("click", async () => {
 });
 at("login").addEventListener("click", () => ask_login());
 addEventListener("hashchange", later);
+fill(at("findings"), findings.element);
 link.open();
