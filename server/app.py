@@ -17,7 +17,7 @@ from edgeflock.server.doors import Doors, Terms
 from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import Agreement
 from edgeflock.server.hosting import HostedRun
-from edgeflock.server.identity import Caller, Entry
+from edgeflock.server.identity import Caller, Entry, Logins
 from edgeflock.server.ledger import JournalLost, shown
 from edgeflock.server.listening import listening_on
 from edgeflock.server.operations import actions, api, first_model, joining, metrics, page
@@ -56,7 +56,7 @@ from edgeflock.server.roster import Hub, Paces, Registry, Relay, Traffic
 from edgeflock.server.sessions import GatewayLine, Gateways, Host, OwnDesk, Session, Writer
 from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
-from edgeflock.server.web import Attempts, Logins, Origins, assets
+from edgeflock.server.web import Attempts, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
@@ -80,13 +80,13 @@ def create_app(
     app.router.add_get(GATEWAY, _gateway)
     app[PIN] = hosted.pin
     if hosted.register is not None:
-        app[REGISTER] = hosted.register
+        app[REGISTER], app[LOGINS] = hosted.register, Logins(hosted.register)
     if hosted.authority is not None:
         app[AUTHORITY] = hosted.authority
     if hosted.audit is not None:
         app[AUDIT] = hosted.audit
     app[DOORS] = Doors(Terms.of(config.limits))
-    app[ASSETS], app[LOGINS], app[ATTEMPTS] = assets(), Logins(), Attempts()
+    app[ASSETS], app[ATTEMPTS] = assets(), Attempts()
     app[ORIGINS] = Origins.of(config.run.origins, config.run.host)
 
     if hosted.offered is not None:

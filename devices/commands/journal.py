@@ -16,7 +16,10 @@ journal = typer.Typer(
 )
 
 Journal = Annotated[
-    str, typer.Argument(metavar="PATH", help="A journal.sqlite, its folder, or a database: postgresql://...")
+    str,
+    typer.Argument(
+        metavar="PATH", help="A journal.sqlite, its folder, or the URL of a database, postgresql:"
+    ),
 ]
 
 

@@ -2,10 +2,11 @@
 servers stand by for each other, in tables of their own in the database that they share.
 
 `Register` is what the server asks and the commands write, store.py and databases.py where it lies; audit.py
-keeps who did what; certificate.py has the server's own TLS, authority.py certificates of devices. The file is
-not the journal: commands write it while a server has that, copies of a journal go from hand to hand and must
-hold no secrets, and an old copy of a run must not bring back a revoked device, nor end a quarantine. No event
-loop, no network but to that database. Imports ledger, for its connections.
+keeps who did what; logins.py which browsers have shown a token; certificate.py has the server's own TLS,
+authority.py certificates of devices. The file is not the journal: commands write it while a server has that,
+copies of a journal go from hand to hand and must hold no secrets, and an old copy of a run must not bring
+back a revoked device, nor end a quarantine. No event loop, no network but to that database. Imports ledger,
+for its connections.
 """
 
 from edgeflock.server.identity.audit import Audit
@@ -13,6 +14,7 @@ from edgeflock.server.identity.authority import Authority, certificate_shown, de
 from edgeflock.server.identity.certificate import Certificate, own_certificate, pin_of_file, server_tls, share
 from edgeflock.server.identity.databases import ELSEWHERE, IDENTITIES
 from edgeflock.server.identity.entry import Entry
+from edgeflock.server.identity.logins import SECONDS, Logins
 from edgeflock.server.identity.records import NOBODY, Caller, Enrolled, Joined, Role
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register
 
@@ -21,6 +23,7 @@ __all__ = [
     "ELSEWHERE",
     "IDENTITIES",
     "NOBODY",
+    "SECONDS",
     "Audit",
     "Authority",
     "Caller",
@@ -28,6 +31,7 @@ __all__ = [
     "Enrolled",
     "Entry",
     "Joined",
+    "Logins",
     "Register",
     "Role",
     "certificate_shown",

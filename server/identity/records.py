@@ -52,6 +52,16 @@ class Enrolled:
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """A browser that has shown a token."""
+
+    token: bytes
+    """Its digest."""
+    until: float
+    """Unix time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Whoever asks something of the server."""
 

@@ -38,7 +38,10 @@ class Register(Store):
         """Whose secret this is. Raises Unauthorized that says why it opens nothing."""
         if not bearer:
             raise Unauthorized("this run has tokens, and the request shows none: Authorization: Bearer TOKEN")
-        digest = digest_of(bearer)
+        return self.whose(digest_of(bearer))
+
+    def whose(self, digest: bytes) -> Caller:
+        """The same, by the secret's digest."""
         if digest not in self.tokens and digest not in self.credentials:
             self.refresh()  # it may be just made
         token = self.tokens.get(digest)
@@ -55,6 +58,12 @@ class Register(Store):
                 f"the credential of {device.name!r} was revoked; join again with another token"
             )
         return Caller("device", device.name, digest)
+
+    def account(self, bearer: str) -> str:
+        """Of whom this secret is or was, as far as the register knows; empty: of nobody."""
+        digest = digest_of(bearer)
+        token = self.tokens.get(digest)
+        return self.credentials.get(digest, "") if token is None else f"token {token.id}"
 
     def quarantined(self, name: str) -> Quarantine | None:
         """That of a device, while it lasts."""

@@ -5,6 +5,7 @@
     devices  name, public key, digest of its credential, labels, when it joined and was revoked; the key and
              the digest that it was given when it was last rotated, until it has shown that it has them
     quarantines  the last one of each device that has had one
+    logins   digests of the number in a browser's cookie and of the token that it stands for, until when
 
 What another process wrote is read when `refresh` notices.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from edgeflock.server.identity.databases import database
 from edgeflock.server.identity.quarantine import Quarantine
-from edgeflock.server.identity.records import Enrolled, Kept, device_of, digests, token_of
+from edgeflock.server.identity.records import Enrolled, Kept, Login, device_of, digests, token_of
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -31,6 +32,8 @@ CREATE TABLE IF NOT EXISTS devices (
     next_key BLOB, next_digest BLOB) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quarantines (
     name TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL, because TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS logins (
+    number BLOB PRIMARY KEY, token BLOB NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -49,6 +52,7 @@ class Store:
         self.tokens: dict[bytes, Kept] = {}
         self.devices: dict[str, Enrolled] = {}
         self.quarantines: dict[str, Quarantine] = {}
+        self.logins: dict[bytes, Login] = {}
         self.credentials: dict[bytes, str] = {}
         """Digest -> the device that it is of."""
         self.realm: bytes = b""
@@ -68,10 +72,12 @@ class Store:
                 self._read()
 
     @contextmanager
-    def writing(self, *, device: str | None = None, token: bytes | None = None) -> Iterator[None]:
+    def writing(
+        self, *, device: str | None = None, token: bytes | None = None, logins: bool = False
+    ) -> Iterator[None]:
         """One transaction, durable when it is over; then memory is as the tables.
 
-        Only this device and this token are read anew, if they are named.
+        Only this device and this token, or the `logins`, are read anew, if they are named.
         """
         with self._lock:
             self.db.begin()
@@ -81,6 +87,9 @@ class Store:
             except BaseException:
                 self.db.execute("ROLLBACK")
                 raise
+            if logins:
+                self.logins = self._logins()
+                return
             if device is None and token is None:
                 self._read()
                 return
@@ -96,10 +105,15 @@ class Store:
         self.realm, self.url, self.pin = meta["realm"], meta.get("url", b"").decode(), meta.get("pin", b"")
         rows = self.db.execute("SELECT * FROM quarantines").fetchall()
         self.quarantines = {name: Quarantine(*of_it) for name, *of_it in rows}
+        self.logins = self._logins()
         devices = {device.name: device for device in self._devices()}
         # Another thread may ask meanwhile: it finds what was, or what is.
         self.credentials = {digest: one.name for one in devices.values() for digest in digests(one)}
         self.tokens, self.devices = {token.digest: token for token in self._tokens()}, devices
+
+    def _logins(self) -> dict[bytes, Login]:
+        rows = self.db.execute("SELECT number, token, until FROM logins").fetchall()
+        return {number: Login(token, until) for number, token, until in rows}
 
     def _tokens(self, which: str = "", *values: object) -> list[Kept]:
         return [token_of(row) for row in self.db.execute(f"SELECT * FROM tokens{which}", values)]

@@ -40,18 +40,17 @@ def problem(status: int, code: str, detail: str) -> web.Response:
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Whoever asks. Raises Unauthorized where the run is not open and knows nobody of this secret."""
-    return who(request.app, secret_of(request))
+    """Whoever asks: with a secret, or, if it shows none, by the login of a browser. Raises Unauthorized where
+    the run is not open and knows nobody of this secret.
+    """
+    secret, login = secret_of(request), login_of(request)
+    return who(request.app, secret, "" if secret else login)
 
 
 def secret_of(request: web.Request) -> str:
-    """What its Authorization header shows; the scheme's case says nothing (RFC 9110, section 11.1). If there
-    is none, what a browser has logged in with.
-    """
+    """What its Authorization header shows; the scheme's case says nothing (RFC 9110, section 11.1)."""
     header = request.headers.get("Authorization", "")
-    if header[: len(_SCHEME)].lower() == _SCHEME:
-        return header[len(_SCHEME) :].strip(" ")
-    return request.app[LOGINS].token(login_of(request))
+    return header[len(_SCHEME) :].strip(" ") if header[: len(_SCHEME)].lower() == _SCHEME else ""
 
 
 def login_of(request: web.Request) -> str:
@@ -69,11 +68,13 @@ def is_open(app: web.Application) -> bool:
     return REGISTER not in app or app[HOST].config.run.open
 
 
-def who(app: web.Application, secret: str) -> Caller:
-    """Whose secret it is. Raises Unauthorized where the run is not open."""
+def who(app: web.Application, secret: str, login: str = "") -> Caller:
+    """Whose secret, or login, it is. Raises Unauthorized where the run is not open."""
     register = app.get(REGISTER)
     try:
-        return NOBODY if register is None else register.who(secret)
+        if register is None:
+            return NOBODY
+        return app[LOGINS].who(login) if login else register.who(secret)
     except Unauthorized:
         if not is_open(app):
             raise

@@ -5,7 +5,7 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.doors import Doors
-from edgeflock.server.identity import Audit, Authority, Register
+from edgeflock.server.identity import Audit, Authority, Logins, Register
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.feed import Feed
 from edgeflock.server.operations.health import Health
@@ -14,7 +14,7 @@ from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Trail
 from edgeflock.server.sessions import Gateways, Host, Writer
 from edgeflock.server.training_graph.served import GraphStore
-from edgeflock.server.web import Asset, Attempts, Logins, Origins
+from edgeflock.server.web import Asset, Attempts, Origins
 
 ASSETS = web.AppKey("assets", dict[str, Asset])
 """The page's files by name."""
@@ -28,6 +28,7 @@ GATEWAYS = web.AppKey("gateways", Gateways)
 GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)
+"""There only if there is a register."""
 OFFERED = web.AppKey("offered", Path)
 """There only if devices load the first model."""
 HEALTH = web.AppKey("health", Health)

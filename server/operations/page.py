@@ -4,17 +4,18 @@ A login is a cookie that scripts cannot read and that goes along with requests o
 looks at it, and at where requests come from.
 """
 
+import asyncio
 import json
 import math
 
 from aiohttp import web
 
 from edgeflock.server.doors import source_of
-from edgeflock.server.identity import NOBODY
+from edgeflock.server.identity import NOBODY, SECONDS
 from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, cookie_of, login_of, note, problem, who
-from edgeflock.server.operations.keys import ASSETS, ATTEMPTS, DOORS, LOGINS, TRAIL
-from edgeflock.server.web import HEADERS, SECONDS
+from edgeflock.server.operations.keys import ASSETS, ATTEMPTS, AUDIT, DOORS, LOGINS, REGISTER, TRAIL
+from edgeflock.server.web import HEADERS, edition
 from edgeflock.shared.errors import Unauthorized
 
 routes = web.RouteTableDef()
@@ -36,19 +37,18 @@ async def get_asset(request: web.Request) -> web.Response:
 
 @routes.get("/v1/login")
 async def get_login(request: web.Request) -> web.Response:
-    """{"role", "login"}: what the caller may do here, and whether it is by a login that can be ended."""
-    return web.json_response({"role": caller_of(request).role, "login": bool(login_of(request))})
+    """{"role", "login", "edition"}: what the caller may do, whether by a login, and which page this is."""
+    caller = caller_of(request)
+    login = caller is not NOBODY and bool(login_of(request))
+    of = edition(request.app[ASSETS])
+    return web.json_response({"role": caller.role, "login": login, "edition": of})
 
 
 @routes.post("/v1/login")
 async def log_in(request: web.Request) -> web.Response:
     """{"token": text}: a cookie that stands for it, for SECONDS at most."""
-    door, attempts = request.app[DOORS].of(request.transport), request.app[ATTEMPTS]
+    door = request.app[DOORS].of(request.transport)
     address = "" if door is None else source_of(door.address)
-    if (wait := attempts.wait(address)) > 0:
-        refusal = problem(429, "too-many-attempts", f"too many unknown tokens; again in {wait:.0f} s")
-        refusal.headers["Retry-After"] = str(math.ceil(wait))
-        return refusal
     try:
         token = _token(await request.read())
     except ValueError as error:
@@ -58,14 +58,13 @@ async def log_in(request: web.Request) -> web.Response:
         if caller is NOBODY:
             raise Unauthorized("the server does not know this token")
     except Unauthorized as error:
-        attempts.failed(address)
-        return problem(error.status, error.code, str(error))
+        return _failed(request, token, address, error)
     if caller.role not in ("viewer", "admin"):
         return problem(403, "forbidden", "this token is a device's: the page takes a viewer's or an admin's")
     response = web.json_response({"role": caller.role})
     response.set_cookie(
         cookie_of(request),
-        request.app[LOGINS].begin(token),
+        await asyncio.to_thread(request.app[LOGINS].begin, caller),  # it waits for the disk
         max_age=int(SECONDS),
         path="/",
         # Behind a proxy with TLS the request itself does not tell.
@@ -80,7 +79,8 @@ async def log_in(request: web.Request) -> web.Response:
 @routes.post("/v1/logout")
 async def log_out(request: web.Request) -> web.Response:
     """End the login of the cookie that comes along; without one nothing happens."""
-    request.app[LOGINS].end(login_of(request))
+    if LOGINS in request.app:
+        await asyncio.to_thread(request.app[LOGINS].end, login_of(request))
     response = web.json_response({})
     response.del_cookie(cookie_of(request), path="/", httponly=True, samesite="Strict")
     return response
@@ -92,6 +92,22 @@ async def get_history(request: web.Request) -> web.Response:
     response = web.json_response(request.app[TRAIL].rows())
     response.enable_compression()
     return response
+
+
+def _failed(request: web.Request, token: str, address: str, error: Unauthorized) -> web.Response:
+    """The answer to a login with a token that opens nothing. A right one is taken meanwhile."""
+    account = request.app[REGISTER].account(token) if REGISTER in request.app else ""
+    if (wait := request.app[ATTEMPTS].fail(address, account)) > 0:
+        refusal = problem(
+            429,
+            "too-many-attempts",
+            f"{error}; too many logins have failed: wait {wait:.0f} s, unless you now have the right token",
+        )
+        refusal.headers["Retry-After"] = str(math.ceil(wait))
+        return refusal
+    if (audit := request.app.get(AUDIT)) is not None:
+        audit.note(account or "anybody", "failed to log in to the page", address=address)
+    return problem(error.status, error.code, str(error))
 
 
 def _asset(request: web.Request, name: str) -> web.Response:

@@ -29,6 +29,11 @@ class Asset:
     """SHA-256, in hex."""
 
 
+def edition(of: dict[str, Asset]) -> str:
+    """Another text for each version of the page: one that is open notices, and loads the other."""
+    return hashlib.sha256("".join(of[name].digest for name in sorted(of)).encode()).hexdigest()
+
+
 def assets() -> dict[str, Asset]:
     """All of them, by name. index.html is the page."""
     found: dict[str, Asset] = {}

@@ -7,13 +7,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
+import aiohttp
 import pytest
 
 from edgeflock.client import joining
 from edgeflock.client.transport import Link
+from edgeflock.server.web.attempts import ATTEMPTS
 from edgeflock.tui.sources import FeedClient
 from tests.certificates import certificate
 from tests.hosting import hosting
+from tests.integration.operator import ADMIN
 from tests.integration.test_reconnect import link, update
 from tests.ports import lasting
 
@@ -61,6 +64,25 @@ async def proxied(folder: Path, pem: Path, port: int) -> AsyncIterator[str]:
     finally:
         nginx.terminate()
         await nginx.wait()
+
+
+async def test_who_guesses_behind_it_locks_nobody_out(tmp_path: Path) -> None:
+    """Everybody comes from its address there, whatever they say of their own."""
+    pem = certificate(tmp_path / "proxy.pem")
+    async with (
+        hosting(tmp_path / "run", closed=True, shown=pem, admin_token=ADMIN) as hosted,
+        proxied(tmp_path / "nginx", pem, hosted.port) as url,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as http,
+    ):
+
+        async def log_in(token: str, client: str) -> int:
+            headers = {"X-Forwarded-For": client}
+            async with http.post(f"{url}/v1/login", json={"token": token}, headers=headers) as answer:
+                return answer.status
+
+        told = [await log_in("guess", f"192.0.2.{number}") for number in range(ATTEMPTS + 1)]
+        assert told == [401] * ATTEMPTS + [429], "an address that a client says it has is not believed"
+        assert await log_in(ADMIN, "192.0.2.99") == 200
 
 
 async def test_devices_join_and_train_and_monitors_watch_through_it(tmp_path: Path) -> None:

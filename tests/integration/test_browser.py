@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgpack
 from aiohttp import web
 
 from edgeflock.shared.protocol import feed
+from edgeflock.shared.protocol.frames import Finding
 from tests.browser import Tab, browsing, needs_chromium
 from tests.hosting import gateway, hosting
 from tests.integration.operator import ADMIN
@@ -162,7 +164,7 @@ async def test_a_viewer_is_offered_nothing_to_do_and_leaves(tmp_path: Path) -> N
         await log_in(tab, hosted.url, "look")
         await shown(tab, "live")
         await tab.run("fetch('/v1/logout', { method: 'POST' }).then(() => 1)")
-        await shown(tab, "The login is over.")
+        await shown(tab, "Log in again")
 
 
 async def test_gateways_and_shards_are_on_the_page(tmp_path: Path) -> None:
@@ -194,6 +196,65 @@ async def test_gateways_and_shards_are_on_the_page(tmp_path: Path) -> None:
             assert told.strip().startswith(words)
         await tab.looks(360, 740)
         await tab.until("document.documentElement.scrollWidth <= 360")  # once it is laid out anew
+
+
+async def test_findings_are_a_line_each_that_unfolds(tmp_path: Path) -> None:
+    (first,) = frames(5, 0)
+    found = tuple(
+        Finding(kind, severity, device, first.time - 60, HOSTILE, "do this")
+        for kind, severity, device in (
+            ("diverged", "critical", None),
+            ("hot", "warning", "pi5-3"),
+            ("gone", "notice", "pi5-3"),
+            ("clock", "notice", None),
+        )
+    )
+    one = replace(first, overview=replace(first.overview, findings=found, more_findings=2))
+    text = base64.b64encode(feed.encode(one)).decode()
+    async with hosting(tmp_path / "run") as hosted, browsing(tmp_path / "browser") as tab:
+        await tab.looks(1280, 800)
+        await tab.go(hosted.url)
+        await shown(tab, "live")
+        # All at once, so that no frame of the server's comes in between.
+        told = await tab.run(
+            "Promise.all(['msgpack', 'state', 'findings', 'fleet']"
+            ".map((name) => import(`/assets/${name}.js`))).then(([{ decode }, { reduce, state }, { Findings }, { Fleet }]) => {"
+            f" reduce(decode(Uint8Array.from(atob('{text}'), (c) => c.charCodeAt(0)).buffer));"
+            " const [all, fleet] = [new Findings(), new Fleet()];"
+            " document.getElementById('page').replaceChildren(all.element, fleet.element);"
+            " const high = () => [...all.element.querySelectorAll('.finding')]"
+            "   .map((one) => one.checkVisibility() ? one.offsetHeight : 0);"
+            " all.render(); fleet.render(); const folded = high();"
+            " all.element.querySelector('summary').click();"
+            " const said = all.element.innerText; const open = high();"
+            " state.findings = state.findings.slice(0, 1); state.overview.more_findings = 0; all.render();"
+            " const alone = all.element.innerText; state.findings = []; all.render();"
+            " return { folded, open, said, alone, hidden: all.element.hidden,"
+            "   fleet: fleet.element.innerText }; })"
+        )
+        assert 0 < told["folded"][0] < 60
+        assert told["folded"][1:] == [0, 0, 0]
+        assert all(0 < high < 60 for high in told["open"])
+        assert "+5 more" in told["said"]
+        assert "and 2 more that are less grave" in told["said"]
+        assert "more" not in told["alone"]
+        assert told["hidden"]
+        assert "\u25b2 pi5-3" in told["fleet"], "the worst that is wrong with it"
+        assert "\u25cb pi5" not in told["fleet"]
+        assert await tab.run("document.title") != "taken"
+
+
+async def test_a_run_that_ends_by_time_says_when(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path / "run", "run.seconds=86400", "run.updates=0") as hosted,
+        browsing(tmp_path / "browser") as tab,
+        link(hosted.port) as device,
+    ):
+        await device.join()
+        await device.push(update(1, 0))
+        await tab.go(hosted.url)
+        await tab.until(r"/time left\s*23h/.test(document.getElementById('health').innerText)")
+        assert await tab.run("document.querySelector('#health progress').value < 0.01")
 
 
 async def test_frames_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from edgeflock.server.web import HEADERS, assets
-from edgeflock.server.web.logins import ATTEMPTS
+from edgeflock.server.web import HEADERS, assets, edition
+from edgeflock.server.web.attempts import ATTEMPTS
 from tests.hosting import Hosted, hosting
 from tests.integration.operator import ADMIN, operating
 from tests.integration.test_reconnect import link, update
@@ -74,7 +74,8 @@ async def test_a_login_is_a_cookie_that_says_nothing_of_the_token(tmp_path: Path
         assert VIEWER not in cookie.value
         assert hosted.config.run.directory not in cookie.key
         async with http.get(f"{hosted.url}/v1/login") as answer:
-            assert await answer.json() == {"role": "viewer", "login": True}
+            told = await answer.json()
+            assert told == {"role": "viewer", "login": True, "edition": edition(assets())}
         async with http.get(f"{hosted.url}/v1/status") as answer:
             assert answer.status == 200
         async with http.ws_connect(f"{hosted.url}/v1/feed", headers=own(hosted)) as feed:
@@ -132,14 +133,22 @@ async def test_tokens_that_open_no_page(tmp_path: Path) -> None:
             async with http.post(url, json=body, headers=own(hosted)) as answer:
                 assert answer.status == status, body
                 assert not answer.cookies
+
+
+async def test_a_right_token_works_while_others_guess(tmp_path: Path) -> None:
+    async with hosting(tmp_path, closed=True, admin_token=ADMIN) as hosted, browser() as http:
+        url = f"{hosted.url}/v1/login"
         for _ in range(ATTEMPTS):
             async with http.post(url, json={"token": "guess"}, headers=own(hosted)) as answer:
                 assert answer.status == 401
-        async with http.post(url, json={"token": VIEWER}, headers=own(hosted)) as answer:
-            assert (answer.status, (await answer.json())["code"]) == (429, "too-many-attempts")
-            assert 0 < int(answer.headers["Retry-After"]) <= 60
-        async with operating(hosted.port, VIEWER) as viewer:
-            assert (await viewer.get("/v1/status"))[0] == 200, "who shows a token need not log in"
+        for _ in range(2):
+            async with http.post(url, json={"token": "guess"}, headers=own(hosted)) as answer:
+                assert (answer.status, (await answer.json())["code"]) == (429, "too-many-attempts")
+                assert 0 < int(answer.headers["Retry-After"]) <= 60
+            await logged_in(http, hosted, ADMIN)
+        lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+        failed = [line for line in lines if line["did"] == "failed to log in to the page"]
+        assert [(line["who"], line["address"]) for line in failed] == [("anybody", "127.0.0.1")] * ATTEMPTS
 
 
 POSTS = (

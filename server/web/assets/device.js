@@ -38,7 +38,7 @@ export class Device {
             el("h3", { class: "above" }, "Events"),
             this.events,
         );
-        this.none = el("p", { class: "notice" });
+        this.none = el("p", { class: "placeholder" });
         this.element = el(
             "div",
             {},

@@ -306,12 +306,23 @@ export class Fleet {
                 cell.title = of(row, "paused_because") ?? "";
                 return;
             }
-            say(cell, column.key === "name" && of(row, "undervoltage") ? `${text} \u21af` : text);
+            if (column.key === "name") {
+                const wrong = state.wrong.get(value);
+                const low = of(row, "undervoltage") ? " \u21af" : "";
+                say(cell, `${wrong ? `${SIGNS[wrong.severity]} ` : ""}${text}${low}`);
+                cell.className = wrong ? GRAVITY[wrong.severity] : "";
+                cell.title = wrong ? `${text}: ${wrong.kind}, ${wrong.text}` : text;
+                return;
+            }
+            say(cell, text);
             cell.className = `${column.text ? "" : "number"} ${sense(column.key, value)}`;
             cell.title = column.text ? text : "";
         });
     }
 }
+
+const SIGNS = { critical: "\u2715", warning: "\u25b2", notice: "\u25cb" }; // as in `edgeflock top`
+const GRAVITY = { critical: "bad", warning: "warn", notice: "" };
 
 const texts = (row) => ["name", "state", "class", "backend", "paused_because"].map((key) => of(row, key));
 

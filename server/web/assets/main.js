@@ -1,9 +1,10 @@
 // The page: who looks, what is shown, and how fresh it is.
 
-import { checkpoint, learning_rate, roll_back } from "/assets/actions.js";
+import { checkpoint, learning_rate, roll_back, tell } from "/assets/actions.js";
 import { Device } from "/assets/device.js";
 import { el, fill, refill, say } from "/assets/dom.js";
 import { Events } from "/assets/events.js";
+import { Findings } from "/assets/findings.js";
 import { Fleet } from "/assets/fleet.js";
 import { Link } from "/assets/link.js";
 import { login_page } from "/assets/login.js";
@@ -12,12 +13,23 @@ import { Overview } from "/assets/overview.js";
 import { reduce, remember, state, sums } from "/assets/state.js";
 
 const at = (id) => document.getElementById(id);
-const link = new Link(heard, () => ask_login("The login is over."));
+const link = new Link(welcomed, heard, (why) => ask_login(state.run ? `Log in again: ${why}.` : ""));
 const DAY = 86400;
-let pages = null;
+const pages = { overview: new Overview(), fleet: new Fleet(), events: new Events(), device: new Device() };
+const findings = new Findings();
+let edition = "";
 let due = false;
 
+// Before each connection. A server of another version has another page.
+function welcomed(said) {
+    if (edition && edition !== said.edition) location.reload();
+    edition = said.edition;
+    at("login").hidden = said.login || said.role === "admin";
+    at("logout").hidden = !said.login;
+}
+
 function heard(frame) {
+    if (state.run && frame.run && frame.run.run !== state.run.run) location.reload();
     const anew = frame.type === "snapshot";
     reduce(frame);
     if (anew) history();
@@ -47,7 +59,7 @@ function later() {
 }
 
 function paint() {
-    if (!state.run || !pages) return;
+    if (!state.run) return;
     const [name, rest] = where();
     const page = pages[name];
     if (name === "device") page.open(rest);
@@ -81,7 +93,7 @@ function header(name) {
     );
     document.title = `${overview.state === "training" ? "" : `${overview.state}: `}${model} - edgeflock`;
     health(overview, run);
-    refill(at("findings"), JSON.stringify(state.findings), () => state.findings.map(finding));
+    findings.render();
     const here = name === "device" ? "fleet" : name;
     refill(at("tabs"), state.role, () => [
         ...["overview", "fleet", "events"].map((to) => el("a", { href: `#${to}` })),
@@ -109,18 +121,14 @@ function health(overview, run) {
     const rows = [...state.devices.values()];
     const up = rows.filter((row) => !["away", "paused"].includes(row[state.at.state])).length;
     const target = run.updates_target;
-    const left =
-        target && overview.updates_per_s > 0
-            ? Math.max(0, target - overview.version) / overview.updates_per_s
-            : null;
-    const part = target ? Math.min(1, overview.version / target) : null;
+    const [left, part] = progress(overview, run);
     const meter =
-        part === null ? null : el("progress", { max: 1, value: part.toFixed(4), "aria-label": "Updates" });
+        part === null ? null : el("progress", { max: 1, value: part.toFixed(4), "aria-label": "Progress" });
     fill(
         at("health"),
         item("version", count(overview.version), target ? `of ${count(target)}` : "", meter),
         item("updates/s", rate(overview.updates_per_s)),
-        overview.state === "training" && target
+        overview.state === "training" && part !== null
             ? item("time left", left === null ? "\u2013" : span(left))
             : null,
         overview.began === null ? null : item("so far", span(Math.max(1, state.time - overview.began))),
@@ -136,6 +144,23 @@ function health(overview, run) {
             ? item("shards done", count(overview.tasks[1]), `of ${count(overview.tasks[0])}`)
             : null,
     );
+}
+
+// [seconds left, part that is done] by what ends the run first: its updates, or its time; null: nobody knows.
+function progress({ version, began, updates_per_s }, { updates_target, config }) {
+    const ends = [];
+    if (updates_target) {
+        const left = updates_per_s > 0 ? Math.max(0, updates_target - version) / updates_per_s : Infinity;
+        ends.push([left, version / updates_target]);
+    }
+    const seconds = config.run?.seconds ?? 0;
+    if (seconds) {
+        const past = began === null ? 0 : state.time - began;
+        ends.push([began === null ? Infinity : Math.max(0, seconds - past), past / seconds]);
+    }
+    if (!ends.length) return [null, null];
+    const [left, part] = ends.sort(([a, done], [b, other]) => a - b || other - done)[0];
+    return [Number.isFinite(left) ? left : null, Math.min(1, Math.max(0, part))];
 }
 
 // Bytes up and down of a device in a day, at the pace so far.
@@ -155,24 +180,12 @@ function item(title, value, rest = "", more = null, sense = "") {
     );
 }
 
-function finding({ kind, severity, device, text, remedy }) {
-    return el(
-        "p",
-        { class: `finding ${severity}` },
-        el("b", {}, kind),
-        device ? el("a", { href: `#device/${encodeURIComponent(device)}` }, device) : null,
-        el("span", {}, text),
-        remedy ? el("span", { class: "dim" }, remedy) : null,
-    );
-}
-
 // How fresh it is, in a word, and how good that is.
 function freshness() {
     const old = Number.isFinite(link.age) ? `, data ${span(link.age)} old` : "";
-    const again = link.phase === "waiting" ? Math.max(0, (link.again - performance.now()) / 1000) : 0;
     if (link.phase === "waiting") {
-        const next = again > 0 ? `again in ${Math.ceil(again)}s` : "connecting";
-        return ["bad", `${link.why || "connection lost"}${old}, ${next}`];
+        const again = (link.again - performance.now()) / 1000;
+        return ["bad", `${link.why}${old}, ${again > 0 ? `again in ${Math.ceil(again)}s` : "connecting"}`];
     }
     if (link.phase === "connecting") return ["warn", "connecting"];
     return link.stalled ? ["warn", `stalled${old}`] : ["ok", "live"];
@@ -180,54 +193,31 @@ function freshness() {
 
 // Looked at also while nothing comes.
 setInterval(() => {
-    if (!link.socket && link.phase !== "waiting") return;
+    if (link.phase === "closed") return;
     const [good, text] = freshness();
     say(at("link"), text);
     at("link").className = good;
     document.body.classList.toggle("old", good === "bad" || link.stalled);
-    if (good === "bad" && !state.run) fill(at("page"), el("p", { class: "notice" }, text));
+    if (good === "bad" && !state.run) fill(at("page"), el("p", { class: "placeholder" }, text));
 }, 250);
 
 function ask_login(why = "") {
     link.close();
     state.run = null;
     at("top").hidden = true;
-    fill(at("page"), login_page(start, why));
-}
-
-async function start() {
-    try {
-        const answer = await fetch("/v1/login");
-        if (answer.status === 401) {
-            ask_login();
-            return;
-        }
-        const said = await answer.json();
-        if (!answer.ok) {
-            fill(at("page"), el("p", { class: "notice" }, said.detail));
-            return;
-        }
-        at("login").hidden = said.login || said.role === "admin";
-        at("logout").hidden = !said.login;
-    } catch {
-        fill(at("page"), el("p", { class: "notice" }, "No answer from the server."));
-        setTimeout(start, 3000);
-        return;
-    }
-    pages = pages ?? {
-        overview: new Overview(),
-        fleet: new Fleet(),
-        events: new Events(),
-        device: new Device(),
-    };
-    link.close();
-    link.open();
+    document.body.classList.remove("old");
+    fill(at("page"), login_page(() => location.reload(), why)); // what was known may be of another run
 }
 
 at("logout").addEventListener("click", async () => {
-    await fetch("/v1/logout", { method: "POST" });
-    location.reload();
+    try {
+        await fetch("/v1/logout", { method: "POST" });
+        location.reload();
+    } catch {
+        tell("You are not logged out: no answer from the server", true);
+    }
 });
 at("login").addEventListener("click", () => ask_login());
 addEventListener("hashchange", later);
-start();
+fill(at("findings"), findings.element);
+link.open();

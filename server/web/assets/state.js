@@ -14,14 +14,14 @@ export const state = {
     evaluations: [],
     events: [],
     marks: [], // [time, version, ingress, egress, loss, devices up]
-    findings: [],
+    findings: [], // the worst first
+    wrong: new Map(), // device -> the worst that is wrong with it
     time: 0, // of the server's clock
     joined: 0, // changes when there are other devices than before
 };
 
 export function reduce(frame) {
     if (frame.type === "snapshot") {
-        if (state.run && state.run.run !== frame.run.run) state.marks = [];
         state.run = frame.run;
         state.role = frame.role;
         state.columns = frame.columns;
@@ -44,6 +44,9 @@ export function reduce(frame) {
     state.findings = frame.overview.findings.map(([kind, severity, device, since, text, remedy]) => ({
         kind, severity, device, since, text, remedy,
     }));
+    state.wrong = new Map(
+        state.findings.filter((one) => one.device).reverse().map((one) => [one.device, one]),
+    );
     state.time = frame.time;
     const { version, ingress, egress, loss, up } = frame.overview;
     state.marks = thinned([...state.marks, [frame.time, version, ingress, egress, loss, up]]);

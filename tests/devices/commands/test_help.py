@@ -3,6 +3,7 @@
 import click
 import pytest
 import typer
+import typer.core
 
 from docs.site.commands import commands
 from edgeflock.devices.commands.app import app
@@ -26,6 +27,11 @@ def test_help_is_whole(name: str) -> None:
     assert "\\[" not in text, "brackets are not for rich"
     assert all(len(line) <= WIDTH for line in text.splitlines())
     assert not [line for line in text.splitlines() if line.endswith(("...", "\u2026")) and "[" not in line]
+    assert text.count("rguments:\n") <= 1
+    for argument in command.params:
+        if isinstance(argument, typer.core.TyperArgument):
+            assert argument.help, "each argument says what it is"
+            assert argument.help in " ".join(text.split())
 
 
 def test_help_of_client_names_all_that_a_client_does() -> None:

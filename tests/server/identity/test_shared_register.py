@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.identity import ELSEWHERE, Certificate, Register, own_certificate, pin_of_file, share
+from edgeflock.server.identity import (
+    ELSEWHERE,
+    Certificate,
+    Logins,
+    Register,
+    own_certificate,
+    pin_of_file,
+    share,
+)
 from edgeflock.shared.errors import JournalDamaged, Unauthorized
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
 from tests.postgres import Cluster
@@ -35,6 +43,13 @@ def enrol(register: Register, name: str) -> str:
 def test_a_device_that_joined_one_is_known_to_the_other(both: tuple[Register, Register]) -> None:
     one, two = both
     assert one.realm == two.realm, "what devices sign is of both"
+    caller = one.who(one.create("viewer").text)
+    number = Logins(one).begin(caller)
+    assert Logins(two).who(number) == caller, "a browser need not log in again"
+    Logins(two).end(number)
+    one.refresh()
+    with pytest.raises(Unauthorized, match="the login has ended"):
+        Logins(one).who(number)
     credential = enrol(one, "device")
     assert two.who(credential).name == "device"
     two.label("device", {"site": "north"})

@@ -1,0 +1,54 @@
+"""Browsers that have shown a token: each has a number, in a cookie, that stands for the token.
+
+Logins are in the register, so they outlive the server, and whoever takes over from it knows them.
+"""
+
+import secrets
+
+from edgeflock.server.identity.records import Caller
+from edgeflock.server.identity.register import Register
+from edgeflock.shared.errors import Unauthorized
+from edgeflock.shared.identity import digest_of
+
+SECONDS = 8 * 3600.0
+"""A login's life."""
+
+MOST = 1000
+"""Logins at a time; the oldest go."""
+
+
+class Logins:
+    """Those of one register. Methods raise OSError or sqlite3.Error if the disk does."""
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+
+    def begin(self, caller: Caller) -> str:
+        """A new login's number, of 256 bits, which nobody guesses."""
+        number, until = secrets.token_urlsafe(32), self._register.now() + SECONDS
+        with self._register.writing(logins=True):
+            self._register.db.execute("DELETE FROM logins WHERE until <= ?", (until - SECONDS,))
+            self._register.db.execute(
+                "INSERT INTO logins VALUES (?, ?, ?)", (digest_of(number), caller.digest, until)
+            )
+            self._register.db.execute(
+                "DELETE FROM logins WHERE number NOT IN "
+                f"(SELECT number FROM logins ORDER BY until DESC LIMIT {MOST})"
+            )
+        return number
+
+    def who(self, number: str) -> Caller:
+        """Who began the login. Raises Unauthorized if it is over, or its token opens nothing any more."""
+        digest = digest_of(number)
+        if digest not in self._register.logins:
+            self._register.refresh()  # another server may have begun it
+        login = self._register.logins.get(digest)
+        if login is None or login.until <= self._register.now():
+            raise Unauthorized("the login has ended")
+        return self._register.whose(login.token)
+
+    def end(self, number: str) -> None:
+        """The number opens nothing any more."""
+        if (digest := digest_of(number)) in self._register.logins:
+            with self._register.writing(logins=True):
+                self._register.db.execute("DELETE FROM logins WHERE number = ?", (digest,))

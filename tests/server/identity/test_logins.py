@@ -1,0 +1,91 @@
+"""Logins: what a browser's cookie stands for, by a clock of the test's own."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.identity import IDENTITIES, SECONDS, Logins, Register
+from edgeflock.server.identity import logins as module
+from edgeflock.shared.errors import Unauthorized
+from tests.server.identity.test_register import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def register(tmp_path: Path, clock: Clock) -> Register:
+    return Register(tmp_path, clock)
+
+
+def test_a_login_stands_for_its_token_until_it_is_over(register: Register, clock: Clock) -> None:
+    logins, caller = Logins(register), register.who(register.create("viewer").text)
+    number, other = logins.begin(caller), logins.begin(caller)
+    assert number != other
+    assert len(number) >= 43, "256 bits"
+    assert logins.who(number) == caller
+    for none in ("", "guessed"):
+        with pytest.raises(Unauthorized, match="the login has ended"):
+            logins.who(none)
+    logins.end(number)
+    logins.end("guessed")
+    with pytest.raises(Unauthorized, match="the login has ended"):
+        logins.who(number)
+    clock.now += SECONDS - 1
+    assert logins.who(other) == caller
+    clock.now += 1
+    with pytest.raises(Unauthorized, match="the login has ended"):
+        logins.who(other)
+
+
+def test_a_login_outlives_the_server_and_its_end_does_too(register: Register, tmp_path: Path) -> None:
+    logins, token = Logins(register), register.create("admin")
+    caller = register.who(token.text)
+    number, ended = logins.begin(caller), logins.begin(caller)
+    logins.end(ended)
+    register.close()
+    assert number.encode() not in (tmp_path / IDENTITIES).read_bytes(), "no secret is on the disk"
+    with closing(Register(tmp_path, register.now)) as after:
+        assert Logins(after).who(number) == caller
+        with pytest.raises(Unauthorized, match="the login has ended"):
+            Logins(after).who(ended)
+
+
+def test_a_login_ends_with_its_token(register: Register, clock: Clock) -> None:
+    logins = Logins(register)
+    caller = register.who(register.create("viewer").text)
+    number = logins.begin(caller)
+    short = logins.begin(register.who(register.create("viewer", seconds=60).text))
+    register.forget(register.tokens[caller.digest].id)
+    with pytest.raises(Unauthorized, match="does not know"):
+        logins.who(number)
+    clock.now += 60
+    with pytest.raises(Unauthorized, match="has expired"):
+        logins.who(short)
+
+
+def test_a_login_that_another_process_began_is_known(
+    register: Register, clock: Clock, tmp_path: Path
+) -> None:
+    caller = register.who(register.create("viewer").text)
+    with closing(Register(tmp_path, clock)) as other:
+        number = Logins(other).begin(caller)
+        assert Logins(register).who(number) == caller
+
+
+def test_logins_take_bounded_room(register: Register, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    logins, caller = Logins(register), register.who(register.create("viewer").text)
+    numbers = []
+    for _ in range(4):
+        numbers.append(logins.begin(caller))
+        clock.now += 1
+    assert len(register.logins) == 3
+    with pytest.raises(Unauthorized, match="the login has ended"):
+        logins.who(numbers[0])
+    clock.now += SECONDS
+    logins.begin(caller)
+    assert len(register.logins) == 1, "those that are over are forgotten"

@@ -1,0 +1,40 @@
+"""Logins that failed, by a clock of the test's own."""
+
+from edgeflock.server.web.attempts import ATTEMPTS, MINUTE, MOST, Attempts
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_address_that_guesses_waits_and_no_other() -> None:
+    clock = Clock()
+    attempts = Attempts(clock)
+    for number in range(ATTEMPTS):
+        assert attempts.fail("192.0.2.1", f"token {number}") == 0
+        clock.now += 1
+    assert attempts.fail("192.0.2.1", "token 0") == MINUTE - ATTEMPTS
+    assert attempts.fail("192.0.2.2", "token 0") == 0
+    clock.now += MINUTE - ATTEMPTS
+    assert attempts.fail("192.0.2.1", "token 0") == 0, "the first is a minute ago"
+    assert attempts.fail("192.0.2.1", "token 0") == 1
+
+
+def test_an_account_that_is_guessed_from_everywhere_waits_and_no_other() -> None:
+    attempts = Attempts(Clock())
+    for number in range(ATTEMPTS):
+        assert attempts.fail(f"192.0.2.{number}", "token 0") == 0
+    assert attempts.fail("192.0.2.99", "token 0") == MINUTE
+    assert attempts.fail("192.0.2.99", "token 1") == 0, "what was refused did not count"
+
+
+def test_failures_take_bounded_room() -> None:
+    attempts = Attempts(Clock())
+    for _ in range(ATTEMPTS):
+        attempts.fail("192.0.2.1", "")
+    for number in range(MOST):
+        attempts.fail(f"2001:db8:0:{number:x}::/64", f"token {number}")
+    assert attempts.fail("192.0.2.1", "") == 0, "the oldest are forgotten"
