@@ -32,6 +32,9 @@ class How:
     least: float = 0.01
     aggregate: str = MEAN
     """A name in aggregates.AGGREGATES: how the updates of a round come together."""
+    nodes: int = 1
+    """Nodes that train at a time, each by steps of its own: n. An update counts 1 / n, as in a mean of n, and
+    its staleness is counted in n updates."""
 
     @classmethod
     def of(cls, config: Config) -> "How":

@@ -79,9 +79,13 @@ class Nodes:
         and one.
         """
         busy = {asked.node for asked in self.asked.values()}
-        free = max(1, least, int(share * len(self.online))) - len(busy & self.online)
+        free = self.capacity(share, least) - len(busy & self.online)
         ready = [n for n in self.online - busy if n not in self.known or self.known[n].rests_until <= now]
         return sorted(ready, key=lambda n: (self._last_asked(n), n))[: max(0, free)]
+
+    def capacity(self, share: float, least: int) -> int:
+        """How many nodes may train at a time: `share` of those online, at least `least` of them, and one."""
+        return max(1, min(len(self.online), max(least, int(share * len(self.online)))))
 
     def _last_asked(self, node: int) -> float:
         return self.known[node].asked_at if node in self.known else -math.inf

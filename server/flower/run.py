@@ -29,6 +29,9 @@ from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger("flwr")
 
+_SLACK = 0.2
+"""Nodes come and go: replies count by another number of nodes once that is off by so much of it."""
+
 _ERRORS = {
     ErrorCode.NODE_UNAVAILABLE: "vanished",
     ErrorCode.MESSAGE_UNAVAILABLE: "timed-out",
@@ -67,6 +70,8 @@ class FlowerRun:
         self._config = config
         self._keys = keys
         self._durable = durable
+        how = config.coordination
+        self._shares = how.mode == "async" and not how.base_batch  # which says itself how much a reply counts
         template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
@@ -107,6 +112,14 @@ class FlowerRun:
         known.egress += size(question)
         sent = Sent(version, self.engine.receipts.last_sequence(known.device) + 1, theta)
         self.nodes.ask(message, Asked(node, sent, now))
+
+    def share(self, nodes: int) -> None:
+        """So many nodes train at a time. As in a round of FedAvg each reply counts by its part of them."""
+        if not self._shares:
+            nodes = 1
+        before = self.engine.parameters.regime.how.nodes
+        if abs(nodes - before) > _SLACK * before or nodes == 1:
+            self.engine.steering.share(nodes)
 
     def _known(self, node: int) -> Node:
         if node not in self.nodes.known:
