@@ -72,7 +72,7 @@ class Vectors(Protocol):
         """From now on sigma_k counts by n = `nodes` updates."""
 
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
-        """theta_k -= rate / max(1, sigma_k / n) delta_k, sigma_k only where the rule asks for it; and touch."""
+        """theta_k -= rate / max(1, sigma_k / n) delta_k, sigma_k if the rule asks for it; and touch."""
 
     def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
         """The gradient is weight / max(1, sigma_k / n) delta_k, sigma_k likewise; and touch."""

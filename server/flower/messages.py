@@ -15,7 +15,15 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BadSequence, ConfigError, LayoutMismatch, Malformed, NonFinite
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten, layout_of, loss_of, samples_of
+from edgeflock.shared.protocol.flower import (
+    CONFIG_KEY,
+    REFUSED_KEY,
+    STYPE,
+    flatten,
+    layout_of,
+    loss_of,
+    samples_of,
+)
 from edgeflock.shared.protocol.messages import Update, Welcome
 
 
@@ -98,10 +106,17 @@ class Keys:
 
 
 def training(
-    node: int, arrays: ArrayRecord, welcome: Welcome, config: ConfigRecord, keys: Keys, ttl: float
+    node: int,
+    arrays: ArrayRecord,
+    welcome: Welcome,
+    config: ConfigRecord,
+    keys: Keys,
+    ttl: float,
+    *,
+    refused: bool,
 ) -> Message:
-    """The message that asks a node to train."""
-    config = ConfigRecord(dict(config))
+    """The message that asks a node to train, whose last update may have been `refused` for what it held."""
+    config = ConfigRecord({**config, **({REFUSED_KEY: True} if refused else {})})
     config[CONFIG_KEY] = b64encode(wire.encode(welcome)).decode()
     content = RecordDict({keys.arrays: arrays, keys.config: config})
     return Message(content, node, MessageType.TRAIN, ttl=ttl)

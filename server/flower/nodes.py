@@ -37,6 +37,8 @@ class Node:
     """Since its last good answer."""
     broken: int = 0
     """Bad answers since the last good one."""
+    refused: bool = False
+    """Whether its last answer was refused for what it held, and not for its age."""
     rests_until: float = -math.inf
     asked_at: float = -math.inf
     ingress: int = 0
@@ -108,6 +110,7 @@ class Nodes:
 
     def succeeded(self, node: int) -> None:
         self.outcomes["applied"] += 1
+        self.known[node].refused = False
         self.known[node].failures = self.known[node].broken = self.failures = 0
 
     def failed(self, node: int, outcome: str, now: float, said: str = "") -> None:
