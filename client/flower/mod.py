@@ -22,7 +22,7 @@ from edgeflock.client.training.selector import Memory, select, take_back
 from edgeflock.shared.errors import ConfigError, Diverged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.flower import CONFIG_KEY, STYPE, flatten
+from edgeflock.shared.protocol.flower import CONFIG_KEY, REFUSED_KEY, STYPE, flatten
 from edgeflock.shared.protocol.messages import Update, Welcome
 from edgeflock.shared.selection.adaptive import Norms
 
@@ -45,7 +45,8 @@ def compress(message: Message, context: Context, call_next: Callable[[Message, C
     gradient, statistics = sent[:parameters] - returned[:parameters], returned[parameters:]
     if not np.isfinite(gradient).all():
         raise Diverged("training came to NaN or infinity; lower its learning rate or check the data")
-    update = _encode(gradient, statistics, layout.parameters, welcome, sent, context.state)
+    memory = _last(context.state, welcome, layout.parameters, refused=_says_refused(message))
+    update = _encode(gradient, statistics, layout.parameters, welcome, sent, memory, context.state)
     octets = wire.encode(update)
     (name,) = reply.content.array_records
     reply.content[name] = ArrayRecord({"update": Array("uint8", (len(octets),), STYPE, octets)})
@@ -62,6 +63,11 @@ def _welcome(message: Message) -> Welcome | None:
     return None
 
 
+def _says_refused(message: Message) -> bool:
+    """Whether the run says that it refused the last update for what it held."""
+    return any(REFUSED_KEY in config for config in message.content.config_records.values())
+
+
 def _flat(content: RecordDict, layout: Layout) -> NDArray[np.float32]:
     """float32 [P + B]: the arrays of the message's only ArrayRecord."""
     if len(content.array_records) != 1:
@@ -76,14 +82,15 @@ def _encode(
     layout: Layout,
     welcome: Welcome,
     theta: NDArray[np.float32],
+    memory: Memory,
     state: RecordDict,
 ) -> Update:
-    """Select and encode, as a device's trainer does; what there is to remember is in `state`.
+    """Select and encode, as a device's trainer does; what there is to remember goes into `state`.
 
     Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
     """
     sequence = welcome.sequence + 1
-    selection, memory = select(_last(state, welcome, layout), gradient, layout, welcome, theta, sequence)
+    selection, memory = select(memory, gradient, layout, welcome, theta, sequence)
     steps = LocalSteps(math.nan, gradient, statistics, 1)
     update = encode_update(steps, selection, layout, sequence, welcome.version)
     _keep(state, welcome, memory)
@@ -102,10 +109,15 @@ def _keep(state: RecordDict, welcome: Welcome, memory: Memory) -> None:
     state[_ARRAYS], state[_FACTS] = arrays, facts
 
 
-def _last(state: RecordDict, welcome: Welcome, layout: Layout) -> Memory:
-    """What `_keep` kept of this run, its update taken back if the run has not accepted it; or nothing."""
+def _last(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool) -> Memory:
+    """What `_keep` kept of this run, its update taken back if the run has not accepted it; nothing if that
+    was `refused` for what it held.
+    """
     facts, arrays = state.get(_FACTS), state.get(_ARRAYS)
     if not isinstance(facts, ConfigRecord) or facts["run"] != welcome.run:
+        return Memory()
+    lost = welcome.sequence < int(str(facts["sequence"]))
+    if lost and refused:
         return Memory()
     averages = facts.get("norms")
     norms = Norms(*(float(n) for n in averages)) if isinstance(averages, list) else None
@@ -116,4 +128,4 @@ def _last(state: RecordDict, welcome: Welcome, layout: Layout) -> Memory:
         return Memory(norms=norms)
     sent = None if facts["whole"] else np.asarray(arrays["sent"].numpy(), np.int64)
     memory = Memory(corrected, sent, norms)
-    return take_back(memory) if welcome.sequence < int(str(facts["sequence"])) else memory
+    return take_back(memory) if lost else memory

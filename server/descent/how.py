@@ -35,6 +35,9 @@ class How:
     """A name in aggregates.AGGREGATES: how the updates of a round come together."""
     statistics: str = FREE
     """Or LIMITED: how far an update's running statistics count (statistics.py)."""
+    nodes: int = 1
+    """Nodes that train at a time, each by steps of its own: n. An update counts 1 / n, as in a mean of n, and
+    its staleness is counted in n updates."""
 
     @classmethod
     def of(cls, config: Config) -> "How":

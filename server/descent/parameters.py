@@ -163,6 +163,11 @@ class Parameters:
         statistics, beyond = self._running.limited(step.statistics)
         return replace(step, statistics=statistics, beyond=beyond)
 
+    def share(self, nodes: int) -> None:
+        """From now on an update is of one of so many nodes at work."""
+        self.regime = replace(self.regime, how=replace(self.regime.how, nodes=nodes))
+        self.kept.surely(lambda: self.kept.vectors.share(nodes))
+
     def apply(self, change: Step | Gathered) -> None:
         """The next version; of what a round has gathered, as many versions as steps."""
         if self.began is None:
@@ -198,9 +203,12 @@ class Parameters:
         return self.regime.learning_rate * factor_at(how, self.version if how.by == "updates" else seconds)
 
     def _weight(self, step: Step) -> float:
-        """How much a step counts, but for the staleness of each parameter."""
-        counted = self._way.counted(step.base, self.version)
-        return self._rule.weight(step, counted) * stream_share(step, self.regime.base_batch)
+        """How much a step counts, but for the staleness of each parameter. Of n nodes' own steps each counts
+        1 / n, and n of them are one version to the rule.
+        """
+        counted, nodes = self._way.counted(step.base, self.version), self.regime.how.nodes
+        turns = -((step.base - counted) // nodes)
+        return self._rule.weight(step, step.base + turns) * stream_share(step, self.regime.base_batch) / nodes
 
     def _scale(self, samples: int) -> float:
         """How the learning rate of a round grows with its samples."""

@@ -69,11 +69,14 @@ class Vectors(Protocol):
     def standing(self) -> Sequence[Standing]:
         """The shards that it is in; none, if it is here."""
 
+    def share(self, nodes: int) -> None:
+        """From now on sigma_k counts by n = `nodes` updates."""
+
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
-        """theta_k -= rate / max(1, sigma_k) delta_k, sigma_k only where the rule asks for it; and touch."""
+        """theta_k -= rate / max(1, sigma_k / n) delta_k, sigma_k if the rule asks for it; and touch."""
 
     def weigh(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
-        """The gradient is weight / max(1, sigma_k) delta_k, sigma_k likewise; and touch."""
+        """The gradient is weight / max(1, sigma_k / n) delta_k, sigma_k likewise; and touch."""
 
     def gather(self, where: Where, delta: Vector, base: int, weight: np.float32) -> None:
         """The same, added to what waits for a step."""
@@ -171,6 +174,7 @@ class Part:
         self.average = (theta.copy() if average is None else average) if regime.average else None
         self._trained, self._statistics = np.split(theta, [theta.size - buffers])
         self._together, self._is_plain = regime.how.together, regime.how.is_plain
+        self._nodes = regime.how.nodes
         self._optimizer: Optimizer | None = None
         """None: theta - rate g, in one pass."""
         self._gathered: Vector | None = None
@@ -223,9 +227,14 @@ class Part:
 
     # What changes it
 
+    def share(self, nodes: int) -> None:
+        self._nodes = nodes
+
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
         if self.staleness is None:
             descend(self._trained, where, delta, rate)
+        elif self._nodes > 1:
+            descend(self._trained, where, self._weighed(where, delta, base, rate), np.float32(1))
         else:
             self.staleness.descend(self._trained, where, delta, base, rate)
 
@@ -277,12 +286,9 @@ class Part:
         return np.flatnonzero(self._gathered)
 
     def bears(self, where: Where, delta: Vector, base: int, rate: np.float32, most: float) -> bool:
-        shares: Vector | np.float32 = rate
-        if self.staleness is not None:
-            shares = rate / np.maximum(self.staleness.sigma(where, base), 1).astype(np.float32)
         before = self._trained[where]
         with np.errstate(over="ignore", invalid="ignore"):
-            return within(before, before - shares * delta, most)
+            return within(before, before - self._tried(where, delta, base, rate), most)
 
     def squares_of(self, where: Where, delta: Vector, base: int, weight: np.float32, total: float) -> float:
         return float(steps.squares(self._tried(where, delta, base, weight), total))
@@ -329,15 +335,20 @@ class Part:
         """The gradient, by its staleness. It counts as applied."""
         if self.staleness is None:
             return weight * delta
-        return self.staleness.weigh(where, delta, base, weight, self._together)
+        return self.staleness.weigh(where, delta, base, weight, self._updates)
 
     def _tried(self, where: Where, delta: Vector, base: int, weight: np.float32) -> Vector:
         """The same, and it does not."""
         if self.staleness is None:
             return weight * delta
         sigma = self.staleness.sigma(where, base).astype(np.float32)
-        gradient: Vector = weight / np.maximum(sigma / np.float32(self._together), np.float32(1)) * delta
+        gradient: Vector = weight / np.maximum(sigma / np.float32(self._updates), np.float32(1)) * delta
         return gradient
+
+    @property
+    def _updates(self) -> int:
+        """How many staleness counts as one: those of a step, or one of each node at work."""
+        return max(self._together, self._nodes)
 
     def _indices(self, where: Where) -> NDArray[np.int64]:
         if not isinstance(where, slice):

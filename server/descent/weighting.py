@@ -18,7 +18,7 @@ class Rule:
 
     weight: Callable[[Step, int], float]
     """(step, version it is applied at) -> factor of the learning rate. Where several updates make a step,
-    versions after its base are counted by steps."""
+    versions after its base are counted by steps; where n nodes train by steps of their own, by n updates."""
     per_parameter: bool = False
     """Whether the learning rate is also divided by max(1, sigma_k)."""
 

@@ -25,6 +25,7 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.flower import (
     CONFIG_KEY,
     REMAINS,
+    REFUSED_KEY,
     STYPE,
     flatten,
     layout_of,
@@ -113,10 +114,17 @@ class Keys:
 
 
 def training(
-    node: int, arrays: ArrayRecord, welcome: Welcome, config: ConfigRecord, keys: Keys, ttl: float
+    node: int,
+    arrays: ArrayRecord,
+    welcome: Welcome,
+    config: ConfigRecord,
+    keys: Keys,
+    ttl: float,
+    *,
+    refused: bool,
 ) -> Message:
-    """The message that asks a node to train."""
-    config = ConfigRecord(dict(config))
+    """The message that asks a node to train, whose last update may have been `refused` for what it held."""
+    config = ConfigRecord({**config, **({REFUSED_KEY: True} if refused else {})})
     config[CONFIG_KEY] = b64encode(wire.encode(welcome)).decode()
     content = RecordDict({keys.arrays: arrays, keys.config: config})
     return Message(content, node, MessageType.TRAIN, ttl=ttl)

@@ -37,6 +37,8 @@ class Node:
     """Since its last good answer."""
     broken: int = 0
     """Bad answers since the last good one."""
+    refused: bool = False
+    """Whether its last answer was refused for what it held, and not for its age."""
     rests_until: float = -math.inf
     asked_at: float = -math.inf
     ingress: int = 0
@@ -79,9 +81,13 @@ class Nodes:
         and one.
         """
         busy = {asked.node for asked in self.asked.values()}
-        free = max(1, least, int(share * len(self.online))) - len(busy & self.online)
+        free = self.capacity(share, least) - len(busy & self.online)
         ready = [n for n in self.online - busy if n not in self.known or self.known[n].rests_until <= now]
         return sorted(ready, key=lambda n: (self._last_asked(n), n))[: max(0, free)]
+
+    def capacity(self, share: float, least: int) -> int:
+        """How many nodes may train at a time: `share` of those online, at least `least` of them, and one."""
+        return max(1, min(len(self.online), max(least, int(share * len(self.online)))))
 
     def _last_asked(self, node: int) -> float:
         return self.known[node].asked_at if node in self.known else -math.inf
@@ -104,6 +110,7 @@ class Nodes:
 
     def succeeded(self, node: int) -> None:
         self.outcomes["applied"] += 1
+        self.known[node].refused = False
         self.known[node].failures = self.known[node].broken = self.failures = 0
 
     def failed(self, node: int, outcome: str, now: float, said: str = "") -> None:

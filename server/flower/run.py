@@ -22,12 +22,15 @@ from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.flower.messages import Keys, Template, read_update, size, training
 from edgeflock.server.flower.nodes import Asked, Node, Nodes, Sent
 from edgeflock.server.ledger import Claim, claimed
-from edgeflock.shared.errors import Refused
+from edgeflock.shared.errors import BaseExpired, Refused
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger("flwr")
+
+_SLACK = 0.2
+"""Nodes come and go: replies count by another number of nodes once that is off by so much of it."""
 
 _ERRORS = {
     ErrorCode.NODE_UNAVAILABLE: "vanished",
@@ -67,6 +70,8 @@ class FlowerRun:
         self._config = config
         self._keys = keys
         self._durable = durable
+        how = config.coordination
+        self._shares = how.mode == "async" and not how.base_batch  # which says itself how much a reply counts
         template.statistics = journal.snapshot(first=True).theta[template.layout.parameters.size :]
         self._past = {account.name: account for account in journal.accounts()}
         self._current: tuple[int, ArrayRecord, NDArray[np.float32]] | None = None
@@ -89,11 +94,10 @@ class FlowerRun:
     def question(self, node: int, config: ConfigRecord, ttl: float) -> Message:
         """The message that asks a node to train on the current model."""
         version, arrays, _ = self._now()
-        device = self._known(node).device
-        terms = welcome(
-            self._run, self._config, self._template.told, version, self.engine.receipts.last_sequence(device)
-        )
-        return training(node, arrays, terms, config, self._keys, ttl)
+        known = self._known(node)
+        last = self.engine.receipts.last_sequence(known.device)
+        terms = welcome(self._run, self._config, self._template.told, version, last)
+        return training(node, arrays, terms, config, self._keys, ttl, refused=known.refused)
 
     def ask(self, grid: Grid, question: Message, now: float) -> None:
         """Send what `question` just came to, and take note that it is under way."""
@@ -107,6 +111,14 @@ class FlowerRun:
         known.egress += size(question)
         sent = Sent(version, self.engine.receipts.last_sequence(known.device) + 1, theta)
         self.nodes.ask(message, Asked(node, sent, now))
+
+    def share(self, nodes: int) -> None:
+        """So many nodes train at a time. As in a round of FedAvg each reply counts by its part of them."""
+        if not self._shares:
+            nodes = 1
+        before = self.engine.parameters.regime.how.nodes
+        if abs(nodes - before) > _SLACK * before or nodes == 1:
+            self.engine.steering.share(nodes)
 
     def _known(self, node: int) -> Node:
         if node not in self.nodes.known:
@@ -133,7 +145,7 @@ class FlowerRun:
             try:
                 update = read_update(reply.content, asked.sent, self._template, self._keys)
             except Refused as refusal:
-                self._failed(asked.node, refusal.code, str(refusal), now)
+                self._refused(asked.node, refusal, now)
                 continue
             frame = wire.encode(update) if self._durable else b""
             pushes.append(Push(known.device, time.time(), update, frame))
@@ -143,11 +155,15 @@ class FlowerRun:
         for push, (node, content) in zip(pushes, taken, strict=True):
             answer = settled.get(push)  # none yet, if it waits for the end of its round
             if isinstance(answer, Refused):
-                self._failed(node, answer.code, str(answer), now)
+                self._refused(node, answer, now)
             else:
                 self.nodes.succeeded(node)
                 accepted.append(content)
         return accepted
+
+    def _refused(self, node: int, why: Refused, now: float) -> None:
+        self._known(node).refused = not isinstance(why, BaseExpired)
+        self._failed(node, why.code, str(why), now)
 
     def _failed(self, node: int, outcome: str, reason: str, now: float) -> None:
         log.warning("Node %d: %s: %.300s", node, outcome, reason)

@@ -52,10 +52,12 @@ class AsyncAdaComp(EdgeflockStrategy):
         super()._begin(job, num_rounds)
         self._size = self._updates_per_round
 
+    def _room(self) -> int:
+        self._size = self._size or len(self._job.nodes.online)
+        return max(0, self._size - (self._job.engine.published.version - self._ended_at))
+
     def _round_is_over(self, now: float) -> bool:
-        if not self._size:
-            self._size = len(self._job.nodes.online)
-        return self._job.engine.published.version - self._ended_at >= self._size
+        return self._room() == 0
 
 
 class ScaDLES(EdgeflockStrategy):

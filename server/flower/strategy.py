@@ -105,6 +105,8 @@ class EdgeflockStrategy(Strategy):
         self._metrics: MetricRecord | None = None
         self._aggregated_at, self._configured = -1, 0
         self._evaluations = Evaluations()
+        self._surplus: list[Message] = []
+        """Replies that have come, and are of the next round."""
         self._looked = -math.inf
         self._last = num_rounds
         self._rounds, self._ended_at = 0, job.engine.published.version
@@ -140,6 +142,8 @@ class EdgeflockStrategy(Strategy):
                 self._job.engine.published.version,
             )
         self._looked = time.monotonic()
+        settings = self.settings
+        self._job.share(nodes.capacity(settings.fraction_train, settings.min_train_nodes))
 
     def _exchange(self, grid: Grid, last: bool) -> bool:
         """Take what has come, ask who is idle; whether that ended the round, the `last` one perhaps."""
@@ -155,7 +159,7 @@ class EdgeflockStrategy(Strategy):
                     "the updates in the checkpoint make of it: return those of super(), or use a strategy of "
                     "Flower's"
                 )
-        for late in job.nodes.expire(now, self._timeout):
+        for late in [] if self._surplus else job.nodes.expire(now, self._timeout):
             log.warning("Node %d: no answer within %g s", late.node, self._timeout)
         self._give_up_if_hopeless()
         over = self._round_is_over(now)
@@ -202,11 +206,21 @@ class EdgeflockStrategy(Strategy):
         return [node for node in idle if self._wants(node)]
 
     def _pull(self, grid: Grid) -> list[Message]:
-        """Replies to training messages. Those to evaluations are put aside."""
-        under_way = [*self._job.nodes.asked, *self._evaluations.asked]
+        """Replies to training messages, as many as the round has room for; more wait for the next one. Those
+        to evaluations are put aside.
+        """
+        asked, here = self._job.nodes.asked, {_question_of(reply) for reply in self._surplus}
+        under_way = [*(asked.keys() - here), *self._evaluations.asked]
         replies = list(grid.pull_messages(under_way)) if under_way else []
         self._evaluations.take(replies)
-        return [r for r in replies if r.metadata.reply_to_message_id in self._job.nodes.asked]
+        replies = self._surplus + [reply for reply in replies if _question_of(reply) in asked]
+        room = self._room()
+        self._surplus = [] if room is None else replies[room:]
+        return replies[:room]
+
+    def _room(self) -> int | None:
+        """How many replies more the round may take; None: any number."""
+        return None
 
     def _round_is_over(self, now: float) -> bool:
         raise NotImplementedError
@@ -316,6 +330,10 @@ class EdgeflockStrategy(Strategy):
             time.sleep(self.settings.poll)
         self._report_evaluations()
         self._report_judged(wait=True)
+
+
+def _question_of(reply: Message) -> str:
+    return reply.metadata.reply_to_message_id
 
 
 def _copied(config: ConfigRecord) -> ConfigRecord:

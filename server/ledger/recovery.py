@@ -226,7 +226,11 @@ def _made(
 
 
 def _adjusted(regime: Regime, journal: Journal) -> Regime:
-    """`regime`, with the learning rate that an operator chose since the settings said the same."""
+    """`regime`, with the learning rate that an operator chose since the settings said the same, and with as
+    many nodes at work as there were.
+    """
+    if regimes := journal.regimes():
+        regime = replace(regime, how=replace(regime.how, nodes=regimes[-1].regime.how.nodes))
     adjustment = journal.adjustment()
     if adjustment is None or regime.rule == ELASTIC:  # whose rate is no learning rate
         return regime

@@ -95,6 +95,9 @@ class Sharded:
 
     # Changing
 
+    def share(self, nodes: int) -> None:
+        self._tell("share", nodes)
+
     def descend(self, where: Where, delta: Vector, base: int, rate: np.float32) -> None:
         self._tell_entries("descend", where, delta, base, rate)
 

@@ -18,6 +18,9 @@ CONFIG_KEY = "edgeflock"
 """Where a training message's ConfigRecord says what to send and how: a Welcome record, as text in base64, for
 ClientApps print their config, or make JSON of it."""
 
+REFUSED_KEY = "edgeflock-refused"
+"""There if the node's last update was refused for what it held: nothing of it is to come again."""
+
 STYPE = "edgeflock.update.v1"
 """The serialisation type of an Array whose data are an Update record instead of numbers."""
 

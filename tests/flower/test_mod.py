@@ -53,6 +53,27 @@ def test_what_a_lost_reply_held_is_sent_again(grid: FakeGrid) -> None:
     assert numbers(result.arrays)["w"].tolist() == [6, 0], "the lost 3 and another one"
 
 
+@pytest.mark.parametrize("huge", [1e30, 1e19, 1e6], ids=str)
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"values": "f32"}], ids=str)
+@pytest.mark.parametrize("kind", [AsyncAdaComp, ScaDLES])
+def test_what_was_refused_for_its_size_is_not_sent_again(
+    grid: FakeGrid, kind: type[AsyncAdaComp] | type[ScaDLES], options: dict[str, object], huge: float
+) -> None:
+    """Once in ten updates training goes astray by far more than any parameter may be."""
+    calls = 0
+
+    def train(model: dict[str, Numbers]) -> dict[str, Numbers]:
+        nonlocal calls
+        calls += 1
+        return {"w": model["w"] + np.float32(huge if calls == 3 else 0.01)}
+
+    grid.add(1, app(train, mod=True))
+    strategy = kind(select=0.2, min_available_nodes=1, fraction_evaluate=0.0, **options)  # type: ignore[arg-type]
+    result = strategy.start(grid, record({"w": np.zeros(20, np.float32)}), num_rounds=10)
+    assert strategy.outcomes == {"applied": 10, "step-too-large": 1}
+    assert 0 < numbers(result.arrays)["w"].max() < 0.5
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -56,19 +56,55 @@ def test_rounds_of_scadles_and_fedavg_end_at_the_same_model(clock: Clock) -> Non
 
 
 def test_a_reply_applies_as_it_comes_by_the_staleness_of_its_parameters(grid: FakeGrid) -> None:
-    """Node 2 needs as long as node 1 for five updates: its own then counts a fifth (AdaComp, equation 5)."""
+    """Two nodes are at work: a reply counts half, as in a round. Node 2 needs as long as node 1 for five
+    updates: its own then counts a fifth (AdaComp, equation 5)."""
     grid.add(1, app(plus(1)), seconds=1)
     grid.add(2, app(plus(100)), seconds=5.5)
     result = AsyncAdaComp(updates_per_round=6, fraction_evaluate=0.0).start(grid, record(PLAIN), num_rounds=1)
-    np.testing.assert_allclose(numbers(result.arrays)["w"], 5 + 100 / 5, rtol=1e-6)
+    np.testing.assert_allclose(numbers(result.arrays)["w"], 5 / 2 + 100 / 5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mod", [False, True])
+def test_replies_to_one_model_come_to_what_fedavg_makes_of_them(clock: Clock, mod: bool) -> None:
+    """Nodes train by steps of their own: changing the strategy alone does not add up what they changed."""
+    results = []
+    for strategy in (
+        FedAvg(min_available_nodes=8, fraction_evaluate=0.0),
+        AsyncAdaComp(min_available_nodes=8, fraction_evaluate=0.0, select=1.0, values="f32"),
+    ):
+        grid = FakeGrid(clock)
+        for node in range(1, 9):
+            grid.add(node, app(plus(node), mod=mod))
+        results.append(numbers(strategy.start(grid, record(PLAIN), num_rounds=1).arrays))
+    np.testing.assert_allclose(results[1]["w"], results[0]["w"], rtol=1e-6)
+
+
+def test_replies_count_by_the_nodes_that_are_at_work(grid: FakeGrid) -> None:
+    """Two of them, later six: a regime of its own, which the journal has."""
+    for node in (1, 2):
+        grid.add(node, app(plus(1)))
+    for node in (3, 4, 5, 6):
+        grid.clock.at(4.5, lambda node=node: grid.add(node, app(plus(1))))  # type: ignore[misc]
+    strategy = AsyncAdaComp(rule="none", updates_per_round=2, fraction_evaluate=0.0)
+    seen: list[float] = []
+    strategy.start(
+        grid,
+        record(PLAIN),
+        num_rounds=12,
+        evaluate_fn=lambda number, arrays: seen.append(float(numbers(arrays)["w"][0])),
+    )
+    moves = np.diff(seen)
+    np.testing.assert_allclose(moves[:3], 1, rtol=1e-6)
+    np.testing.assert_allclose(moves[-3:], 1 / 3, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"rule": "tau"}, 5 + 100 / 5),
-        ({"rule": "none"}, 5 + 100),
-        ({"rule": "none", "learning_rate": 0.5}, 0.5 * (5 + 100)),
+        ({"rule": "tau"}, 5 / 2 + 100 / 2 / 3),
+        ({"rule": "none"}, 5 / 2 + 100 / 2),
+        ({"rule": "none", "learning_rate": 0.5}, 0.5 * (5 / 2 + 100 / 2)),
+        ({"rule": "sqrt"}, 5 / 2 + 100 / 2 / (1 + 3) ** 0.5),
         ({"rule": "none", "base_batch": 20}, 0.5 * (5 + 100)),
     ],
 )
@@ -198,3 +234,28 @@ def test_defaults_are_those_of_docs_flower_and_not_a_server_s(strategy: AsyncAda
         select=0.1, balance=1, feedback=0.5, threshold=0, indices="golomb", values="codebook4"
     )
     assert (config.coordination.average, config.downlink.mode) == (0, "exact")
+
+
+def test_as_many_updates_apply_as_rounds_were_asked_for(grid: FakeGrid) -> None:
+    """Ten replies come together, and a round is of four: its model is that of four, and none is lost."""
+    for node in range(1, 11):
+        grid.add(node, app(plus(1)), seconds=1)
+    seen: list[float] = []
+    strategy = AsyncAdaComp(rule="none", base_batch=10, updates_per_round=4, fraction_evaluate=0.0)
+    strategy.start(
+        grid,
+        record(PLAIN),
+        num_rounds=4,
+        evaluate_fn=lambda number, arrays: seen.append(float(numbers(arrays)["w"][0])),
+    )
+    assert seen == [0, 4, 8, 12, 16]
+    assert strategy.outcomes == {"applied": 16}
+
+
+def test_a_reply_that_waits_for_the_next_round_is_not_late(grid: FakeGrid) -> None:
+    """It came within the timeout, though it is taken after it."""
+    for node in (1, 2):
+        grid.add(node, app(plus(1)), seconds=2.0)
+    strategy = AsyncAdaComp(updates_per_round=1, fraction_evaluate=0.0, poll=2.0)
+    strategy.start(grid, record(PLAIN), num_rounds=2, timeout=2.0001)
+    assert strategy.outcomes == {"applied": 2}

@@ -103,6 +103,16 @@ class Steering:
         self._course.publish()
         return version
 
+    def share(self, nodes: int) -> None:
+        """From the next version on updates are of so many nodes at work, each of which trains by steps of its
+        own (descent/how.py). A regime of its own, as in `adjust`.
+        """
+        if nodes != self._parameters.regime.how.nodes:
+            self._snapshots.take()
+            self._parameters.share(nodes)
+            self._log.add_regime(self._parameters.version, self._parameters.regime, "nodes")
+            self._log.commit()
+
     def stop_diverged(self, version: int, why: str) -> None:
         """Take no more updates, since the model of `version` is no good: until `roll_back`, unless there was
         one since that version. `why` is for devices and people.

@@ -115,6 +115,30 @@ def test_equation_five_by_hand() -> None:
     assert parameters.version == 4
 
 
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("adacomp", 5 / 4 + 1 / 6), ("tau", 5 / 4 + 1 / 8), ("none", 5 / 4 + 1 / 4)]
+)
+def test_an_update_of_nodes_that_train_alone_counts_as_in_their_mean(
+    rule: str, expected: float, dense: bool
+) -> None:
+    """Four nodes: fresh updates count a quarter. One that six others came before: a sixth by the staleness of
+    its parameters, by its own, of two turns, an eighth. Shared from version 1 on, whose update was whole."""
+    where = slice(None) if dense else np.array([1])
+    delta = -np.ones(2 if dense else 1, np.float32)
+    parameters = Parameters(0, np.zeros(2, np.float32), regime=Regime(rule, 1.0, 16), start=0)
+    parameters.apply(Step(0, where, delta))
+    parameters.share(4)
+    for version in range(1, 6):
+        parameters.apply(Step(version, where, delta))
+    step = Step(0, where, delta)
+    before = parameters.theta[1]
+    assert parameters.bears(step, float(before) + 0.3)
+    assert not parameters.bears(step, float(before) + 0.1)
+    parameters.apply(step)
+    assert parameters.theta[1] == pytest.approx(1 + expected)
+
+
 @pytest.mark.parametrize("rule", ["adacomp", "tau", "none"])
 def test_a_base_batch_scales_the_step_whatever_the_rule(rule: str) -> None:
     regimes = Regime(rule, 0.25, 8), Regime(rule, 0.25, 8, base_batch=64)

@@ -171,7 +171,12 @@ class Fleet:
         elif kind < 0.1:
             rate = float(self.random.choice([0.01, 0.1, 0.5]))
             found = [(0, run.engine.steering.adjust(rate, 0.1)) for run in self.runs]
-        elif kind < 0.15:
+        elif kind < 0.13:
+            nodes = int(self.random.integers(1, 6))
+            for run in self.runs:
+                run.engine.steering.share(nodes)
+            return
+        elif kind < 0.18:
             base = int(self.random.integers(0, self.runs[0].engine.parameters.version + 1))
             answers = [run.engine.outlet.model(base) for run in self.runs]
             assert all(answer == answers[0] for answer in answers)
