@@ -24,8 +24,8 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.flower import (
     CONFIG_KEY,
-    REMAINS,
     REFUSED_KEY,
+    REMAINS,
     STYPE,
     flatten,
     layout_of,
