@@ -146,9 +146,12 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         )
     devices = sorted(status["devices"], key=lambda device: device["name"])
     columns = dict(_COLUMNS)
-    if compression["threshold"] or any(device["uncompressed"] for device in devices):
+    if compression["threshold"] or (status["cnc"] and any(device["uncompressed"] for device in devices)):
         if status["cnc"] is not None:
-            console.print(f"{status['cnc']:.1%} of the updates were compressed (CNC ratio)")
+            console.print(
+                f"{status['cnc']:.1%} of the updates held a selection of the gradient (CNC ratio), the "
+                "others all of it, coded"
+            )
         columns["cnc"] = lambda device: "-" if device["cnc"] is None else f"{device['cnc']:.2f}"
     columns |= {} if status["tasks"] is None else _TASK_COLUMNS
     columns |= {

@@ -75,10 +75,11 @@ def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
     for (one, _), norm, far in zip(judged, norms, _deviations(norms, _LEAST_NORM), strict=True):
         held = ("norm", one.name) in before
         times = math.exp(min(abs(norm - median(norms)), 700.0))
+        told = f"{times:,.0f}" if 999.5 <= times < 1e9 else f"{times:.3g}"
         if abs(far) >= (_NEAR if held else _FAR) and times >= _TIMES:
             yield Sign(
                 "norm", "warning", one.name,
-                f"its updates are {times:,.3g} times as {'large' if far > 0 else 'small'} as is usual here",
+                f"its updates are {told} times as {'large' if far > 0 else 'small'} as is usual here",
                 "look at the scale of its inputs and targets",
             )  # fmt: skip
 

@@ -167,8 +167,9 @@ async def test_status_tells_how_much_was_compressed(tmp_path: Path) -> None:
         (device["compressed"], device["uncompressed"], device["cnc"]) for device in status["devices"]
     ] == [(3, 1, 3 / 4), (0, 1, 0)]
     table = printed(status)
-    assert table["60.0%"] == "60.0% of the updates were compressed (CNC ratio)".split()
+    assert " ".join(table["60.0%"]).startswith("60.0% of the updates held a selection of the gradient (CNC")
     assert table["device"][-1] == "cnc"
+    assert "CNC" not in "\n".join(shown({**status, "cnc": 0.0}, 200)), "all of each gradient, as it was set"
     assert (table["pi-1"][-1], table["pi-2"][-1]) == ("0.75", "0.00")
 
 

@@ -76,8 +76,8 @@ def overview_numbers(state: State, width: int) -> list[Line]:
             16,
         ),
     ]
-    if overview.cnc is not None and overview.cnc < 1:
-        tiles.append(("compressed", numbers.percent(overview.cnc), "strong", 11))
+    if overview.cnc is not None and 0 < overview.cnc < 1:
+        tiles.append(("selections", numbers.percent(overview.cnc), "strong", 11))
     if overview.shared_samples:
         tiles.append(("shared", numbers.count(overview.shared_samples), "strong", 8))
     for name, value in (newest.metrics if newest else {}).items():
@@ -137,7 +137,7 @@ def _loss(state: State, against: Against, width: int, height: int) -> list[Line]
     legend: Line = [("test", "first")] if test.y else []
     if training.y:
         legend += [("  " if legend else "", "text"), ("training", "second")]
-    y = around(curves.without_outliers([*test.y, *training.y]), lambda value: f"{value:.3g}", zero=True)
+    y = around(curves.without_outliers([*test.y, *training.y]), numbers.short, zero=True)
     series: list[tuple[Curve, Ink]] = [(training, "second"), (test, "first")]
     return [heading("Loss", legend, width), *_against(state, against, series, y, width, height - 1)]
 
@@ -150,7 +150,7 @@ def _reduction(state: State, against: Against, width: int, height: int) -> list[
         (f"up {numbers.reduction(state.overview.reduction)}", "first"),
         (f"  both ways {numbers.reduction(state.traffic.reduction_both_ways)}", "second"),
     ]
-    y = around([*up.y, *both.y], lambda value: f"{value:.3g}x", zero=False)
+    y = around([*up.y, *both.y], numbers.short_times, zero=False)
     series: list[tuple[Curve, Ink]] = [(up, "first"), (both, "second")]
     return [heading("Against dense", values, width), *_against(state, against, series, y, width, height - 1)]
 

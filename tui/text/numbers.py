@@ -92,12 +92,17 @@ def span(seconds: float) -> str:
 
 def short(value: float) -> str:
     """A number on an axis: 0, 250, 12k, 1.5M."""
-    return f"{value:.3g}" if abs(value) < 1000 else _scaled(value, "", 3).removesuffix(".0")
+    return f"{value:.3g}" if abs(value) < 999.5 else _scaled(value, "", 3).removesuffix(".0")
+
+
+def short_times(value: float) -> str:
+    """How many times less, on an axis: 7.5x, 1,000x."""
+    return f"{value:.3g}x" if value < 999.5 else f"{value:,.0f}x"
 
 
 def short_size(octets: float) -> str:
     """Bytes on an axis: 250B, 12kB, 1.5MB."""
-    return f"{octets:.3g}B" if octets < 1000 else f"{_scaled(octets, '', 3)}B"
+    return f"{octets:.3g}B" if octets < 999.5 else f"{_scaled(octets, '', 3)}B"
 
 
 def plain(text: str) -> str:

@@ -140,6 +140,8 @@ def test_updates_of_another_size(norm: float, said: str) -> None:
     assert (one.kind, one.device) == ("norm", "pi-3")
     assert said in one.text
     assert kinds(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=2.5))) == []
+    (one,) = findings(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=8.1)))
+    assert "its updates are 1,212 times as large" in one.text
 
 
 def test_running_statistics_that_no_batch_has() -> None:

@@ -42,7 +42,7 @@ def test_every_number_is_whole_at_every_width(width: int) -> None:
         "10 MB 15,723x",
         "900 MB 1,111x",
         "910 MB 2,198x",
-        "compressed",
+        "selections",
         "12.3%",
         "shared",
         "999,999",

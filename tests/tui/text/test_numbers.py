@@ -44,6 +44,11 @@ def test_memory_is_of_how_much(used: float | None, total: float | None, shown: s
         (numbers.duration, 11_220, "3:07:00"),
         (numbers.span, 300, "5m"),
         (numbers.short, 12_000, "12k"),
+        (numbers.short, 999.6, "1k"),
+        (numbers.short_size, 999.6, "1kB"),
+        (numbers.short_times, 7.5, "7.5x"),
+        (numbers.short_times, 999.6, "1,000x"),
+        (numbers.short_times, 12_000.0, "12,000x"),
         (numbers.plain, "pi\x1b[31m\u202e", "pi?[31m?"),
     ],
 )
