@@ -152,7 +152,7 @@ def checked(config: Config) -> Checked:
         parameters=flat.layout.parameters.size,
         held_out=len(held_out),
         training=training,
-        overlap=0 if training is None or overlap is None else min(training, overlap.rows),
+        overlap=0 if overlap is None else overlap.rows,
         labels=held_out.described.labels,
         trial=trial(OnnxBackend(graph, flat.layout, model=module).gradient, theta, x, y),
         memory=Step(graph, flat.layout, _PLENTY).weigh(

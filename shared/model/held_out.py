@@ -107,9 +107,16 @@ class Overlap:
         self._missing = {octets[at : at + _OCTETS] for at in range(0, len(octets), _OCTETS)}
         self._hashes = len(self._missing)
         self._seen = 0
+        """Rows that were looked at, and"""
+        self._own = 0
+        """those that they stand for."""
 
     def see(self, x: Inputs, y: NDArray[np.generic]) -> None:
         """Rows that the device trains on."""
+        self._own += len(y)
+        self._look(x, y)
+
+    def _look(self, x: Inputs, y: NDArray[np.generic]) -> None:
         self._seen += len(y)
         if self._missing:
             self._missing.difference_update(hashes_of(self._run, x, y))
@@ -117,11 +124,14 @@ class Overlap:
     def see_stored(self, x: Inputs, y: NDArray[np.generic]) -> None:
         """Stored data, of which so many are looked at as is quick."""
         if (where := looked_at(x, len(y))) is not None:
-            self.see(rows(x, where), y[where])
+            self._own += len(y)
+            self._look(rows(x, where), y[where])
 
     @property
     def rows(self) -> int:
-        """Held-out rows that the device has, estimated; 0 if no more match than repeated readings explain."""
+        """Held-out rows among the device's, estimated, and no more than all its rows; 0 if no more match than
+        repeated readings explain.
+        """
         found = self._hashes - len(self._missing)
         # The chance that a row equals none of so many others, if it equals none of the held-out ones by p.
         alike = min(1.0, (self._sketch.repeated + 1) / self._sketch.rows)
@@ -129,4 +139,4 @@ class Overlap:
         expected = self._hashes * chance
         if found < 2 or found <= expected + _SIGMA * math.sqrt(expected * (1 - chance)):
             return 0
-        return round(found / self._hashes * self._sketch.rows)
+        return min(self._own, round(found / self._hashes * self._sketch.rows))

@@ -60,6 +60,18 @@ def test_a_stream_is_compared_sample_by_sample() -> None:
     assert overlap.rows == 1000
 
 
+def test_no_more_are_told_of_than_the_device_has() -> None:
+    """An estimate by 64 hashes may be a tenth off."""
+    sketch = sketch_of("run", X, Y)
+    assert sketch is not None
+    kept = np.array([one in sketch.hashes for one in hashes_of("run", X, Y)])
+    own = np.concatenate([np.flatnonzero(kept), np.flatnonzero(~kept)[:100]])
+    stored, streamed = Overlap("run", sketch), Overlap("run", sketch)
+    stored.see_stored(X[own], Y[own])
+    streamed.see(X[own], Y[own])
+    assert stored.rows == streamed.rows == len(own)
+
+
 def test_rounding_in_the_last_bits_makes_no_other_row() -> None:
     nearby = np.nextafter(X, np.float32(np.inf))
     same = [a == b for a, b in zip(hashes_of("run", X, Y), hashes_of("run", nearby, Y), strict=True)]
