@@ -55,7 +55,11 @@ def _categories(raw: Raw, column: int) -> tuple[str, ...]:
 def _mend(text: str) -> str:
     """What to do about a text that should be a number."""
     comma = _DECIMAL_COMMA.fullmatch(text)
-    return "if its comma stands before decimals, say &decimal=comma" if comma else "mend it"
+    return (
+        "if its comma stands before decimals, say &decimal=comma"
+        if comma
+        else "mend it, leave it empty (missing)"
+    )
 
 
 def _others(raw: Raw, column: int) -> str:

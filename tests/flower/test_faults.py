@@ -8,7 +8,12 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 
 from edgeflock.server.flower import AsyncAdaComp, ScaDLES
-from edgeflock.shared.errors import ConfigError
+from edgeflock.server.flower.messages import Keys, Template, read_update
+from edgeflock.server.flower.nodes import Sent
+from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.errors import BadStatistics, ConfigError
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Update
 from tests.flower.apps import PLAIN, Change, Numbers, app, numbers, plus, record
 from tests.flower.grid import FakeGrid
 
@@ -54,6 +59,43 @@ def test_a_bad_reply_is_counted_and_changes_nothing(
     w = numbers(result.arrays)["w"]
     assert np.isfinite(w).all()
     assert w[0] >= 4
+
+
+@pytest.mark.parametrize("mod", [False, True])
+@pytest.mark.parametrize("kind", [AsyncAdaComp, ScaDLES])
+def test_no_variance_below_zero_counts(
+    grid: FakeGrid, kind: type[AsyncAdaComp] | type[ScaDLES], mod: bool
+) -> None:
+    model = PLAIN | {"norm.running_var": np.ones(3, np.float32)}
+
+    def negative(model: dict[str, Numbers]) -> dict[str, Numbers]:
+        return model | {"norm.running_var": np.array([1, -0.5, 1], np.float32)}
+
+    grid.add(1, app(lambda model: model, mod=mod))
+    grid.add(2, app(shot(lambda model: model, negative), mod=mod))
+    strategy = kind(fraction_evaluate=0.0)
+    result = strategy.start(grid, record(model), num_rounds=4)
+    assert strategy.outcomes["bad-statistics"] == 1
+    np.testing.assert_allclose(numbers(result.arrays)["norm.running_var"], 1, rtol=1e-3)
+
+
+def test_what_is_left_of_the_first_statistics_is_not_a_node_s_to_say() -> None:
+    """An update of the mod says 0 behind its statistics: 1 would leave nothing to divide by."""
+    arrays = record(PLAIN | {"norm.running_var": np.ones(3, np.float32)})
+    template = Template(arrays, ("running_mean", "running_var"), follow=True)
+    sent, keys = Sent(0, 1, template.theta), Keys("arrays", "config", "num-examples")
+    where, statistics = np.arange(2), np.array([1, 1, 1, 1], np.float32)
+    for left in (1, 0):
+        statistics[-1] = left
+        coded = entries.encode(np.ones(2, np.float32), where, template.layout.parameters, sparse.RAW, 0)
+        values_of = coded.values + values.encode_statistics(statistics)
+        update = Update(1, 0, coded.index_mode, coded.value_mode, 2, coded.indices, values_of, 0.5, 1, False)
+        reply = blob(wire.encode(update))
+        if left:
+            with pytest.raises(BadStatistics, match="edgeflock/remains is not 0"):
+                read_update(reply, sent, template, keys)
+        else:
+            assert read_update(reply, sent, template, keys).count == 2
 
 
 def reply_with(content: Callable[[Message], RecordDict]) -> ClientApp:

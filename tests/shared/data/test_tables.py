@@ -89,7 +89,7 @@ def test_text_among_numbers_is_told_of_whichever_part_it_stands_in(tmp_path: Pat
     lines[int(here.removeprefix("line ")) - 1] = "many,0"
     with pytest.raises(
         ConfigError,
-        match=rf"{here}: x is 'many', not a number; mend it, or read it by .* package\.module:function$",
+        match=rf"{here}: x is 'many', not a number; .*missing., or read it by .*package\.module:function$",
     ):
         datasets.load(csv(tmp_path / "t.csv", "\n".join(lines), "?label=y&held=0.5"), "test")
 
@@ -162,7 +162,7 @@ def test_what_is_wrong_is_told_by_its_line(tmp_path: Path, text: str, query: str
         ),
         (
             "age,height,animal\n1,1,cat\n2,tall,cat\n",
-            "line 3: height is 'tall', not a number; mend it, or remove the row",
+            "line 3: height is 'tall', not a number; .*empty .missing., or remove the row",
         ),
         ("age,animal\n1,cat\n", "has no column 'height', which the run trains on; it has age"),
     ],
