@@ -28,7 +28,9 @@ __all__ = ["small_disk"]
 
 
 @asynccontextmanager
-async def server(directory: Path, port: int, *arguments: str, leads: bool = True) -> AsyncIterator[Process]:
+async def server(
+    directory: Path, port: int, *arguments: str, run: Path | None = None, leads: bool = True
+) -> AsyncIterator[Process]:
     """An `edgeflock server` that answers, and if it is to lead does so, until the context ends."""
     theta = initial_theta()
     arrays = {t.name: theta[t.start : t.stop].reshape(t.shape) for t in LAYOUT.tensors}
@@ -36,7 +38,7 @@ async def server(directory: Path, port: int, *arguments: str, leads: bool = True
     settings = (
         *(setting for setting in SETTINGS if not setting.startswith("model.data")),
         f"model.module=arrays:{model}",
-        f"run.directory={directory}",
+        f"run.directory={run or directory}",
         f"run.port={port}",
         "journal.lease=2",
     )
@@ -143,9 +145,7 @@ async def test_a_server_outlives_a_full_disk(small_disk: Path) -> None:
     """What was acknowledged is there when there is room again, and what waits is taken then."""
     port, filler = lasting(), small_disk / "filler"
     async with (
-        server(
-            small_disk.with_name("elsewhere"), port, "--set", f"run.directory={small_disk / 'run'}"
-        ) as one,
+        server(small_disk.with_name("run"), port, run=small_disk / "run") as one,
         pushing(port) as pi,
         aiohttp.ClientSession() as http,
     ):
