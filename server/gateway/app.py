@@ -280,7 +280,8 @@ class Gateway:
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """A graph, of which the leader is asked once."""
         await self._look(request)
-        status, headers, octets = await self.leaders.graph(self.upstream.http, request.match_info["kind"])
+        kind, upstream = request.match_info["kind"], self.upstream
+        status, headers, octets = await upstream.while_led(self.leaders.graph(upstream.http, kind))
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
         if ranges.has(request, headers["ETag"].strip('"')):
@@ -297,10 +298,14 @@ class Gateway:
             self.leaders.url / "v1/join",
             {"Authorization": request.headers.get("Authorization", "")},
         )
-        async with self.upstream.http.post(url, data=body, headers=headers) as answer:
-            return web.Response(
-                status=answer.status, body=await answer.read(), content_type=answer.content_type
-            )
+
+        async def answered() -> web.Response:
+            async with self.upstream.http.post(url, data=body, headers=headers) as answer:
+                return web.Response(
+                    status=answer.status, body=await answer.read(), content_type=answer.content_type
+                )
+
+        return await self.upstream.while_led(answered())
 
 
 async def _livez(request: web.Request) -> web.Response:
