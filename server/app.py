@@ -1,9 +1,10 @@
 """The aiohttp application: routes, authentication, and what lives as long as the server."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -217,10 +218,16 @@ def _tracking(
 
 @asynccontextmanager
 async def listening(
-    app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None
+    app: web.Application,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    kept: list[socket.socket] | None = None,
 ) -> AsyncIterator[int]:
-    """Serve on host:port (0: any free one) while the context lasts, with `tls` if given. Yields the port."""
-    async with listening_on(app, app[DOORS], lambda: app[HOST].traffic, host, port, tls) as bound:
+    """Serve on host:port (0: any free one) while the context lasts, with `tls` if given. Yields the port;
+    `kept` is as of `listening.bound`.
+    """
+    async with listening_on(app, app[DOORS], lambda: app[HOST].traffic, host, port, tls, kept) as bound:
         yield bound
 
 
@@ -247,7 +254,7 @@ class Serving:
             kept = shown(config.journal.url) or config.run.directory
             raise EdgeflockError(
                 f"stopped, because updates can no longer be journaled in {kept}: {error}; "
-                "what was acknowledged is safe, start again once the cause is mended"
+                "what was acknowledged is safe, and the run goes on from there once the cause is mended"
             ) from error
         if (failed := self.app[BACKGROUND].failure) is not None:
             who, why = failed
@@ -260,7 +267,10 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    config: Config, hosted: HostedRun, failed: Callable[[], None] = lambda: None
+    config: Config,
+    hosted: HostedRun,
+    failed: Callable[[], None] = lambda: None,
+    kept: list[socket.socket] | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve while the context lasts; `failed` is called if it cannot go on. Raises EdgeflockError at its end
     if it could not, or at its beginning if it cannot listen.
@@ -272,14 +282,7 @@ async def serving(
         failed()
 
     app = create_app(config, hosted, over)
-    async with AsyncExitStack() as listens:
-        try:
-            port = await listens.enter_async_context(
-                listening(app, config.run.host, config.run.port, hosted.tls)
-            )
-        except OSError as error:
-            where = f"{config.run.host}:{config.run.port}"
-            raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error
+    async with listening(app, config.run.host, config.run.port, hosted.tls, kept) as port:
         served = Serving(app, port, ended)
         yield served
     served.check()

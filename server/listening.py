@@ -1,6 +1,7 @@
 """Listening on a port, with doors before every connection and its bytes counted: a server, or a gateway."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from aiohttp import web
 
 from edgeflock.server.doors import Doors
 from edgeflock.server.roster import Traffic
+from edgeflock.shared.errors import EdgeflockError
 
 
 @asynccontextmanager
@@ -19,8 +21,11 @@ async def listening_on(
     host: str,
     port: int,
     tls: ssl.SSLContext | None,
+    kept: list[socket.socket] | None = None,
 ) -> AsyncIterator[int]:
-    """Serve `app` on host:port (0: any free one) while the context lasts. Yields the port."""
+    """Serve `app` on host:port (0: any free one) while the context lasts. Yields the port. `kept` is as of
+    `bound`.
+    """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
     await runner.setup()
     try:
@@ -28,11 +33,41 @@ async def listening_on(
         protocol = traffic().protocol(doors.protocol(runner.server))
         if tls is not None:
             protocol = doors.behind_tls(protocol, tls)
-        server = await asyncio.get_running_loop().create_server(protocol, host, port, backlog=1024)
         try:
-            yield server.sockets[0].getsockname()[1]
+            async with bound(protocol, host, port, kept) as number:
+                yield number
         finally:
-            server.close()
             doors.close()
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def bound(
+    protocol: Callable[[], asyncio.BaseProtocol],
+    host: str,
+    port: int,
+    kept: list[socket.socket] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Listen while the context lasts. Yields the port. Raises EdgeflockError if it cannot be.
+
+    The sockets go into `kept`, which goes on listening: whoever connects after the context waits for the next
+    one, which takes them up.
+    """
+    loop = asyncio.get_running_loop()
+    servers: list[asyncio.Server] = []
+    try:
+        try:
+            for one in kept or ():
+                servers.append(await loop.create_server(protocol, sock=one.dup(), ssl=tls, backlog=1024))
+            if not servers:
+                servers.append(await loop.create_server(protocol, host, port, ssl=tls, backlog=1024))
+                if kept is not None:
+                    kept += [one.dup() for one in servers[0].sockets]
+        except OSError as error:
+            raise EdgeflockError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        yield servers[0].sockets[0].getsockname()[1]
+    finally:
+        for server in servers:
+            server.close()

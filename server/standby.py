@@ -1,11 +1,13 @@
 """A server that is not the run's own yet, or no longer.
 
 Of several servers with one journal one leads: it holds the journal's lease (ledger/stores/lease.py). The
-others answer everybody that they stand by, so that devices, load balancers and people look further.
+others answer everybody that they stand by, so that devices, load balancers and people look further. So does a
+server that has led and can no longer write its journal: once it can, it leads again, unless another one does.
 """
 
 import asyncio
 import logging
+import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +18,8 @@ from aiohttp import web
 
 from edgeflock.server.descent import Place
 from edgeflock.server.hosting.line import line_of
-from edgeflock.server.ledger import JournalLost, Unreachable
+from edgeflock.server.ledger import JournalLost, Unreachable, unreachable
+from edgeflock.server.listening import bound
 from edgeflock.server.operations.access import problem
 from edgeflock.shared.errors import EdgeflockError, Unavailable
 from edgeflock.shared.settings.config import Config
@@ -37,15 +40,19 @@ class StoodDown(EdgeflockError):
 class Standby:
     """Waits, in a thread, until it is told to go."""
 
-    def __init__(self, place: Place | None = None) -> None:
+    def __init__(self, place: Place | None = None, *, waits: bool = True) -> None:
         """`place` keeps the parameters of the run that it follows, whoever leads; without it it does not
-        follow.
+        follow. Who does not wait leads at once, or ends; once it has led it waits.
         """
-        self.place = place
+        self.place, self.waits = place, waits
         self._told = threading.Event()
         self.why = "it has just started"
         self.version: int | None = None
         """Up to which it follows the run; None: it does not."""
+        self.sockets: list[socket.socket] = []
+        """That this process listens with, whether it leads or not: between the two nobody is refused."""
+        self._line: list[ssl.SSLContext | None] = []
+        """What it listened with, once it has."""
 
     def wait(self, why: str, version: int | None = None) -> None:
         """As of `open_run`. Raises StoodDown."""
@@ -78,14 +85,24 @@ class Standby:
 
     def line(self, config: Config) -> ssl.SSLContext | None:
         """What it listens with: of the key that the servers share. Raises ConfigError, StoodDown."""
-        while True:
+        while not self._line:
             try:
-                return line_of(config, Path(config.run.directory))[0]
+                self._line = [line_of(config, Path(config.run.directory))[0]]
             except (Unreachable, JournalLost) as error:
-                self.wait(str(error))
+                self.wait(unreachable(error))
+        return self._line[0]
+
+    def led(self, tls: ssl.SSLContext | None) -> None:
+        """It leads, and listens with `tls`."""
+        self.waits, self._line = True, [tls]
 
     def leave(self) -> None:
         self._told.set()
+
+    def close(self) -> None:
+        """Listen no longer."""
+        for one in self.sockets:
+            one.close()
 
 
 @asynccontextmanager
@@ -104,13 +121,9 @@ async def standing_by(config: Config, tls: ssl.SSLContext | None, standby: Stand
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, config.run.host, config.run.port, ssl_context=tls)
-        try:
-            await site.start()
-        except OSError as error:
-            where = f"{config.run.host}:{config.run.port}"
-            raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error
-        yield
+        assert runner.server is not None, "set up just now"
+        async with bound(runner.server, config.run.host, config.run.port, standby.sockets, tls):
+            yield
     finally:
         await runner.cleanup()
 

@@ -16,7 +16,7 @@ from edgeflock.client.transport.downloads import NOT_KNOWN
 from edgeflock.client.transport.home import HOME_SECONDS, Home, ordered
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
 from edgeflock.client.transport.session import Session
-from edgeflock.shared.errors import ServerAtFault, Unauthorized
+from edgeflock.shared.errors import ServerAtFault, Unauthorized, Unavailable
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Hello, Record, Welcome
 from edgeflock.shared.protocol.shown import shown
@@ -147,6 +147,9 @@ class Dialer:
         except aiohttp.WSServerHandshakeError as error:
             if error.status == Unauthorized.status:
                 raise Unauthorized(NOT_KNOWN) from error
+            if error.status == Unavailable.status:
+                where = self.server().origin()
+                raise Unavailable(f"{where} takes no devices now ({where}/readyz says why)") from error
             raise
         session = self.session = Session(socket, self._longest, self._rate, self._note)
         self.connections += 1

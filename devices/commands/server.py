@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,13 +25,16 @@ from edgeflock.devices.commands.options import (
     settings_of,
 )
 from edgeflock.devices.commands.supervisor import is_supervised, supervised
-from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
 
 if TYPE_CHECKING:
     from edgeflock.devices.library.server import Server
     from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger(__name__)
+
+_PAUSE = 0.5
+"""Seconds between losing a journal and looking whether it is there again."""
 
 
 def server(
@@ -91,32 +94,38 @@ def server(
         return f"run {server.run} at version {server.version} on {server.url}"
 
     async def until_stopped(settings: "Config") -> None:
-        stop = asyncio.Event()
-        async with Server.configured(settings) as server:
-            _on_signals(stop.set)
-            async with supervised(lambda: doing(server)):
-                await led(server, stop)
-
-    async def by_turns(settings: "Config") -> None:
-        """Stand by, lead, and stand by again once another server leads."""
-        stop, waiting = asyncio.Event(), Standby()
+        """Lead, or wait for that; and wait again once another server leads, or the journal is lost."""
+        stop, waiting = asyncio.Event(), Standby(waits=standby)
         leading: list[Server] = []
 
         def told() -> None:
             stop.set()
             waiting.leave()
 
-        _on_signals(told)
-        async with (
-            supervised(lambda: doing(leading[0]) if leading else f"stands by: {waiting.why}"),
-            AsyncExitStack() as opened,
-        ):
+        def doing() -> str:
+            if not leading:
+                return f"stands by: {waiting.why}"
+            return f"run {leading[0].run} at version {leading[0].version} on {leading[0].url}"
+
+        async with AsyncExitStack() as opened:
+            opened.callback(waiting.close)
             if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
                 waiting.place = await opened.enter_async_context(in_a_thread(placed(settings.scale)))
+
+            async def begin() -> None:
+                _on_signals(told)
+                await opened.enter_async_context(supervised(doing))
+
+            if standby:  # who stands by is ready
+                await begin()
+            has_begun = standby
             while not stop.is_set():
                 try:
                     async with Server.configured(settings, waiting) as server:
                         leading.append(server)
+                        if not has_begun:
+                            await begin()
+                        has_begun = True
                         try:
                             await led(server, stop)
                         finally:
@@ -124,17 +133,20 @@ def server(
                 except StoodDown:
                     return
                 except EdgeflockError as error:
-                    if not any(
-                        isinstance(one, JournalLost | Unreachable) for one in (error, error.__cause__)
-                    ):
+                    if not waiting.waits or not passes(error):
                         raise
-                    log.warning("%s; standing by", error)
+                    log.warning("%s; this server stands by until then", error)
+                    gc.unfreeze()
+                    gc.collect()  # the run that it had is as large as the next one
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_PAUSE):
+                            await stop.wait()
 
     with needing("server", "the server needs"):
         from edgeflock.devices.library.opening import in_a_thread
         from edgeflock.devices.library.server import Server
         from edgeflock.server.choices import CHOICES
-        from edgeflock.server.ledger import JournalLost, Unreachable
+        from edgeflock.server.ledger import is_shared, passes
         from edgeflock.server.shards import placed
         from edgeflock.server.standby import Standby, StoodDown
 
@@ -142,11 +154,16 @@ def server(
         if config is None and PROJECT.is_file():
             log.warning("%s is here, and was not named: none of its settings count", PROJECT)
         settings = settings_of(config, asked, tables=CHOICES)
+        if standby and not is_shared(settings.journal.url):
+            raise ConfigError(
+                f"--standby: journal.url = {settings.journal.url!r} is for one server alone; servers that "
+                "stand by for each other share a database, postgresql://..."
+            )
         if not settings.model.arrays:
             import torch
 
             torch.set_num_threads(1)  # the cores are the writer's, and the evaluation's is one
-        asyncio.run(by_turns(settings) if standby else until_stopped(settings))
+        asyncio.run(until_stopped(settings))
 
 
 def _on_signals(told: Callable[[], None]) -> None:

@@ -18,7 +18,6 @@ from edgeflock.server.app import Serving, serving
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.hosting import Given, HostedRun, open_run
 from edgeflock.server.identity import ADMIN_TOKEN
-from edgeflock.server.ledger import is_shared
 from edgeflock.server.operations.keys import EVALUATOR, HOST, LISTENERS, WRITER
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.standby import Standby, standing_by
@@ -80,7 +79,9 @@ class Server:
 
     @classmethod
     def configured(cls, config: Config, standby: Standby | None = None) -> Self:
-        """A server of settings as a file has them; one of several for a run waits as `standby` says."""
+        """A server of settings as a file has them. It waits for the run as `standby` says: as one of several,
+        or after it has lost its journal.
+        """
         server = cls.__new__(cls)
         server._standby = standby
         server._set(Model(config.model.module, loss=config.model.loss), config, Given())
@@ -109,7 +110,9 @@ class Server:
             raise ConfigError("this Server has been used; make another one to serve its run again")
         async with AsyncExitStack() as opening:
             self._hosted = await self._open(opening)
-            self._serving = await opening.enter_async_context(serving(self.config, self._hosted, self._end))
+            kept = None if self._standby is None else self._standby.sockets
+            served = serving(self.config, self._hosted, self._end, kept)
+            self._serving = await opening.enter_async_context(served)
             assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.listens(self.url, self._hosted.pin)
             self._over_before = self._at.app[EVALUATOR].state != "training"
@@ -122,17 +125,16 @@ class Server:
     async def _open(self, opening: AsyncExitStack) -> HostedRun:
         """The run, once it is this server's."""
         standby = self._standby
-        if standby is None:
-            return await opening.enter_async_context(in_a_thread(open_run(self.config, self._given)))
-        if not is_shared(self.config.journal.url):
-            raise ConfigError(
-                f"--standby: journal.url = {self.config.journal.url!r} is for one server alone; servers that "
-                "stand by for each other share a database, postgresql://..."
-            )
-        tls = await asyncio.to_thread(standby.line, self.config)
-        async with standing_by(self.config, tls, standby):
-            run = open_run(self.config, self._given, standby.wait, standby.place)
-            return await opening.enter_async_context(in_a_thread(run))
+        if standby is not None and standby.waits:
+            tls = await asyncio.to_thread(standby.line, self.config)
+            async with standing_by(self.config, tls, standby):
+                run = open_run(self.config, self._given, standby.wait, standby.place)
+                return await opening.enter_async_context(in_a_thread(run))
+        run = open_run(self.config, self._given, None, None if standby is None else standby.place)
+        hosted = await opening.enter_async_context(in_a_thread(run))
+        if standby is not None:
+            standby.led(hosted.tls)
+        return hosted
 
     def _end(self) -> None:
         """The server cannot go on: nothing in the context may wait for it."""

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +23,7 @@ from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import problem
 from edgeflock.server.roster import Traffic
 from edgeflock.server.sessions import Session
-from edgeflock.shared.errors import ConfigError, EdgeflockError, Forbidden, Refused, Unavailable
+from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.settings.config import Config
@@ -135,17 +135,9 @@ class Gateway:
 
         Raises EdgeflockError if it cannot listen.
         """
-        place = self.place
-        async with AsyncExitStack() as stack:
-            try:
-                port = await stack.enter_async_context(
-                    listening_on(
-                        self._app(), self._doors, lambda: self.traffic, place.host, place.port, self._tls
-                    )
-                )
-            except OSError as error:
-                where = f"{place.host}:{place.port}"
-                raise EdgeflockError(f"cannot listen on {where}: {error.strerror}") from error
+        place, doors = self.place, self._doors
+        listens = listening_on(self._app(), doors, lambda: self.traffic, place.host, place.port, self._tls)
+        async with listens as port:
             following = self._following = asyncio.create_task(self.upstream.run())
             try:
                 yield port
@@ -288,7 +280,8 @@ class Gateway:
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """A graph, of which the leader is asked once."""
         await self._look(request)
-        status, headers, octets = await self.leaders.graph(self.upstream.http, request.match_info["kind"])
+        kind, upstream = request.match_info["kind"], self.upstream
+        status, headers, octets = await upstream.while_led(self.leaders.graph(upstream.http, kind))
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
         if ranges.has(request, headers["ETag"].strip('"')):
@@ -305,10 +298,14 @@ class Gateway:
             self.leaders.url / "v1/join",
             {"Authorization": request.headers.get("Authorization", "")},
         )
-        async with self.upstream.http.post(url, data=body, headers=headers) as answer:
-            return web.Response(
-                status=answer.status, body=await answer.read(), content_type=answer.content_type
-            )
+
+        async def answered() -> web.Response:
+            async with self.upstream.http.post(url, data=body, headers=headers) as answer:
+                return web.Response(
+                    status=answer.status, body=await answer.read(), content_type=answer.content_type
+                )
+
+        return await self.upstream.while_led(answered())
 
 
 async def _livez(request: web.Request) -> web.Response:

@@ -1,5 +1,6 @@
 """Where a gateway's leader is, and with which credential it is asked."""
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,9 +8,12 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
+from edgeflock.server.sessions import HANG
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import pin_in, tls_for, with_certificate
 from edgeflock.shared.protocol.backoff import may_pass, permanent
+
+_MOST_PATIENCE = 60.0
 
 _LONGEST_GRAPH = 1 << 28
 """Bytes."""
@@ -39,6 +43,8 @@ class Leaders:
             with_certificate(self.tls, shown.key, shown.certificate)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._graphs: dict[str, tuple[str, bytes]] = {}
+        self._patience = HANG
+        """Seconds that the next attempt may take: a leader that is slow gets more each time."""
 
     @property
     def url(self) -> URL:
@@ -49,6 +55,22 @@ class Leaders:
         """Ask the next one; what the last one has said holds no longer."""
         self._urls = [*self._urls[1:], self._urls[0]]
         self._graphs.clear()
+
+    async def connected(self, http: aiohttp.ClientSession, asked: URL) -> aiohttp.ClientWebSocketResponse:
+        """A line, which is given up once nothing has come of the leader for HANG seconds."""
+        try:
+            async with asyncio.timeout(self._patience):
+                # aiohttp pings after so long without a byte, and gives up after half of it again.
+                beat, headers = HANG * 2 / 3, self.headers
+                line = await http.ws_connect(
+                    asked, headers=headers, heartbeat=beat, max_msg_size=0, compress=0
+                )
+        except TimeoutError:
+            why = f"it has not answered for {self._patience:g} s"
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
+            raise TimeoutError(why) from None
+        self._patience = HANG
+        return line
 
     async def hopeless(self, http: aiohttp.ClientSession, asked: URL, error: Exception) -> ConfigError | None:
         """What to tell a person if it is no use to ask for `asked` again after `error`."""

@@ -6,7 +6,7 @@ send again what they have no receipt for, here or through another gateway. The l
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import count
@@ -46,8 +46,6 @@ _REFUSED = 4000
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to reach the leader: many devices wait for one gateway."""
 
-_MOST_PATIENCE = 60.0
-
 
 class Upstream:
     """Also the queue of its sessions (sessions.Queue)."""
@@ -66,13 +64,12 @@ class Upstream:
         self.sync: gateway.Sync | None = None
         """What it began with, without theta."""
         self.ready = asyncio.Event()
-        """Set while there is a leader."""
+        """Set while there is a leader, and the other one while there is none."""
+        self._lost = asyncio.Event()
         self._at_rest = asyncio.Lock()
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._outbox = Outbox()
-        self._patience = HANG
-        """Seconds that a leader has to answer the next attempt: one that is slow gets more each time."""
         self._tickets = count(1)
         self._waiting, self._present = Waiting(), Present()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,7 +125,7 @@ class Upstream:
 
     async def _follow(self, http: aiohttp.ClientSession) -> None:
         """One leader, until it hangs up."""
-        async with await self._connected(http) as socket:
+        async with await self.leaders.connected(http, self._url) as socket:
             self._socket = socket
             beside = [
                 asyncio.create_task(self._outbox.send_through(socket)),
@@ -148,24 +145,6 @@ class Upstream:
                 for task in beside:
                     task.cancel()
 
-    async def _connected(self, http: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
-        try:
-            async with asyncio.timeout(self._patience):
-                # aiohttp pings after so long without a byte, and gives up after half of it again.
-                socket = await http.ws_connect(
-                    self._url,
-                    headers=self.leaders.headers,
-                    heartbeat=HANG * 2 / 3,
-                    max_msg_size=0,
-                    compress=0,
-                )
-        except TimeoutError:
-            why = f"it has not answered for {self._patience:g} s"
-            self._patience = min(2 * self._patience, _MOST_PATIENCE)
-            raise TimeoutError(why) from None
-        self._patience = HANG
-        return socket
-
     @property
     def _url(self) -> URL:
         mark = {"mark": self._mark.hex()} if self._mark else {}
@@ -174,6 +153,7 @@ class Upstream:
     async def _lose(self) -> None:
         """The leader is gone: so are the sessions, and what they have under way."""
         self.ready.clear()
+        self._lost.set()
         self._socket = None
         self._outbox.clear()
         self._waiting.lose()
@@ -206,6 +186,19 @@ class Upstream:
             return self._present[answer.device], answer
         except KeyError:  # the leader was lost just now
             raise Unavailable(LOST) from None
+
+    async def while_led(self, awaited: Awaitable[T]) -> T:
+        """What `awaited` of the leader comes to. Raises Unavailable once that is lost: it may hang."""
+        both = asyncio.ensure_future(awaited), asyncio.create_task(self._lost.wait())
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not both[0].done():
+                raise Unavailable(LOST)
+            return both[0].result()
+        finally:
+            for one in both:
+                one.cancel()
+            await asyncio.wait(both)
 
     def listen(self, ticket: int, tell: Callable[[Record], None]) -> None:
         """`tell` gets what the leader says to this session's device, until it leaves."""
@@ -292,6 +285,7 @@ class Upstream:
             relay = Relay(mirror.config.injection, mirror.config.limits.samples)
             self.mirror, self.sync = mirror, item._replace(theta=b"")
             self.relay = GatewayRelay(relay, self.send)
+            self._lost.clear()
             self.ready.set()
         elif isinstance(item, gateway.Resumed):
             before = self._before
@@ -300,6 +294,7 @@ class Upstream:
             await asyncio.to_thread(before.resume, item)
             self._mark = gateway.further(item.mark, len(item.changes))
             self.mirror, self._before = before, None
+            self._lost.clear()
             self.ready.set()
         elif self.mirror is None:
             raise Malformed(f"the leader begins with a {type(item).__name__}")

@@ -13,7 +13,7 @@ from edgeflock.server.ledger.copying import Moved, copy
 from edgeflock.server.ledger.damage import Repaired, Verified, repair, verify
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import OFFERED, keep_offered, write_whole
-from edgeflock.server.ledger.place import is_shared
+from edgeflock.server.ledger.place import is_shared, passes
 from edgeflock.server.ledger.records import Account
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.ledger.stores.chain import kept
@@ -25,6 +25,7 @@ from edgeflock.server.ledger.stores.links import (
     named,
     shown,
     shut,
+    unreachable,
 )
 from edgeflock.server.ledger.suspects import Suspect, largest_step
 
@@ -53,8 +54,10 @@ __all__ = [
     "named",
     "shown",
     "shut",
+    "unreachable",
     "write_whole",
     "open_engine",
+    "passes",
     "repair",
     "restore",
     "verify",

@@ -32,7 +32,7 @@ update or many."""
 _FOLLOW = 0.1
 """How fast the average time of a commit follows the last one."""
 
-_BROKEN = "the server cannot write its journal and is stopping"
+_BROKEN = "the server cannot write its journal now; try again later"
 _STOPPING = "the server is stopping"
 
 

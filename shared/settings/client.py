@@ -13,7 +13,7 @@ class ClientSettings(Section):
 
     server: str = Field(
         "http://127.0.0.1:8470",
-        description="its URL; of servers that stand by for each other all, with commas",
+        description="its URL; of gateways, or servers that stand by for each other, all, with commas",
     )
     token: str = Field("", description="of a viewer or an admin, for status, top, plot and rollback")
     identity: str = Field(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import aiohttp
 import numpy as np
 
 from benchmarks.hanging import gateway, leader, process, shares
@@ -99,6 +100,24 @@ async def test_a_device_without_another_server_waits_for_the_one_that_hangs(tmp_
             await asyncio.sleep(0.05)
         server.send_signal(signal.SIGCONT)
         assert await pushing == 2
+
+
+async def test_a_gateway_gives_up_a_leader_that_hangs_and_follows_it_again(tmp_path: Path) -> None:
+    at, port = lasting(), lasting()
+    async with leader(tmp_path, at) as head, gateway(tmp_path, port, at), device([port]) as pi:
+        assert await pi.push() == 1
+        head.send_signal(signal.SIGSTOP)
+        pushing = asyncio.create_task(pi.push())
+        while await _ready(port):
+            await asyncio.sleep(0.05)
+        assert not pushing.done()
+        head.send_signal(signal.SIGCONT)
+        assert await pushing == 2
+
+
+async def _ready(port: int) -> bool:
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+        return answer.status == 200
 
 
 SLOW = """

@@ -17,7 +17,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from edgeflock.server.ledger.stores.links import JournalLost, Unreachable, connected, named, psycopg, shown
+from edgeflock.server.ledger.stores.links import (
+    JournalLost,
+    Unreachable,
+    connected,
+    named,
+    psycopg,
+    shown,
+    unreachable,
+)
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -158,7 +166,7 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
                 lease = None
             if wait is None:
                 raise
-            why = str(error)
+            why = unreachable(error)
         except BaseException:
             if lease is not None:
                 lease.close()

@@ -1,5 +1,6 @@
 """Connections to PostgreSQL, and what is said of those that fail."""
 
+import logging
 import os
 import re
 import socket
@@ -13,6 +14,8 @@ from edgeflock.shared.extras import install
 
 if TYPE_CHECKING:
     from psycopg import Connection
+
+log = logging.getLogger(__name__)
 
 PATIENCE = 5
 """Seconds to wait for a database to answer who connects."""
@@ -88,6 +91,12 @@ def _check_schema(connection: "Connection[Any]", url: str) -> None:
 
 class Unreachable(ConfigError):
     """There is no such database, or it does not answer now."""
+
+
+def unreachable(error: Exception) -> str:
+    """What everybody may be told of it: where it is only the log says."""
+    log.warning("%s", error)
+    return "the journal's database does not answer; this server's log says why"
 
 
 def shut(connection: "Connection[Any]") -> None:
