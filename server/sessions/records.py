@@ -26,7 +26,7 @@ HEARTBEAT = 60.0
 Devices ping earlier (client/transport/dialing.py), and answer pings only between two steps."""
 
 ANSWER_SECONDS = 1.5 * HEARTBEAT
-"""Within which something comes of a device that lives: pinged after HEARTBEAT, it has half of that to answer."""
+"""Within which something comes of a device that lives: it is pinged after HEARTBEAT, and has half of that."""
 
 CLOSE_SECONDS = 4.0
 """How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""
