@@ -25,6 +25,8 @@ class Given:
     """Builds the model, in the place of client.model."""
     threads: bool = True
     """Whether torch's threads, which are all of the process's, are to be client.threads."""
+    gentle: bool = False
+    """Whether the process gives way to others once it has joined."""
 
 
 NOTHING_AT_HAND = Given()

@@ -14,7 +14,7 @@ from edgeflock.client.data.open import directory, shards_of
 from edgeflock.client.health import Health, memory_of
 from edgeflock.client.identity import Identity, identity_of, keep
 from edgeflock.client.machine import default_name
-from edgeflock.client.neighbour import Pausing, Resting, rate_of, rules_of, share_of
+from edgeflock.client.neighbour import Pausing, Resting, give_way, rate_of, rules_of, share_of
 from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ZOO, choose, facts_of, flower_app
 from edgeflock.client.run.given import NOTHING_AT_HAND, Given
@@ -78,8 +78,10 @@ async def run_client(
         insecure=settings.insecure or (identity is not None and identity.insecure),
         renewed=partial(_renewed, place=place),
     )
-    # One thread for all computing: each has a heap of its own, and keeps what it once needed.
-    with ThreadPoolExecutor(1) as thread, closing(Resting(share)) as resting:
+    # One thread for all computing: each has a heap of its own, and keeps what it once needed. It begins once
+    # the device has joined, for which a busy machine leaves nothing to a process that gives way.
+    gentle = give_way if given.gentle else None
+    with ThreadPoolExecutor(1, initializer=gentle) as thread, closing(Resting(share)) as resting:
 
         async def compute(function: Callable[..., Any], *arguments: Any) -> Any:
             return await asyncio.get_running_loop().run_in_executor(thread, function, *arguments)

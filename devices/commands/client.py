@@ -95,7 +95,8 @@ def train(
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
 ) -> None:
-    """Train for a server on this machine's data, until its run is over, at the lowest priority.
+    """Train for a server on this machine's data, until its run is over: join it, then train at the lowest
+    priority.
 
     `edgeflock client join URL TOKEN`, with what the server printed, lets this machine take part first.
     """
@@ -118,10 +119,6 @@ def train(
         pause_on=pause_on,
     )
     settings = settings_of(config, [*(set_ or []), *flags])
-    if settings.client.gentle:  # before any thread of it begins
-        from edgeflock.client.neighbour.priority import give_way
-
-        give_way()
     from edgeflock.devices.library.client import Client
 
     async def until_stopped() -> None:

@@ -83,29 +83,31 @@ class Client:
 
     @classmethod
     def configured(cls, settings: ClientSettings) -> Self:
-        """A device of settings as a file has them."""
+        """A device of settings as a file has them, with a process of its own."""
         client = cls.__new__(cls)
         client._token, client._model, client._batches, client._samples = "", None, None, None
         client._set(settings, threads=True)
+        client._gentle = settings.gentle
         return client
 
     def _set(self, settings: ClientSettings, *, threads: bool) -> None:
         self._settings = settings
         self._threads = threads
+        self._gentle = False
         self.account: Account | None = None
         """What became of every sample of a stream, once `run` has ended."""
 
     async def run(self) -> Progress:
         """Train until the run is over. Cancel it to end it before: nothing is left behind.
 
-        Raises ConfigError, Refused, or Diverged.
+        Raises ConfigError, Refused, Diverged, or TrainingFailed.
         """
         settings = self._settings
         identity = None
         if self._token:
             identity = await join(settings.server, self._token, settings.name, insecure=settings.insecure)
         make = None if self._model is None else self._model.make
-        given = Given(identity, self._batches, self._samples, make, self._threads)
+        given = Given(identity, self._batches, self._samples, make, self._threads, self._gentle)
         return await run_client(settings, self._count, given)
 
     def _count(self, account: Account) -> None:

@@ -25,6 +25,9 @@ HEARTBEAT = 60.0
 """Seconds of silence after which the server pings; after half of it again without an answer it hangs up.
 Devices ping earlier (client/transport/dialing.py), and answer pings only between two steps."""
 
+ANSWER_SECONDS = 1.5 * HEARTBEAT
+"""Within which something comes of a device that lives: it is pinged after HEARTBEAT, and has half of that."""
+
 CLOSE_SECONDS = 4.0
 """How long a device may take to take leave; aiohttp waits two seconds of them for its close frame."""
 
@@ -126,7 +129,7 @@ class RecordSocket:
 
         Most answer the ping at once; those that read nothing while they train ping by themselves.
         """
-        return await self._door.answers(1.5 * HEARTBEAT)
+        return await self._door.answers(ANSWER_SECONDS)
 
     async def close(self, code: int, refusal: Refused | None = None, reason: str = "") -> None:
         """Say why, and hang up on a device that does not listen: nobody waits for it."""

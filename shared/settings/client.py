@@ -58,7 +58,10 @@ class ClientSettings(Section):
     )
     share: bool = Field(False, description="let samples of this device go to others, through the server")
     health: bool = Field(True, description="tell operators of load, memory, temperature, battery and supply")
-    gentle: bool = Field(True, description="run at the lowest priority: whatever else runs here goes first")
+    gentle: bool = Field(
+        True,
+        description="train at the lowest priority, once it has joined: whatever else runs here goes first",
+    )
     cpu: str = Field("", description="the most of a core that it takes, e.g. 25%; empty: what it gets")
     bandwidth: str = Field(
         "", description="the most that it sends and receives together, e.g. 50kB/s; empty: what it gets"

@@ -12,6 +12,7 @@ import pytest
 from edgeflock.client.joining import join
 from edgeflock.client.run import process, run_client
 from edgeflock.client.run.building import Building
+from edgeflock.client.run.given import Given
 from edgeflock.client.training import Trainer, attempts
 from edgeflock.shared.errors import ConfigError, NameInUse, TrainingFailed
 from edgeflock.shared.model.torch_module import FlatModule
@@ -154,3 +155,25 @@ async def test_plain_http_to_a_port_that_speaks_tls_is_named(tmp_path: Path) -> 
             said = await anybody.reader.read()
         assert said.startswith(b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2, HTTP/1.1\r\n")
         assert said.endswith(b"\r\n\r\nthis port speaks TLS: write https:// instead of http://")
+
+
+async def test_a_device_gives_way_once_it_has_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of the lowest priority takes minutes to join on a busy machine."""
+    module = "edgeflock.client.zoo:DigitsCNN"
+    layout = FlatModule(module, "cross_entropy").layout
+    seen: list[bool] = []
+    async with hosting(tmp_path / "run", f"model.module={module}", layout=layout) as hosted:
+        device = hosted.registry.devices.get
+
+        def give_way() -> None:
+            seen.append(device("pi") is not None)
+
+        monkeypatch.setattr(process, "give_way", give_way)
+        settings = ClientSettings(server=hosted.url, name="pi", backend="torch", health=False)
+        client = asyncio.create_task(run_client(settings, given=Given(gentle=True)))
+        while not hosted.engine.parameters.version:
+            await asyncio.sleep(0.01)
+        client.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await client
+    assert seen == [True]

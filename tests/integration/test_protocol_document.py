@@ -15,9 +15,7 @@ import numpy as np
 import pytest
 
 from edgeflock.client.training.replica import Replica
-from edgeflock.client.transport import dialing
 from edgeflock.server.publication import Exact
-from edgeflock.server.sessions import records
 from edgeflock.shared import identity
 from edgeflock.shared.codecs import activity, grid, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
@@ -583,12 +581,6 @@ def test_what_apps_are_told() -> None:
     ]
     assert apart["n"] == 7
     assert (known.arrays.flat(apart) == theta).all()
-
-
-def test_when_to_ping() -> None:
-    assert f"Ping the server after {dialing.HEARTBEAT:.0f} s without a byte" in DOCUMENT
-    assert f"after {records.HEARTBEAT:.0f} s\n" in DOCUMENT
-    assert f"nothing comes within {records.HEARTBEAT / 2:.0f} s more" in DOCUMENT
 
 
 def test_levels_of_losses() -> None:

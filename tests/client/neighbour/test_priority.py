@@ -10,25 +10,42 @@ from edgeflock.client.neighbour import give_way
 
 SCRIPT = """
 import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
 from edgeflock.client.neighbour.priority import give_way
-give_way()
-give_way()
-print(os.nice(0), os.sched_getscheduler(0) == os.SCHED_BATCH)
+
+def priority():
+    return os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) == os.SCHED_BATCH
+
+def wait():
+    over.wait()
+    print(*priority())
+
+over = Event()
+earlier = Thread(target=wait)
+earlier.start()
+with ThreadPoolExecutor(1, initializer=give_way) as computing:
+    print(*computing.submit(priority).result())
+over.set()
+earlier.join()
+print(*priority())
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system has other priorities")
 def test_a_process_gives_way() -> None:
+    """What computes, and what it had begun before; less so the thread that speaks with the server."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["19", "True"]
+    assert done.stdout.splitlines() == ["19 True", "19 True", "10 False"]
 
 
 @pytest.mark.parametrize("error", [PermissionError(1, "no"), AttributeError("nice")])
 def test_a_system_that_will_not_have_it_is_left_alone(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(by: int) -> int:
+    def refuse(*_: int) -> int:
         raise error
 
     monkeypatch.setattr(os, "nice", refuse)
+    monkeypatch.setattr(os, "setpriority", refuse)
     give_way()

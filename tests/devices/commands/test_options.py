@@ -10,11 +10,13 @@ from importlib import metadata
 
 import pytest
 
-from edgeflock.client.neighbour import priority
+from edgeflock.client.run.given import Given
+from edgeflock.client.training import Progress
 from edgeflock.devices.commands import client as client_command
 from edgeflock.devices.commands.options import _Lines, _Objects
 from edgeflock.shared import extras
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings.client import ClientSettings
 from tests.devices.command_line import edgeflock
 
 RECORD = logging.LogRecord("edgeflock.server", logging.INFO, "", 0, "joined %s", ("pi",), None)
@@ -109,11 +111,13 @@ def test_what_a_client_may_take_is_looked_at_first(
 
 @pytest.mark.parametrize("gentle", [True, False])
 def test_a_client_gives_way_unless_it_need_not(gentle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    gave_way: list[bool] = []
-    monkeypatch.setattr(priority, "give_way", lambda: gave_way.append(True))
+    seen: list[bool] = []
+
+    async def run(settings: ClientSettings, at_end: object, given: Given) -> Progress:
+        seen.append(given.gentle)
+        return Progress()
+
+    monkeypatch.setattr("edgeflock.devices.library.client.run_client", run)
     monkeypatch.setattr(client_command, "log_to_stderr", lambda level, format: None)
-    with pytest.raises(ConfigError, match="client.cpu = '25'"):
-        client_command.train(
-            server="http://127.0.0.1:9", set_=[f"client.gentle={str(gentle).lower()}"], cpu="25"
-        )
-    assert gave_way == [True] * gentle
+    client_command.train(server="http://127.0.0.1:9", set_=[f"client.gentle={str(gentle).lower()}"])
+    assert seen == [gentle]
