@@ -200,14 +200,12 @@ async def test_gateways_and_shards_are_on_the_page(tmp_path: Path) -> None:
 
 async def test_findings_are_a_line_each_that_unfolds(tmp_path: Path) -> None:
     (first,) = frames(5, 0)
-    found = tuple(
-        Finding(kind, severity, device, first.time - 60, HOSTILE, "do this")
-        for kind, severity, device in (
-            ("diverged", "critical", None),
-            ("hot", "warning", "pi5-3"),
-            ("gone", "notice", "pi5-3"),
-            ("clock", "notice", None),
-        )
+    since = first.time - 60
+    found = (
+        Finding("diverged", "critical", None, since, HOSTILE, "do this"),
+        Finding("hot", "warning", "pi5-3", since, HOSTILE, "do this"),
+        Finding("gone", "notice", "pi5-3", since, HOSTILE, "do this"),
+        Finding("clock", "notice", None, since, HOSTILE, "do this"),
     )
     one = replace(first, overview=replace(first.overview, findings=found, more_findings=2))
     text = base64.b64encode(feed.encode(one)).decode()
@@ -218,7 +216,8 @@ async def test_findings_are_a_line_each_that_unfolds(tmp_path: Path) -> None:
         # All at once, so that no frame of the server's comes in between.
         told = await tab.run(
             "Promise.all(['msgpack', 'state', 'findings', 'fleet']"
-            ".map((name) => import(`/assets/${name}.js`))).then(([{ decode }, { reduce, state }, { Findings }, { Fleet }]) => {"
+            ".map((name) => import(`/assets/${name}.js`)))"
+            ".then(([{ decode }, { reduce, state }, { Findings }, { Fleet }]) => {"
             f" reduce(decode(Uint8Array.from(atob('{text}'), (c) => c.charCodeAt(0)).buffer));"
             " const [all, fleet] = [new Findings(), new Fleet()];"
             " document.getElementById('page').replaceChildren(all.element, fleet.element);"

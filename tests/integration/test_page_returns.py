@@ -8,14 +8,17 @@ from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from edgeflock.client.identity import Identity
 from edgeflock.client.transport import Link
 from edgeflock.server.identity import Register, Role
+from edgeflock.server.operations import page
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.identity import NO_PIN, join_words, new_key, public_of, sign
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.browser import Tab, browsing, needs_chromium
-from tests.hosting import LAYOUT
+from tests.hosting import LAYOUT, hosting
 from tests.integration.server_process import server_process
 from tests.integration.test_browser import log_in, shown
 from tests.integration.test_reconnect import update
@@ -82,26 +85,34 @@ async def load(directory: Path, port: int, up: asyncio.Event) -> AsyncIterator[N
 
 
 async def test_after_ten_restarts_under_load_and_a_kill(tmp_path: Path) -> None:
-    run, port = tmp_path / "run", lasting()
+    run, port, up = tmp_path / "run", lasting(), asyncio.Event()
     viewer = token(run)
-    up = asyncio.Event()
+
+    async def follows() -> None:
+        """The page shows new versions."""
+        up.set()
+        await tab.until(LIVE)
+        version = await newest(tab)
+        await tab.until(f"document.querySelector('#health b').innerText !== '{version:,}'")
+        up.clear()
+
+    async def is_lost() -> None:
+        await tab.until(LOST)
+        assert not await tab.run(LOGIN), "what was known stays"
+
     async with browsing(tmp_path / "browser") as tab, load(run, port, up):
         for number in range(11):
-            async with server_process(run, port) as server:
-                up.set()
+            async with hosting(run, closed=True, port=port):
                 if not number:
                     await log_in(tab, f"http://127.0.0.1:{port}", viewer)
-                await tab.until(LIVE)
-                version = await newest(tab)
-                await tab.until(f"document.querySelector('#health b').innerText !== '{version:,}'")
-                up.clear()
-                if number == 10:
-                    server.kill()
-                    await server.wait()
-            await tab.until(LOST)
-            assert not await tab.run(LOGIN), "what was known stays"
+                await follows()
+            await is_lost()
+        async with server_process(run, port) as server:
+            await follows()
+            server.kill()
+            await is_lost()
         async with server_process(run, port):
-            await tab.until(LIVE)
+            await follows()
 
 
 async def test_after_a_server_that_hangs(tmp_path: Path) -> None:
@@ -168,3 +179,29 @@ async def test_another_run_at_the_same_address(tmp_path: Path) -> None:
         async with server_process(tmp_path / "run", port):
             await tab.until(LIVE)
             await shown(tab, "5f3c0ad1")
+
+
+async def test_a_page_loads_anew_from_a_server_of_another_version_or_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an open run, where nobody logs in."""
+    port = lasting()
+    async with browsing(tmp_path / "browser") as tab:
+        async with hosting(tmp_path / "run", port=port):
+            await tab.go(f"http://127.0.0.1:{port}")
+            await tab.until(LIVE)
+            await tab.run("window.kept = true; location.hash = '#events'")
+        await tab.until(LOST)
+        async with hosting(tmp_path / "run", port=port):
+            await tab.until(LIVE)
+            assert await tab.run("window.kept"), "the same page of the same run stays"
+        await tab.until(LOST)
+        monkeypatch.setattr(page, "edition", lambda of: "another")
+        async with hosting(tmp_path / "run", port=port):
+            await tab.until(f"!window.kept && {LIVE}")
+            await tab.run("window.kept = true")
+        await tab.until(LOST)
+        async with hosting(tmp_path / "other", port=port, run=ANOTHER):
+            await tab.until(f"!window.kept && {LIVE}")
+            await shown(tab, ANOTHER[:8])
+            assert await tab.run("location.hash") == "#events"

@@ -11,6 +11,7 @@ from edgeflock.shared.protocol.frames import (
     DeviceRow,
     Evaluation,
     Event,
+    Finding,
     Frame,
     GatewayRow,
     Overview,
@@ -220,3 +221,26 @@ def spread(frame: Frame, gateways: int, shards: int = 0, restored: int = 0) -> F
     slices = tuple(ShardRow("one" if number < 2 else "two", 793_000_000) for number in range(shards))
     told = replace(frame.overview, gateways=rows, shards=slices, restored=restored)
     return replace(frame, overview=told)
+
+
+FINDINGS = (
+    Finding(
+        "disk", "critical", None, BEGAN + 200, "the disk of the journal is nearly full", "make room on it"
+    ),
+    Finding(
+        "disagrees",
+        "warning",
+        "jetson-1",
+        BEGAN + 60,
+        "its updates point away from the server's own gradient: 0.12 below that of 9 in 10 devices",
+        "look at its labels; pause it meanwhile: edgeflock top, p",
+    ),
+    Finding(
+        "gone", "notice", "laptop-4", BEGAN - 90_000, "nothing came for a day", "see whether it has power"
+    ),
+)
+
+
+def unwell(frame: Frame) -> Frame:
+    """`frame`, of a run with findings; more than are told."""
+    return replace(frame, overview=replace(frame.overview, findings=FINDINGS, more_findings=2))

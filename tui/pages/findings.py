@@ -1,11 +1,11 @@
-"""What is wrong with the run: a strip above each page, and the lines of one device."""
+"""What is wrong with the run: a strip above each page, a page of all, and the lines of one device."""
 
 from collections.abc import Sequence
 
 from edgeflock.shared.protocol.frames import Finding
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
-from edgeflock.tui.text.lines import Ink, Line, Span, apart, crop
+from edgeflock.tui.text.lines import Ink, Line, Span, apart, crop, fit, notice, page, wrapped
 
 SIGNS: dict[str, tuple[str, Ink]] = {
     "critical": ("✕", "bad"),
@@ -22,6 +22,38 @@ def strip(state: State, width: int) -> Line:
     more = len(found) - 1 + state.overview.more_findings
     right: Span = (f" +{more:,} more " if more else " ", "dim")
     return apart(crop(line(found[0], state.time), max(0, width - len(right[0]))), [right], width)
+
+
+def worst(findings: Sequence[Finding], device: str) -> Finding | None:
+    """The worst that is wrong with a device."""
+    return next((finding for finding in findings if finding.device == device), None)
+
+
+def findings_page(state: State, at: int, width: int, height: int) -> list[Line]:
+    """All of them, the worst first, each with what to do; `at` is the place of the chosen one, in sight."""
+    found, more = state.overview.findings, state.overview.more_findings
+    if not found:
+        return notice([[("nothing is wrong", "dim")]], width, height)
+    blocks = [_block(finding, state.time, width, on_it=number == at) for number, finding in enumerate(found)]
+    rows, first = height - 1, 0
+    while first < at and sum(map(len, blocks[first : at + 1])) > rows:
+        first += 1
+    lines = [line for block in blocks[first:] for line in block][:rows]
+    about = f"{len(found):,} findings, the worst first" + (
+        f"; {more:,} more that are less grave" * bool(more)
+    )
+    return page([*lines, *[[]] * (rows - len(lines)), [(about, "dim")]], width, height)
+
+
+def _block(finding: Finding, now: float, width: int, *, on_it: bool) -> list[Line]:
+    """What is wrong, and what to do, whole."""
+    whole = "".join(text for text, _ in line(finding, now)).strip()
+    first, *others = wrapped(whole, width - 4)
+    meaning: Ink = "cursor" if on_it else SIGNS[finding.severity][1]
+    lines: list[Line] = [[(fit(f" {first}", width), meaning)]]
+    lines += [[(f"   {part}", "text")] for part in others]
+    lines += [[(f"   {part}", "dim")] for part in wrapped(numbers.plain(finding.remedy), width - 4)]
+    return lines
 
 
 def of_device(findings: Sequence[Finding], device: str, now: float, width: int) -> list[Line]:

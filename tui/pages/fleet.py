@@ -95,7 +95,7 @@ COLUMNS: tuple[Column, ...] = (
         16,
         lambda row, _: natural(row.name),
         lambda row, state, labels: numbers.plain(row.name) + (" ↯" if row.undervoltage else ""),
-        "the device's name; ↯: its voltage is too low",
+        "the device's name; ✕ ▲ ○: a finding names it; ↯: its voltage is too low",
         "left",
     ),
     Column(

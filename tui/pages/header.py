@@ -1,5 +1,6 @@
 """The two lines on top: the run and its progress; where one is, and how fresh that is."""
 
+import math
 from typing import Literal
 
 from edgeflock.tui.sources.link import Freshness, LinkState
@@ -8,8 +9,8 @@ from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import meter
 from edgeflock.tui.text.lines import Line, apart, crop, width_of
 
-Page = Literal["overview", "fleet", "events", "config", "device"]
-PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config")
+Page = Literal["overview", "fleet", "events", "config", "findings", "device"]
+PAGES: tuple[Page, ...] = ("overview", "fleet", "events", "config", "findings")
 
 
 def header(state: State | None, link: LinkState, fresh: Freshness, source: str, width: int) -> Line:
@@ -26,6 +27,7 @@ def header(state: State | None, link: LinkState, fresh: Freshness, source: str, 
 def _progress(state: State, room: int, *, known: bool) -> Line:
     """The model, the run if it is to be `known`, how far it is, and a bar if there is room."""
     overview, target = state.overview, state.run.updates_target
+    left, part = progress(state)
     model = numbers.plain(state.run.model.rpartition(":")[2] or state.run.model)
     line: Line = [(" edgeflock ", "accent"), (f" {model} ", "strong")]
     if known:
@@ -35,17 +37,36 @@ def _progress(state: State, room: int, *, known: bool) -> Line:
     else:
         line.append((overview.state, "good" if overview.state == "finished" else "bad"))
         line.append((f" at {numbers.count(overview.version)}", "text"))
-    if not target:
-        return [*line, (" updates", "dim")]
-    line.append((f" of {numbers.count(target)} ", "dim"))
-    if overview.state == "training" and overview.updates_per_s > 0:
-        seconds = max(0, target - overview.version) / overview.updates_per_s
-        line.append((f"{numbers.age(seconds)} left ", "text"))
-    left = room - width_of(line) - 4
-    if left >= 6 and overview.state == "training":
-        full, rest = meter(overview.version / target, min(left, 16))
+    line.append((f" of {numbers.count(target)} " if target else " updates ", "dim"))
+    if overview.state != "training" or part is None:
+        return line
+    if left is not None:
+        line.append((f"{numbers.age(left)} left ", "text"))
+    free = room - width_of(line) - 4
+    if free >= 6:
+        full, rest = meter(part, min(free, 16))
         line += [(full, "accent"), (rest, "rule")]
     return line
+
+
+def progress(state: State) -> tuple[float | None, float | None]:
+    """(seconds that are left, the part of the run that is over), by what ends it first: run.updates, or
+    run.seconds. None: nobody knows.
+    """
+    overview, target = state.overview, state.run.updates_target
+    seconds = float(state.run.config.get("run", {}).get("seconds") or 0.0)
+    ends: list[tuple[float, float]] = []
+    if target:
+        rate = overview.updates_per_s
+        left = max(0, target - overview.version) / rate if rate > 0 else math.inf
+        ends.append((left, overview.version / target))
+    if seconds:
+        past = 0.0 if overview.began is None else state.time - overview.began
+        ends.append((math.inf if overview.began is None else max(0.0, seconds - past), past / seconds))
+    if not ends:
+        return None, None
+    left, part = min(ends, key=lambda end: (end[0], -end[1]))
+    return left if math.isfinite(left) else None, min(1.0, max(0.0, part))
 
 
 def connection(link: LinkState, fresh: Freshness) -> Line:
@@ -81,7 +102,11 @@ def absent(source: str, link: LinkState) -> list[Line]:
 
 def menu(state: State | None, page: Page, width: int) -> Line:
     """The pages by their numbers, devices that are up, and the role."""
-    counts = {} if state is None else {"fleet": len(state.devices), "events": len(state.events)}
+    counts: dict[Page, int] = {}
+    if state is not None:
+        counts = {"fleet": len(state.devices), "events": len(state.events)}
+        if found := len(state.overview.findings) + state.overview.more_findings:
+            counts["findings"] = found
     line: Line = [(" ", "text")]
     for number, name in enumerate(PAGES, 1):
         on_it = name == page or (page == "device" and name == "fleet")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from edgeflock.shared.protocol.frames import DeviceRow
+from edgeflock.tui.pages.findings import SIGNS, worst
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, Column, View, fitting, ink
 from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import State
@@ -74,8 +75,13 @@ def fleet_page(
 
 def name_width(state: State, width: int) -> int:
     """As wide as the longest name, within bounds."""
+    wrong = {finding.device for finding in state.overview.findings}
     longest = max(
-        (cell_len(row.name) + 2 * bool(row.undervoltage) for row in state.devices.values()), default=0
+        (
+            cell_len(row.name) + 2 * bool(row.undervoltage) + 2 * (row.name in wrong)
+            for row in state.devices.values()
+        ),
+        default=0,
     )
     return min(max(longest, 8), 16 if width < 100 else 24)
 
@@ -110,12 +116,15 @@ def _row(
         return "cursor" if on_it else meaning
 
     line: Line = []
+    wrong = worst(state.overview.findings, row.name)
     for column in chosen:
-        size = names if column is COLUMNS[0] else column.width
-        line += [
-            (fit(column.text(row, state, labels), size, column.align), of(ink(column, row))),
-            (" ", of("text")),
-        ]
+        size, text, meaning = column.width, column.text(row, state, labels), ink(column, row)
+        if column is COLUMNS[0]:
+            size = names
+            if wrong is not None:
+                sign, meaning = SIGNS[wrong.severity]
+                text = f"{sign} {text}"
+        line += [(fit(text, size, column.align), of(meaning)), (" ", of("text"))]
     used = sum(names if column is COLUMNS[0] else column.width for column in chosen) + len(chosen) + 1
     return [*line, (" " * max(0, width - used), of("text"))]
 

@@ -23,7 +23,7 @@ from edgeflock.tui.screen.painted import Bar
 from edgeflock.tui.screen.palette import THEMES, Palette
 from edgeflock.tui.screen.run_view import Host
 from edgeflock.tui.screen.table import FleetPage
-from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, OverviewPage
+from edgeflock.tui.screen.widgets import ConfigPage, DevicePage, EventsPage, FindingsPage, OverviewPage
 from edgeflock.tui.sources.source import Source
 from edgeflock.tui.text.lines import Line
 
@@ -34,6 +34,7 @@ _OWNERS = (
     ("Fleet", FleetPage),
     ("Events", EventsPage),
     ("Configuration", ConfigPage),
+    ("Findings", FindingsPage),
     ("Device", DevicePage),
 )
 

@@ -25,6 +25,7 @@ from edgeflock.tui.screen.widgets import (
     DevicePage,
     EventsPage,
     FilterLine,
+    FindingsPage,
     OverviewPage,
     PageWidget,
 )
@@ -45,6 +46,7 @@ class Host(Vertical):
         Binding("2", "page('fleet')", "Fleet", id="fleet", show=False),
         Binding("3", "page('events')", "Events", id="events", show=False),
         Binding("4", "page('config')", "Config", id="config", show=False),
+        Binding("5", "page('findings')", "Findings", id="findings", show=False),
         # Before any other: keys that arrive together with it are the filter's already.
         Binding("slash", "filter", "Filter", id="filter", tooltip="Show only what matches", priority=True),
         Binding("colon", "command", "Command", id="command", show=False, priority=True),
@@ -86,6 +88,7 @@ class Host(Vertical):
             "fleet": self.fleet,
             "events": EventsPage(source, palette, id="events"),
             "config": ConfigPage(source, palette, id="config"),
+            "findings": FindingsPage(source, palette, id="findings"),
             "device": self.device,
         }
         self._header = Bar(self._top_line, palette, id="header")

@@ -12,6 +12,7 @@ from edgeflock.tui.pages.config import config_page
 from edgeflock.tui.pages.curves import AGAINST, Against
 from edgeflock.tui.pages.device import device_page
 from edgeflock.tui.pages.events import events_page, in_sight, matching, place
+from edgeflock.tui.pages.findings import findings_page
 from edgeflock.tui.pages.header import absent
 from edgeflock.tui.pages.overview import overview
 from edgeflock.tui.screen.painted import Painted
@@ -51,6 +52,16 @@ class PageWidget(Painted, can_focus=True):
 
     def lines(self, state: State, width: int, height: int) -> list[Line]:
         raise NotImplementedError
+
+    def open_device(self, name: str | None, what: str) -> None:
+        """A closer look at the device that `what`, which stands on this page, names."""
+        known = {} if self.state is None else self.state.devices
+        row = next((row for row in known.values() if row.name == name), None)
+        if row is not None:
+            self.post_message(self.Opened(row.id))
+            return
+        why = f"this {what} is of no device" if name is None else f"{name} is not in the run"
+        self.app.notify(why, markup=False)
 
     @property
     def body(self) -> int:
@@ -107,20 +118,55 @@ class EventsPage(PageWidget):
             self.redraw()
 
     def action_open(self) -> None:
-        if (state := self.state) is None or not (found := matching(state.events, self.sought)):
-            return
-        name = found[-1 - place(found, self.chosen)].device
-        row = next((row for row in state.devices.values() if row.name == name), None)
-        if row is None:
-            self.app.notify("this event is of no device" if name is None else f"{name} is not in the run")
-        else:
-            self.post_message(self.Opened(row.id))
+        if (state := self.state) is not None and (found := matching(state.events, self.sought)):
+            self.open_device(found[-1 - place(found, self.chosen)].device, "event")
 
     def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
         self.action_choose(-3)
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
         self.action_choose(3)
+
+
+class FindingsPage(PageWidget):
+    """All that is wrong; the cursor stays on its finding."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", id="open_finding", tooltip="The finding's device"),
+        Binding("up,k", "choose(-1)", "Up", id="finding_up", show=False),
+        Binding("down,j", "choose(1)", "Down", id="finding_down", show=False),
+        Binding("home", "choose(-1000)", "First finding", id="first_finding", show=False),
+        Binding("end", "choose(1000)", "Last finding", id="last_finding", show=False),
+    ]
+    at = 0
+    chosen: tuple[str, str | None] | None = None
+    """Kind and device; None: the worst, whichever that is."""
+
+    def lines(self, state: State, width: int, height: int) -> list[Line]:
+        return findings_page(state, self._place(state), width, height)
+
+    def _place(self, state: State) -> int:
+        found = [(finding.kind, finding.device) for finding in state.overview.findings]
+        if self.chosen in found:
+            self.at = found.index(self.chosen)
+        self.at = max(0, min(self.at, len(found) - 1))
+        return self.at
+
+    def action_choose(self, step: int) -> None:
+        if (state := self.state) is not None and (found := state.overview.findings):
+            self.at = max(0, min(self._place(state) + step, len(found) - 1))
+            self.chosen = (found[self.at].kind, found[self.at].device) if self.at else None
+            self.redraw()
+
+    def action_open(self) -> None:
+        if (state := self.state) is not None and (found := state.overview.findings):
+            self.open_device(found[self._place(state)].device, "finding")
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        self.action_choose(1)
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        self.action_choose(-1)
 
 
 class ConfigPage(PageWidget):

@@ -1,5 +1,6 @@
 """A server's HTTP interface as a monitor uses it: the feed over one WebSocket, and the operators' actions."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -52,12 +53,14 @@ class FeedClient:
         url = self._url("/v1/feed").with_query(interval=f"{self.interval:g}")
         try:
             async with self._session() as http:
-                async with http.ws_connect(
-                    url,
-                    heartbeat=_HEARTBEAT,
-                    max_msg_size=LARGEST_FRAME,
-                    timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
-                ) as socket:
+                async with asyncio.timeout(SECONDS.total):  # a server may hang
+                    socket = await http.ws_connect(
+                        url,
+                        heartbeat=_HEARTBEAT,
+                        max_msg_size=LARGEST_FRAME,
+                        timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
+                    )
+                async with socket:
                     async for message in socket:
                         if message.type is not aiohttp.WSMsgType.BINARY:
                             raise Malformed("the feed sends binary messages only")

@@ -105,11 +105,16 @@ def notice(lines: list[Line], width: int, height: int) -> list[Line]:
     return page([*([[]] * above), *(indent + line for line in lines)], width, height)
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` cells, one at least."""
+    return wrap(text, max(1, width)) or [""]
+
+
 def _wrapped(line: Line, width: int) -> list[Line]:
     if len(line) != 1 or width_of(line) <= width:
         return [line]
     ((text, ink),) = line
-    return [[(part, ink)] for part in wrap(text, width)]
+    return [[(part, ink)] for part in wrapped(text, width)]
 
 
 def page(lines: list[Line], width: int, height: int) -> list[Line]:

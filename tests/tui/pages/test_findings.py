@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from edgeflock.shared.protocol.frames import Finding
 from edgeflock.tui.pages import block, device_page, summary
-from edgeflock.tui.pages.findings import strip
+from edgeflock.tui.pages.findings import findings_page, strip
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text.lines import text_of, width_of
 from tests.tui.runs import state
@@ -27,6 +29,36 @@ def test_the_strip_has_the_worst_and_how_many_more() -> None:
     for width in (20, 40, 80, 200):
         assert width_of(strip(told, width)) <= width
     assert strip(state(14, 60), 80) == []
+
+
+@pytest.mark.parametrize("size", [(20, 6), (80, 5), (80, 24), (140, 44)])
+def test_the_page_has_all_and_the_chosen_one_is_in_sight(size: tuple[int, int]) -> None:
+    width, height = size
+    many = [
+        Finding("hot", "warning", f"pi4-{n}", 0.0, f"it is at {n} degrees, and has been for long", "cool it")
+        for n in range(50)
+    ]
+    told = unwell(DISK, *many)
+    for at in range(51):
+        lines = findings_page(told, at, width, height)
+        assert len(lines) == height
+        assert all(width_of(line) == width for line in lines)
+        (chosen,) = [text for line in lines for text, ink in line if ink == "cursor"]
+        assert (f"pi4-{at - 1} " if at else "disk") in chosen
+    whole = text_of(findings_page(told, 0, 80, 200))
+    for n in range(50):
+        assert f"it is at {n} degrees, and has been for long" in whole
+    assert "51 findings, the worst first; 3 more that are less grave" in whole
+    assert "nothing is wrong" in text_of(findings_page(state(14, 60), 0, 80, 24))
+
+
+def test_the_table_marks_the_devices_that_a_finding_names() -> None:
+    hotter = Finding("hot", "critical", "pi4-5", 0.0, "it is hot", "cool it")
+    told = text_of(block(unwell(hotter, LABELS), "run", 100))
+    (row,) = [line for line in told.splitlines() if " pi4 " in line and "pi4-5" in line]
+    assert row.startswith(" ✕ pi4-5 "), "the worst that is wrong with it"
+    assert "✕ pi4-10" not in told
+    assert "✕ pi4-5" not in text_of(block(state(14, 60), "run", 100))
 
 
 def test_a_device_s_page_has_its_own_and_what_to_do() -> None:

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 
 from edgeflock.tui.sources.recording import Recording
 from edgeflock.tui.sources.replay import Replay
-from tests.tui.runs import frames, spread
+from tests.tui.runs import frames, spread, unwell
 from tests.tui.screen.monitor import NARROW, WIDE, frozen, screen, shows, text
 
 SCREENS = Path(__file__).parent / "snapshots"
@@ -31,6 +31,7 @@ KEYS = {
     "device": ["2", "down", "enter"],
     "events": ["3"],
     "config": ["4"],
+    "findings": ["5", "down"],
     "help": ["2", "question_mark"],
 }
 
@@ -58,7 +59,11 @@ async def comes_to(pilot: Pilot[None], shown: Callable[[], str], path: Path) -> 
 @pytest.mark.parametrize("name", KEYS)
 async def test_the_screen_is_as_it_was(name: str, size: tuple[int, int]) -> None:
     path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"
-    async with screen(frozen(40 if name == "fleet" else 14), size=size) as pilot:
+    if name in ("findings", "fleet-marked"):
+        shown = Replay(Recording.of(map(unwell, frames(14, 240)), "test"), "test", at="100%")
+    else:
+        shown = frozen(40 if name == "fleet" else 14)
+    async with screen(shown, size=size) as pilot:
         await pilot.press(*KEYS[name])
         if name == "device":
             await shows(pilot, "Received ─")

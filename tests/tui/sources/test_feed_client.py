@@ -1,9 +1,13 @@
 """A server's HTTP interface as the monitor asks it."""
 
+import socket
+
+import aiohttp
 import pytest
 
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.protocol.frames import Frame, Point
+from edgeflock.tui.sources import feed_client
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.state import reduce
 from tests.ports import lasting
@@ -35,6 +39,15 @@ async def test_actions_and_their_refusals() -> None:
             await FeedClient(server.url, "wrong").checkpoint()
     with pytest.raises(EdgeflockError, match="connection refused"):
         await client.checkpoint()
+
+
+async def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes the connection for it, and nobody answers."""
+    monkeypatch.setattr(feed_client, "SECONDS", aiohttp.ClientTimeout(total=0.2))
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        client = FeedClient(f"http://127.0.0.1:{hung.getsockname()[1]}", "")
+        with pytest.raises(EdgeflockError, match="no answer in time"):
+            await anext(client.frames())
 
 
 async def test_the_history_of_a_device() -> None:
