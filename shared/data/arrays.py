@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Raw
+from edgeflock.shared.data.samples import Raw, absent
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.fields import Fields
@@ -31,7 +31,7 @@ def read_digits(path: str, split: str, options: Mapping[str, str]) -> Raw:
 
 def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
     if not Path(path).is_file():
-        raise ConfigError(f"data 'npz:{path}': there is no such file")
+        raise absent(f"npz:{path}")
     names: tuple[str, ...] = (f"x_{split}", f"y_{split}")
     try:
         with open(path, "rb") as file, np.load(file) as archive:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Lazy, Raw
+from edgeflock.shared.data.samples import Lazy, Raw, absent
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 
@@ -80,6 +80,8 @@ def read_images(path: str, options: Mapping[str, str]) -> Raw:
             for file in sorted(folder.iterdir())
             if file.suffix.lower() in _KINDS and not file.name.startswith(".")
         ]
+    except FileNotFoundError as error:
+        raise absent(source) from error
     except OSError as error:
         raise ConfigError(f"data {source!r}: cannot be read: {error}") from error
     if not files:

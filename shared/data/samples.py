@@ -10,6 +10,7 @@ Pure but for what is read lazily. What does not fit is told by the row it stands
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,13 @@ _SHOWN = 12
 """Names of columns or classes in an error, at most."""
 
 Text = NDArray[np.str_]
+
+
+def absent(source: str) -> ConfigError:
+    """What to raise where a path leads nowhere: settings are often read in another folder than their own."""
+    return ConfigError(
+        f"data {source!r}: there is no such file; paths count from where the command runs, {Path.cwd()}"
+    )
 
 
 class Lazy:

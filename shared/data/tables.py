@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import Raw
+from edgeflock.shared.data.samples import Raw, absent
 from edgeflock.shared.data.texts import POLICIES, Texts, is_missing
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
@@ -56,6 +56,8 @@ def read_csv(path: str, options: Mapping[str, str]) -> Raw:
             _taken_apart(source, header)
             label, chosen = _columns(source, header, options)
             blocks = list(_blocks(source, lines, len(header), label, chosen, decimal == "comma"))
+    except FileNotFoundError as error:
+        raise absent(source) from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"data {source!r}: is no readable CSV in UTF-8: {error}") from error
     if not blocks:
@@ -141,6 +143,8 @@ def read_parquet(path: str, options: Mapping[str, str]) -> Raw:
         header = list(file.schema_arrow.names)
         label, chosen = _columns(source, header, options)
         table = file.read([header[column] for column in (label, *chosen)])
+    except FileNotFoundError as error:
+        raise absent(source) from error
     except (OSError, pyarrow.ArrowException) as error:
         raise ConfigError(f"data {source!r}: is no readable Parquet file: {error}") from error
     if not table.num_rows:

@@ -1,5 +1,6 @@
 """Tables as data sets: columns by name, in the units of whoever holds out data, labels by name."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -218,3 +219,14 @@ def test_parquet_needs_what_brings_it(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"needs pyarrow: pip install '.*\[tables\]'"):
         datasets.load(f"parquet:{tmp_path}/a.parquet?label=y", "train")
+
+
+@pytest.mark.parametrize("scheme", ["csv", "npz", "images"])
+def test_a_path_that_is_not_there_is_told_from_where(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings are often read from another folder than the one that they are in."""
+    monkeypatch.chdir(tmp_path)
+    told = rf"there is no such file; paths count from where the command runs, {re.escape(str(tmp_path))}$"
+    with pytest.raises(ConfigError, match=told):
+        datasets.read(f"{scheme}:../rows.csv", "test")
