@@ -175,7 +175,9 @@ def create_app(
             "the hold on the run": partial(holding, hosted.lost),
         }
         if hosted.register is not None:
-            beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
+            beside["whoever turns out the revoked"] = partial(
+                turn_out, hosted.register, registry, watchers, gateways
+            )
         background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
         app[HEALTH] = health
@@ -312,7 +314,8 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
     except ValueError:
         return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
     admitted = partial(_admitted, request.app)
-    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name, mark)
+    credential = caller_of(request).digest
+    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name, mark, credential)
     return await gateways.serve(line)
 
 

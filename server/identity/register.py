@@ -122,6 +122,11 @@ class Register(Store):
         device = self.devices.get(name)
         return device is not None and device.revoked is None and digest in digests(device)
 
+    def opens(self, digest: bytes) -> bool:
+        """Whether the token of this digest opens anything still."""
+        token = self.tokens.get(digest)
+        return token is not None and (token.expires is None or token.expires > self.now())
+
     def has_key(self, public: bytes) -> bool:
         """Whether it is the key of a device that was not revoked."""
         return any(one.revoked is None and public in (one.key, one.next_key) for one in self.devices.values())

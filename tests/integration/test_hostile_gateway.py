@@ -17,6 +17,7 @@ from benchmarks.updates import record_update
 from edgeflock.server.ledger import verify
 from edgeflock.server.sessions.gateways import behind
 from edgeflock.server.sessions.records import LONGEST_HELLO
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Pull
@@ -257,3 +258,15 @@ async def test_a_gateway_that_is_sent_away_says_why_and_comes_back(
         assert "it sends this gateway away: malformed: a gateway has lost more samples" in caplog.text
         await pi.step()
         assert leader.engine.published.version == 2
+
+
+async def test_a_gateway_whose_token_is_revoked_is_out_at_once(tmp_path: Path) -> None:
+    async with hosting(tmp_path, RATE, closed=True) as leader, gateway(leader) as (one, url):
+        async with joined(url, "pi", identity=replace(leader.enrol("pi"), server=url)) as pi:
+            await pi.step()
+            (token,) = (one for one in leader.register.tokens.values() if one.role == "gateway")
+            leader.register.forget(token.id)
+            assert await gone(leader, "pi") == "killed: the line to its gateway gateway broke"
+            assert any("was revoked" in text for text in events(leader, "left"))
+            with pytest.raises(ConfigError, match="does not know this token"):
+                await one.until(asyncio.Event())
