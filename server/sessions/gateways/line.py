@@ -78,6 +78,7 @@ class GatewayLine:
         self._outbox = Outbox()
         self._lost = False
         self._why = "the line broke"
+        self._judging = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Given: self._given,
@@ -294,9 +295,11 @@ class GatewayLine:
         self._later(self._judge(behind, device, refusal))
 
     async def _judge(self, behind: Behind, device: Device, refusal: Refused) -> None:
-        told = await behind.desk.judge(device, refusal)
-        if isinstance(told, Quarantined):
-            await behind.drop(told)
+        async with self._judging:  # who is out is not put out again
+            if behind.over is None and not behind.ended.is_set():
+                told = await behind.desk.judge(device, refusal)
+                if isinstance(told, Quarantined):
+                    await behind.drop(told)
 
     def _gone(self, gone: gateway.Gone) -> None:
         behind = self._tickets.pop(gone.ticket, None)
