@@ -4,6 +4,7 @@ The server is believed no more than it must be: over TLS it has shown the key th
 anything is sent, and of what it answers a credential and a realm are taken, nothing else.
 """
 
+import asyncio
 import json
 import ssl
 from dataclasses import replace
@@ -89,8 +90,11 @@ async def _post(http: aiohttp.ClientSession, url: URL, bearer: str, body: dict[s
         async with http.post(
             url, headers=headers, json=body, timeout=_SECONDS, allow_redirects=False
         ) as response:
-            text = await response.content.read(_LONGEST)
             status = response.status
+            try:
+                text = await response.content.readexactly(_LONGEST)
+            except asyncio.IncompleteReadError as whole:
+                text = whole.partial
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         reason = shown(str(error)) or type(error).__name__
         raise permanent(str(url), error) or EdgeflockError(

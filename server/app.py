@@ -59,6 +59,7 @@ from edgeflock.server.standby import holding
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import Attempts, Origins, assets
 from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
@@ -174,7 +175,9 @@ def create_app(
             "the hold on the run": partial(holding, hosted.lost),
         }
         if hosted.register is not None:
-            beside["whoever turns out the revoked"] = partial(turn_out, hosted.register, registry, watchers)
+            beside["whoever turns out the revoked"] = partial(
+                turn_out, hosted.register, registry, watchers, gateways
+            )
         background = Background(writer, evaluator, hub, beside)
         app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
         app[HEALTH] = health
@@ -304,14 +307,15 @@ async def _gateway(request: web.Request) -> web.StreamResponse:
     if door is None:
         raise ConnectionResetError("the connection is lost")
     name = request.query.get("name", "")
-    if not 0 < len(name) <= 100 or not name.isprintable():
-        return problem(400, "bad-request", "name must be a text of 1 to 100 printable characters")
+    if wrong := names.fault(name):
+        return problem(400, "bad-request", f"name {wrong}")
     try:
         mark = bytes.fromhex(request.query.get("mark", ""))
     except ValueError:
         return problem(400, "bad-request", "mark must be bytes in hexadecimal digits")
     admitted = partial(_admitted, request.app)
-    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name, mark)
+    credential = caller_of(request).digest
+    line = GatewayLine(gateways.host, gateways.writer, admitted, request, door, name, mark, credential)
     return await gateways.serve(line)
 
 

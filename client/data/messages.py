@@ -35,15 +35,19 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.data.records import RECORD_BYTES, Broken, Chunk
 from edgeflock.shared.data.texts import coded, is_missing
+from edgeflock.shared.errors import Malformed
+from edgeflock.shared.protocol.bounded import Bounds, unpacked
 
 KEY_LENGTH = 200
 """The longest key, in characters."""
+
+_BOUNDS = Bounds(containers=1 << 14, array=RECORD_BYTES, map=1 << 10, text=RECORD_BYTES)
+"""Of nested lists few are more than a row of an image."""
 
 LACKING = "incomplete"
 """The kind of a record that lacks values."""
@@ -104,8 +108,8 @@ def decode(message: bytes, fields: Fields) -> Record:
     if len(message) > RECORD_BYTES:
         raise Broken("too large", f"{len(message)} bytes; at most {RECORD_BYTES} are taken")
     try:
-        said = json.loads(message) if message[:1] in b"{ \t\r\n" else msgpack.unpackb(message)
-    except (ValueError, RecursionError, msgpack.UnpackException) as error:
+        said = json.loads(message) if message[:1] in b"{ \t\r\n" else unpacked(message, _BOUNDS, "a message")
+    except (ValueError, RecursionError, Malformed) as error:
         raise Broken("unreadable", f"neither msgpack nor JSON: {error}") from error
     if not isinstance(said, dict):
         raise Broken("incomplete", f"a record is a map with {', '.join(fields.x)} and {fields.y}")

@@ -8,6 +8,7 @@ import typer
 
 from edgeflock.devices.commands.groups import Group
 from edgeflock.devices.commands.options import Directory, Json, labels_of, register_of
+from edgeflock.shared.identity import names
 
 device = typer.Typer(
     cls=Group,
@@ -43,7 +44,7 @@ def list_(directory: Directory = Path("edgeflock-run"), json: Json = False) -> N
             state = f"in quarantine until {until}"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.joined))
         labels = " ".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
-        print(f"{one.name}  {state}  {when}  key {one.key.hex()[:12]}  {labels}".rstrip())
+        print(f"{names.shown(one.name)}  {state}  {when}  key {one.key.hex()[:12]}  {labels}".rstrip())
 
 
 @device.command()

@@ -25,7 +25,7 @@ Journal = Annotated[
 
 @journal.command()
 def verify(path: Journal, json: Json = False) -> None:
-    """Read all of a journal and say whether it is as it was written. Exit code 1 if it is not.
+    """Read all of a journal, decode its updates, and say whether it is as it was written. Exit code 1 if not.
 
     It changes nothing, and the run's server may go on meanwhile.
     """

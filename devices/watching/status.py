@@ -18,7 +18,7 @@ from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.identity import pin_in, tls_for
 from edgeflock.tui.pages import summary
-from edgeflock.tui.sources import FeedClient
+from edgeflock.tui.sources import FeedClient, body_of
 
 _UNBOUNDED = 10_000
 """Columns: no table is as wide."""
@@ -49,7 +49,7 @@ async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str)
                 raise Unauthorized(NOT_KNOWN)
             if response.status != 200:
                 raise EdgeflockError(f"{server}{path} answered {response.status} {response.reason}")
-            return await response.read()
+            return await body_of(response)
     except aiohttp.InvalidURL as error:
         raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
     except (aiohttp.ClientError, TimeoutError) as error:

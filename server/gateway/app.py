@@ -15,7 +15,7 @@ from aiohttp import web
 from edgeflock.server.doors import Door, Doors, Terms
 from edgeflock.server.gateway.desk import RemoteDesk
 from edgeflock.server.gateway.front import GatewayFront
-from edgeflock.server.gateway.leaders import Leaders, Shown
+from edgeflock.server.gateway.leaders import Leaders, Shown, body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.identity import Certificate, certificate_shown, demand, pin_of_file, server_tls
 from edgeflock.server.listening import listening_on
@@ -293,16 +293,16 @@ class Gateway:
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """The leader's to decide."""
         async with asyncio.timeout(self.front.config.limits.request_seconds):
-            body = await request.read()
+            said = await request.read()
         url, headers = (
             self.leaders.url / "v1/join",
             {"Authorization": request.headers.get("Authorization", "")},
         )
 
         async def answered() -> web.Response:
-            async with self.upstream.http.post(url, data=body, headers=headers) as answer:
+            async with self.upstream.http.post(url, data=said, headers=headers) as answer:
                 return web.Response(
-                    status=answer.status, body=await answer.read(), content_type=answer.content_type
+                    status=answer.status, body=await body(answer), content_type=answer.content_type
                 )
 
         return await self.upstream.while_led(answered())

@@ -1,6 +1,7 @@
 """Where a gateway's leader is, and with which credential it is asked."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,14 +10,21 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.server.sessions import HANG
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, Unavailable
 from edgeflock.shared.identity import pin_in, tls_for, with_certificate
 from edgeflock.shared.protocol.backoff import may_pass, permanent
+from edgeflock.shared.protocol.shown import shown
 
 _MOST_PATIENCE = 60.0
 
-_LONGEST_GRAPH = 1 << 28
+_LONGEST_GRAPH, _LONGEST_ANSWER = 1 << 28, 1 << 16
 """Bytes."""
+
+
+_UNREADABLE = (
+    OSError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError, RecursionError
+)  # fmt: skip
+"""What comes of an answer that is none."""
 
 
 class Shown(NamedTuple):
@@ -79,8 +87,8 @@ class Leaders:
             return permanent(str(self.url), error)
         try:
             async with http.get(asked, headers=self.headers) as answer:
-                detail = (await answer.json())["detail"]
-        except (OSError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
+                detail = shown(str(json.loads(await body(answer))["detail"]))
+        except (*_UNREADABLE, Unavailable):
             detail = f"it answers {status}"
         return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")
 
@@ -90,12 +98,21 @@ class Leaders:
             etag, octets = self._graphs[kind]
             return 200, {"ETag": etag}, octets
         async with http.get(self.url / "v1/graphs" / kind, headers=self.headers) as answer:
-            octets = await answer.content.read(_LONGEST_GRAPH)
+            octets = await body(answer, _LONGEST_GRAPH)
             told = ("ETag", "Content-Type")
             headers = {name: answer.headers[name] for name in told if name in answer.headers}
             if answer.status == 200:
                 self._graphs[kind] = headers.get("ETag", ""), octets
             return answer.status, headers, octets
+
+
+async def body(answer: aiohttp.ClientResponse, most: int = _LONGEST_ANSWER) -> bytes:
+    """That of an answer. Raises Unavailable if it has more bytes than that."""
+    try:
+        await answer.content.readexactly(most + 1)
+    except asyncio.IncompleteReadError as whole:
+        return whole.partial
+    raise Unavailable(f"the leader answers {answer.url.path} with more than {most} bytes")
 
 
 def _urls(text: str) -> list[URL]:

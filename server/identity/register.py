@@ -16,7 +16,9 @@ from edgeflock.shared.identity import (
     NO_PIN,
     Token,
     digest_of,
+    is_owned,
     join_words,
+    names,
     proves,
     session_words,
     text_of,
@@ -120,6 +122,11 @@ class Register(Store):
         device = self.devices.get(name)
         return device is not None and device.revoked is None and digest in digests(device)
 
+    def opens(self, digest: bytes) -> bool:
+        """Whether the token of this digest opens anything still."""
+        token = self.tokens.get(digest)
+        return token is not None and (token.expires is None or token.expires > self.now())
+
     def has_key(self, public: bytes) -> bool:
         """Whether it is the key of a device that was not revoked."""
         return any(one.revoked is None and public in (one.key, one.next_key) for one in self.devices.values())
@@ -138,11 +145,15 @@ class Register(Store):
         Unauthorized, NameInUse if another device has the name, TooManyDevices beyond `limit`.
         """
         words = join_words(bearer, pin or NO_PIN, key, name)
+        if not is_owned(key):
+            raise Unauthorized("the new key is of small order, or not in its one form; make another one")
         if not proves(key, words, proof):
             raise Unauthorized("the proof of the new key does not fit")
         credential = CREDENTIAL + text_of(os.urandom(24))
         with self.writing(device=name, token=digest_of(bearer)):
             self.refresh()  # nobody else writes now: what was revoked this moment is
+            if (of := self._revoked_as(key)) is not None:
+                raise Unauthorized(f"this key was revoked, as that of {of!r}; join with a new key")
             caller = self.who(bearer)
             if caller.role == "device":
                 self._renew(caller, name, key, words, before, digest_of(credential))
@@ -174,11 +185,15 @@ class Register(Store):
                 f"another device with the name {name} joined; give each its own --name, or have that one "
                 f"revoked (edgeflock device revoke {name})"
             )
-        if device is not None and device.revoked is not None and again:
-            raise Unauthorized(f"the credential of {name!r} was revoked; join with a new key")
+        if device is None and (other := names.alike(name, self.devices)) is not None:
+            raise NameInUse(
+                f"the name {ascii(name)} reads like {other!r}, another device's; choose another --name"
+            )
         if device is None and len(self.devices) >= limit:
             raise TooManyDevices(f"the server takes {limit} devices (limits.devices)")
         if device is not None and not again:  # the key is another, and so may be the device
+            for revoked in filter(None, (device.key, device.next_key)):
+                self.db.execute("INSERT INTO revoked VALUES (?, ?) ON CONFLICT DO NOTHING", (revoked, name))
             self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
             self.quarantines.pop(name, None)
         labels = json.dumps(dict(token.labels))
@@ -188,6 +203,14 @@ class Register(Store):
             (name, key, digest, labels, self.now(), token.digest),
         )
         self.db.execute("UPDATE tokens SET used_by = ? WHERE digest = ?", (name, token.digest))
+
+    def _revoked_as(self, key: bytes) -> str | None:
+        """Whose key it was, if that was revoked."""
+        for device in self.devices.values():
+            if device.revoked is not None and key in (device.key, device.next_key):
+                return device.name
+        found = self.db.execute("SELECT name FROM revoked WHERE key = ?", (key,)).fetchone()
+        return None if found is None else str(found[0])
 
     # What operators say
 

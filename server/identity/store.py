@@ -4,6 +4,7 @@
     tokens   digest, role, whether it may be used again, until when, labels, the device that used it up
     devices  name, public key, digest of its credential, labels, when it joined and was revoked; the key and
              the digest that it was given when it was last rotated, until it has shown that it has them
+    revoked  public keys that devices had when they were revoked, and whose names others have since
     quarantines  the last one of each device that has had one
     logins   digests of the number in a browser's cookie and of the token that it stands for, until when
 
@@ -30,6 +31,7 @@ CREATE TABLE IF NOT EXISTS devices (
     name TEXT PRIMARY KEY, key BLOB NOT NULL, digest BLOB NOT NULL, labels TEXT NOT NULL,
     joined REAL NOT NULL, token BLOB NOT NULL, revoked REAL, rotate INTEGER NOT NULL DEFAULT 0,
     next_key BLOB, next_digest BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revoked (key BLOB PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quarantines (
     name TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL, because TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS logins (

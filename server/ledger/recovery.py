@@ -184,7 +184,7 @@ def _whole_rounds(journal: Journal, layout: Layout, version: int) -> int:
     """The last version up to this one that exists: of those that a round makes only the last does."""
     for following in journal.updates(version, version + 1) if version < journal.version else ():
         if following.frame:
-            return min(version, _step(following, layout).base)
+            return min(version, decoded(following, layout)[1].base)
     return version
 
 
@@ -318,7 +318,7 @@ def _decoded(
 ) -> Iterator[tuple[JournaledUpdate, Step]]:
     for journaled in journal.updates(after, until):
         try:
-            step = _step(journaled, layout)
+            _, step = decoded(journaled, layout)
         except Refused as refusal:
             raise _damaged(journal, journaled.version, refusal) from refusal
         yield journaled, step
@@ -328,16 +328,20 @@ def _damaged(journal: Contents, version: int, why: Exception) -> JournalDamaged:
     return JournalDamaged(f"{journal.path}: the entry of version {version} is no update of the model: {why}")
 
 
-def _step(journaled: JournaledUpdate, layout: Layout) -> Step:
-    """An update that was admitted once. Raises the Refused that says what is wrong with it now."""
+def decoded(journaled: JournaledUpdate, layout: Layout) -> tuple[Update, Step]:
+    """An update that was admitted once, and what it comes to. Raises the Refused that says what is wrong with
+    it now.
+    """
     update = wire.decode(journaled.frame)
     if not isinstance(update, Update):
         raise UnexpectedRecord(f"it is a {type(update).__name__}")
     # Versions that wrote schema 3 and older took updates of no samples, which count by nothing else.
-    samples = update.samples
-    if not samples:
-        update = replace(update, samples=1)
     step = admit(
-        update, layout, oldest=0, version=journaled.version - 1, samples=1 << 62, expansion_bytes=1 << 62
+        replace(update, samples=update.samples or 1),
+        layout,
+        oldest=0,
+        version=journaled.version - 1,
+        samples=1 << 62,
+        expansion_bytes=1 << 62,
     )
-    return replace(step, samples=samples, time=journaled.time).part(journaled.share)
+    return update, replace(step, samples=update.samples, time=journaled.time).part(journaled.share)

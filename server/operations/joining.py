@@ -12,12 +12,9 @@ from aiohttp import web
 from edgeflock.server.operations.access import caller_of, problem, secret_of
 from edgeflock.server.operations.keys import AUDIT, AUTHORITY, HOST, PIN, REGISTER
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.identity import from_text, text_of
+from edgeflock.shared.identity import from_text, names, text_of
 
 routes = web.RouteTableDef()
-
-LONGEST_NAME = 200
-"""Characters."""
 
 
 @routes.post("/v1/join")
@@ -53,8 +50,8 @@ def _asked(octets: bytes) -> tuple[str, bytes, bytes, bytes]:
     if not isinstance(body, dict):
         raise ValueError("the body must be a JSON object")
     name = body.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-        raise ValueError(f"name must be a text of 1 to {LONGEST_NAME} printable characters")
+    if not isinstance(name, str) or (wrong := names.fault(name)):
+        raise ValueError(f"name {wrong if isinstance(name, str) else 'must be a text'}")
     return name, _octets(body, "key", 32), _octets(body, "proof", 64), _octets(body, "before", 64, 0)
 
 

@@ -5,19 +5,21 @@ import asyncio
 from edgeflock.server.identity import Register
 from edgeflock.server.operations.watchers import Watchers
 from edgeflock.server.roster import Registry
+from edgeflock.server.sessions import Gateways
 from edgeflock.shared.errors import Unauthorized
 
 LOOK = 0.25
 """Seconds between two looks, each of which is microseconds while nothing was written."""
 
 
-async def turn_out(register: Register, registry: Registry, watchers: Watchers) -> None:
+async def turn_out(register: Register, registry: Registry, watchers: Watchers, gateways: Gateways) -> None:
     """Look for as long as the server lives."""
     seen = register.changes
     _tell_quarantines(register, registry)
     while True:
         await asyncio.sleep(LOOK)
         register.refresh()
+        await gateways.turn_out(register.opens)
         if seen != register.changes:
             seen = register.changes
             _tell_quarantines(register, registry)

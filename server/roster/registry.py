@@ -9,7 +9,8 @@ from edgeflock.server.roster.connection import Connection
 from edgeflock.server.roster.history import History
 from edgeflock.server.roster.statistics import Statistics
 from edgeflock.server.roster.traffic import Meter
-from edgeflock.shared.errors import Dropped, TooManyDevices
+from edgeflock.shared.errors import Dropped, NameInUse, TooManyDevices
+from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.messages import Facts
 
 
@@ -85,11 +86,13 @@ class Registry:
         return [(device.id, *device.connection.traffic) for device in self.devices.values()]
 
     def admit(self, name: str) -> Device:
-        """The device of this name. Raises TooManyDevices if it is new and there is no room for it, Dropped if
-        an operator does not want it.
+        """The device of this name. Raises TooManyDevices if it is new and there is no room for it, NameInUse
+        if it is new and reads like another one, Dropped if an operator does not want it.
         """
         device = self.devices.get(name)
         if device is None:
+            if (other := names.alike(name, self.devices)) is not None:
+                raise NameInUse(f"the name {ascii(name)} reads like {other!r}, which another device has")
             if len(self.devices) >= self._limit:
                 raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
             device = self.devices[name] = Device(Identity(name))

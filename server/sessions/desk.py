@@ -23,6 +23,7 @@ from edgeflock.shared.errors import (
     Quarantined,
     Refused,
 )
+from edgeflock.shared.identity import names
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Telemetry
 
 R = TypeVar("R", bound=Refused)
@@ -111,8 +112,8 @@ class OwnDesk:
         host, layout = self.host, self.host.layout
         if hello.protocol != PROTOCOL:
             raise ProtocolVersion(f"the server speaks protocol {PROTOCOL}, not {hello.protocol}")
-        if not 0 < len(hello.device) <= 200:
-            raise Malformed("a device's name has 1 to 200 characters")
+        if self.entry is None and (wrong := names.fault(hello.device)):
+            raise Malformed(f"a device's name {wrong}")
         if hello.layout not in (b"", layout.digest):
             raise LayoutMismatch(
                 f"the device has layout {hello.layout.hex()}, the run {layout.digest.hex()}; "

@@ -1,15 +1,18 @@
 """Who somebody is, as both ends say it: tokens, keys and their proofs, pinned certificates.
 
-tokens.py is the text that lets a machine join or an operator look; proofs.py what a device signs with its own
-key; pins.py the public key of a server, and TLS that takes no other. No event loop, no network, no files.
-Imports errors. proofs.py and pins.py load `cryptography` when they are first used.
+tokens.py is the text that lets a machine join or an operator look; names.py what a device may be called;
+proofs.py what a device signs with its own key; pins.py the public key of a server, and TLS that takes no
+other. No event loop, no network, no files. Imports errors. proofs.py and pins.py load `cryptography` when
+they are first used.
 """
 
+from edgeflock.shared.identity import names
 from edgeflock.shared.identity.pins import NO_PIN, is_loopback, pin_in, pin_of, tls_for, with_certificate
 from edgeflock.shared.identity.proofs import (
     CHALLENGE,
     CHALLENGE_BYTES,
     ROTATE,
+    is_owned,
     join_words,
     new_key,
     proves,
@@ -27,8 +30,10 @@ __all__ = [
     "Token",
     "digest_of",
     "from_text",
+    "is_owned",
     "is_loopback",
     "join_words",
+    "names",
     "new_key",
     "pin_in",
     "pin_of",

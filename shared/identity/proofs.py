@@ -13,6 +13,15 @@ CHALLENGE_BYTES = 32
 REALM_BYTES = 16
 KEY_BYTES = 32
 
+_PRIME = 2**255 - 19
+
+_OF_ORDER_8 = int.from_bytes(
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+)
+
+_SMALL = {0, 1, _PRIME - 1, _OF_ORDER_8, _PRIME - _OF_ORDER_8}
+"""y of the eight points of small order: of order 4, 1, 2, 8 and 8."""
+
 _SESSION, _JOIN = b"edgeflock session 1\n", b"edgeflock join 1\n"
 
 
@@ -51,11 +60,22 @@ def sign(key: bytes, words: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(key).sign(words)
 
 
+def is_owned(public: bytes) -> bool:
+    """Whether a public key can have an owner: it is no point of small order, and in its one encoding.
+
+    Of a point of small order signatures prove nothing: for the identity anybody makes one of any words.
+    """
+    y = int.from_bytes(public, "little") % (1 << 255)
+    return len(public) == KEY_BYTES and y < _PRIME and y not in _SMALL
+
+
 def proves(public: bytes, words: bytes, signature: bytes) -> bool:
     """Whether `signature` of these words is of the key's owner."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    if not is_owned(public):
+        return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, words)
     except (InvalidSignature, ValueError):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import ConfigError, LayoutMismatch, Malformed
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.bounded import Bounds, unpacked
 from edgeflock.shared.protocol.flower import flatten, layout_of
 
 Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
@@ -23,6 +24,9 @@ _LONGEST_KEPT = 1 << 16
 
 _LONGEST, _MOST = 1 << 22, 1 << 14
 """Bytes of what an app is told, and entries of a list or a table in it."""
+
+_BOUNDS = Bounds(containers=4 * _MOST, array=_MOST, map=_MOST, text=_LONGEST)
+"""An array is a list, and its shape another one."""
 
 _SCALARS = {bool, int, float, str}
 
@@ -103,10 +107,10 @@ def decode(octets: bytes, layout: Layout) -> App:
             f"what the device's app is told has {len(octets)} bytes; at most {_LONGEST} are taken"
         )
     try:
-        config, evaluate, entries = msgpack.unpackb(octets, max_array_len=_MOST, max_map_len=_MOST)
+        config, evaluate, entries = unpacked(octets, _BOUNDS, "what the device's app is told")
         kinds = dict(_entry(*entry) for entry in entries)
         sound = type(config) is dict and all(_is_value(value) for value in config.values())
-    except (ValueError, TypeError, AttributeError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise Malformed(f"what the device's app is told cannot be read: {error}") from error
     if not sound or type(evaluate) is not int or evaluate < 0:
         raise Malformed("what the device's app is told must be [config, evaluate, arrays]")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgpack
 
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.protocol.bounded import Bounds, unpacked
 from edgeflock.shared.protocol.frames import (
     BINS,
     COLUMNS,
@@ -30,6 +31,9 @@ from edgeflock.shared.protocol.frames import (
     Standing,
 )
 from edgeflock.shared.protocol.schema import Check, Row, check_for, checks_of, rows_for
+
+_LEAST_CONTAINERS, _ROW = 1 << 12, 16
+"""Lists and maps that a short frame may have, and bytes of a longer one for each."""
 
 Record = TypeVar("Record")
 
@@ -54,10 +58,8 @@ def encode(frame: Frame) -> bytes:
 
 def decode(octets: bytes) -> Frame:
     """The frame in `octets`. Raises Malformed."""
-    try:
-        entries = msgpack.unpackb(octets)
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise Malformed(f"not one whole msgpack object: {error or type(error).__name__}") from error
+    bounds = Bounds(_LEAST_CONTAINERS + len(octets) // _ROW, array=1 << 17, map=1 << 12, text=1 << 16)
+    entries = unpacked(octets, bounds, "a frame")
     kind = entries.pop("type", None) if type(entries) is dict else None
     if kind == "snapshot":
         columns = entries.pop("columns", None)

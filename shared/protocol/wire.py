@@ -6,7 +6,7 @@ bytes after the end. Nothing a frame announces is allocated beyond the frame's o
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 import msgpack
@@ -16,6 +16,7 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.protocol.bounded import Bounds, unpacked
 from edgeflock.shared.protocol.levels import MOST, level, loss_at
 from edgeflock.shared.protocol.messages import (
     LONGEST_REASON,
@@ -34,26 +35,19 @@ from edgeflock.shared.protocol.messages import (
 )
 from edgeflock.shared.protocol.schema import Check, check_for, exactly
 
+_MOST_FACTS, _LONGEST_FACT = 32, 100
+"""Entries, and characters of a name or a text: what devices tell is kept, for each of them."""
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """What is allocated for a record beside its bytes: of a message of small strings 25 times its length."""
+_MAP = 2 * _MOST_FACTS
+"""A few too many are told of by their name."""
 
-    containers: int
-    """Lists and maps, at most."""
-    array: int
-    """Elements of one."""
-    text: int
-    """Bytes of one."""
-
-
-_OF_DEVICES = _Bounds(containers=3, array=16, text=LONGEST_SHARDS)
+_OF_DEVICES = Bounds(containers=3, array=16, map=_MAP, text=LONGEST_SHARDS)
 """A record, its facts, and a Model in a Receipt. A name has 200 characters."""
 
 _BOUNDS = {
-    Welcome: _Bounds(containers=1 << 16, array=1 << 16, text=1 << 12),
-    Refusal: _Bounds(containers=1, array=5, text=1 << 16),
-    Stop: _Bounds(containers=1, array=2, text=1 << 16),
+    Welcome: Bounds(containers=1 << 16, array=1 << 16, map=_MAP, text=1 << 12),
+    Refusal: Bounds(containers=1, array=5, map=_MAP, text=1 << 16),
+    Stop: Bounds(containers=1, array=2, map=_MAP, text=1 << 16),
 }
 """A Welcome has three lists a tensor."""
 
@@ -63,9 +57,6 @@ _HEAD = 32
 _NO_RECORD = "a record is a msgpack array that begins with its type tag"
 
 _LARGEST_INTEGER = (1 << 63) - 1
-
-_MOST_FACTS, _LONGEST_FACT = 32, 100
-"""Entries, and characters of a name or a text: what devices tell is kept, for each of them."""
 
 
 def encode(record: Record) -> bytes:
@@ -95,29 +86,7 @@ def decode(octets: bytes, taken: Collection[type[Record]] = tuple(TAGS)) -> Reco
     missing = len(_FIELDS[kind]) + 1 - announced
     if not 0 <= missing <= len(USUAL[kind]):
         raise Malformed(f"{kind.__name__} has {len(_FIELDS[kind])} fields, not {announced - 1}")
-    bounds, containers = _BOUNDS.get(kind, _OF_DEVICES), 0
-
-    def count(container: Any) -> Any:
-        # An empty list takes one byte on the wire and 56 in memory.
-        nonlocal containers
-        containers += 1
-        if containers > bounds.containers:
-            raise Malformed(f"a {kind.__name__} holds at most {bounds.containers} lists and maps")
-        return container
-
-    try:
-        array = msgpack.unpackb(
-            octets,
-            max_array_len=bounds.array,
-            max_map_len=2 * _MOST_FACTS,  # a few too many are told of by their name
-            max_str_len=bounds.text,
-            max_ext_len=0,
-            list_hook=count,
-            object_hook=count,
-        )
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise Malformed(f"not one whole msgpack object: {error or type(error).__name__}") from error
-    return _record(array)
+    return _record(unpacked(octets, _BOUNDS.get(kind, _OF_DEVICES), f"a {kind.__name__}"))
 
 
 def _kind_of(octets: bytes) -> tuple[type[Record], int]:

@@ -459,6 +459,33 @@ async def test_rounds_wait_for_devices_behind_any_gateway(tmp_path: Path) -> Non
         assert leader.registry.devices["2"].connection.why_left == "retired: enough"
 
 
+async def test_an_update_that_waits_is_sent_again_through_the_same_gateway(tmp_path: Path) -> None:
+    """Its answer goes to the session that there is, and nothing of the one before it."""
+    settings = ("coordination.mode=rounds", "coordination.deadline=3600")
+    async with (
+        hosting(tmp_path, *settings) as leader,
+        gateway(leader) as (_, url),
+        proxying(int(url.rpartition(":")[2])) as proxy,
+        joined(f"http://127.0.0.1:{proxy.port}", "1") as one,
+        joined(url, "2") as two,
+    ):
+        stepping = asyncio.create_task(one.step())
+        while not leader.engine.held:
+            await asyncio.sleep(0.01)
+        (held,) = leader.engine.held.values()
+        for _ in range(3):
+            last = leader.engine._again.get(held)
+            proxy.cut_all()
+            while leader.engine._again.get(held) is last:  # until it is sent again
+                await asyncio.sleep(0.01)
+            assert not stepping.done()
+        await two.step()
+        await stepping
+        assert leader.engine.published.version == 2
+        assert await same(leader, one)
+        assert replays(leader)
+
+
 @pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])
 async def test_a_model_that_is_rolled_back_reaches_everybody(tmp_path: Path, mode: str) -> None:
     async with (

@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 
 from benchmarks.updates import record_update
+from edgeflock.server.identity.quarantine import FIRST
 from edgeflock.server.ledger import verify
 from edgeflock.server.sessions.gateways import behind
 from edgeflock.server.sessions.records import LONGEST_HELLO
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.identity import NO_PIN, from_text, session_words, sign
 from edgeflock.shared.protocol import gateway as protocol
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Pull
@@ -65,8 +68,9 @@ class Hostile:
 
 @asynccontextmanager
 async def hostile(leader: Hosted) -> AsyncIterator[Hostile]:
+    headers = {"Authorization": f"Bearer {leader.register.create('gateway').text}"}
     async with (
-        aiohttp.ClientSession() as http,
+        aiohttp.ClientSession(headers=headers) as http,
         http.ws_connect(f"{leader.url}/v1/gateway?name=x", max_msg_size=0) as socket,
     ):
         yield Hostile(socket)
@@ -197,6 +201,23 @@ async def test_no_gateway_keeps_a_device_that_has_left_it(
         assert replays(leader)
 
 
+async def test_blame_puts_a_device_out_once(tmp_path: Path) -> None:
+    async with hosting(tmp_path, "limits.refusals=2", closed=True) as leader, hostile(leader) as line:
+        pi = leader.enrol("pi")
+        await line.say(KNOCK._replace(bearer=pi.credential))
+        known = await line.until(protocol.Known)
+        assert isinstance(known, protocol.Known)
+        proof = sign(pi.key, session_words(from_text(known.challenge), pi.realm, NO_PIN, "pi"))
+        await line.say(protocol.Enter(1, wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}, proof=proof))))
+        await line.until(protocol.Entered)
+        await line.say(*[protocol.Blamed(1, "malformed", "it says so")] * 100)
+        await line.until(protocol.End)
+        assert leader.register.quarantines["pi"].seconds == FIRST
+        await line.say(*[protocol.Blamed(1, "malformed", "it says so")] * 100, protocol.Gone(1, "", 0, 0))
+        await gone(leader, "pi")
+        assert leader.register.quarantines["pi"].seconds == FIRST
+
+
 async def test_what_a_gateway_says_of_a_device_is_shown_for_what_it_is(tmp_path: Path) -> None:
     async with hosting(tmp_path, RATE) as leader, hostile(leader) as line:
         await line.let_in()
@@ -257,3 +278,15 @@ async def test_a_gateway_that_is_sent_away_says_why_and_comes_back(
         assert "it sends this gateway away: malformed: a gateway has lost more samples" in caplog.text
         await pi.step()
         assert leader.engine.published.version == 2
+
+
+async def test_a_gateway_whose_token_is_revoked_is_out_at_once(tmp_path: Path) -> None:
+    async with hosting(tmp_path, RATE, closed=True) as leader, gateway(leader) as (one, url):
+        async with joined(url, "pi", identity=replace(leader.enrol("pi"), server=url)) as pi:
+            await pi.step()
+            (token,) = (one for one in leader.register.tokens.values() if one.role == "gateway")
+            leader.register.forget(token.id)
+            assert await gone(leader, "pi") == "killed: the line to its gateway gateway broke"
+            assert any("was revoked" in text for text in events(leader, "left"))
+            with pytest.raises(ConfigError, match="does not know this token"):
+                await one.until(asyncio.Event())

@@ -34,6 +34,23 @@ async def test_nobody_takes_the_name_of_a_device_that_is_here(secret: bytes, tmp
         assert server.registry.devices["pi"].connection.here
 
 
+@pytest.mark.parametrize("name", ["pi ", "pi\u200b", "p\u0456", "\u202eip", "a" * 201])
+async def test_a_name_that_is_not_what_it_seems_is_refused(name: str, tmp_path: Path) -> None:
+    async with hosting(tmp_path) as server, connected(server.port) as device:
+        await device.upgrade()
+        device.send(hello(device=name))
+        await refused(device, "malformed")
+        assert not server.registry.devices
+
+
+async def test_a_name_that_reads_like_another_one_is_refused(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as server, joined(server.port, "pi"), connected(server.port) as device:
+        await device.upgrade()
+        device.send(hello(device="\u0440\u0456"))
+        await refused(device, "name-in-use")
+        assert server.registry.devices.keys() == {"pi"}
+
+
 async def test_a_device_that_trains_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads nothing meanwhile, no pings either, and sends some itself."""
     monkeypatch.setattr(dialing, "HEARTBEAT", 0.5)

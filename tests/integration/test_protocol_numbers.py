@@ -9,10 +9,10 @@ from edgeflock.client.run import process
 from edgeflock.client.training import terms
 from edgeflock.client.transport import dialing, downloads, retrying
 from edgeflock.server.engine import admission, receipts
-from edgeflock.server.operations import joining
 from edgeflock.server.roster import conduct, pace, relay
 from edgeflock.server.sessions import records
 from edgeflock.shared.graphs import reading
+from edgeflock.shared.identity import names
 from edgeflock.shared.model import chunks
 from edgeflock.shared.protocol import messages, wire
 from edgeflock.shared.settings.config import parse
@@ -67,7 +67,8 @@ SENTENCES = [
     f"version and sequence of a Welcome | {power(terms._LARGEST_SEQUENCE)} |",
     f"numbers of a sample | {terms._RANK}; {power(terms._NUMBERS)}, and 1 at least",
     f"a graph, decompressed | {mebibytes(reading.LARGEST_GRAPH)},",
-    f"a device's name | {joining.LONGEST_NAME} characters |",
+    f"a device's name | {names.LONGEST} characters, of one script",
+    f"A name has 1 to {names.LONGEST} printable characters",
     f"chunks of a model | {chunks.MOST_CHUNKS:,} |",
     f"a later one | 8 bytes * (P + B), and {terms._AROUND}; Samples to a device that shares: "
     f"{mebibytes(process._samples())} |",

@@ -243,6 +243,8 @@ async def test_bad_joinings_are_told(tmp_path: Path) -> None:
             (b"[]", "a JSON object"),
             (json.dumps(good | {"name": ""}).encode(), "name must be"),
             (json.dumps(good | {"name": "a\nb"}).encode(), "name must be"),
+            (json.dumps(good | {"name": 7}).encode(), "name must be"),
+            (json.dumps(good | {"name": "p\u0456"}).encode(), "name must have letters of one script"),
             (json.dumps(good | {"key": 7}).encode(), "key must be 32 bytes"),
             (json.dumps(good | {"proof": "A" * 85}).encode(), "proof must be 64 bytes"),
             (json.dumps(good | {"before": "A"}).encode(), "before must be 64 bytes"),

@@ -6,7 +6,7 @@ its recent past, `Replay` plays a `Recording`, which a `Recorder` wrote. None of
 Imports: `edgeflock.shared` and `edgeflock.tui.text`; asyncio and aiohttp are at home here.
 """
 
-from edgeflock.tui.sources.feed_client import FeedClient
+from edgeflock.tui.sources.feed_client import FeedClient, body_of
 from edgeflock.tui.sources.live import Live
 from edgeflock.tui.sources.recording import Recorder, Recording
 from edgeflock.tui.sources.replay import Replay
@@ -23,4 +23,5 @@ __all__ = [
     "State",
     "reduce",
     "remembering",
+    "body_of",
 ]

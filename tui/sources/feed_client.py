@@ -128,13 +128,13 @@ class FeedClient:
         try:
             async with self._session(timeout=total) as http:
                 async with http.request(method, self._url(path), json=body) as response:
-                    text = await response.text()
+                    text = (await body_of(response)).decode()
                     if not response.ok:
                         raise _refusal(response.status, path, text)
                     return json.loads(text) if text else None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise permanent(str(self._base), error) or EdgeflockError(_reason(error)) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Malformed(f"{path} did not answer with JSON: {error}") from error
 
     def _session(self, **more: Any) -> aiohttp.ClientSession:
@@ -145,6 +145,15 @@ class FeedClient:
         return URL(f"{str(self._base).rstrip('/')}{path}", encoded=True)
 
 
+async def body_of(response: aiohttp.ClientResponse) -> bytes:
+    """That of an answer, which has LARGEST_FRAME bytes at most. Raises EdgeflockError."""
+    try:
+        await response.content.readexactly(LARGEST_FRAME + 1)
+    except asyncio.IncompleteReadError as whole:
+        return whole.partial
+    raise EdgeflockError(f"the server answers {response.url.path} with more than {LARGEST_FRAME} bytes")
+
+
 def _refusal(status: int, path: str, text: str) -> EdgeflockError:
     """The server's own words, if it has any."""
     if status == Unauthorized.status:
@@ -152,7 +161,7 @@ def _refusal(status: int, path: str, text: str) -> EdgeflockError:
     try:
         answer = json.loads(text)
         words = answer["detail"] if isinstance(answer, dict) and "detail" in answer else ""
-    except ValueError:
+    except (ValueError, RecursionError):
         words = ""
     if not words:
         words = {

@@ -1,19 +1,25 @@
-"""All of a journal held against its checksums, without changing it: what is whole, what is not."""
+"""All of a journal held against its checksums, and its updates decoded, without changing it: what is whole,
+what is not.
+"""
 
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgeflock.server.ledger.contents import begun
 from edgeflock.server.ledger.place import file_of
+from edgeflock.server.ledger.records import JournaledUpdate
+from edgeflock.server.ledger.recovery import decoded
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.chain import COVERED, of_vectors, walk
+from edgeflock.server.ledger.stores.chain import COVERED, Facts, of_vectors, walk
 from edgeflock.server.ledger.stores.database import Database
 from edgeflock.server.ledger.stores.examination import Examined, File, examine, is_damage, look, reading
 from edgeflock.server.ledger.stores.links import JournalLost
 from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
 from edgeflock.server.ledger.stores.postgres import Reader
-from edgeflock.shared.errors import ConfigError, JournalDamaged
+from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused
+from edgeflock.shared.model.layout import Layout
 
 
 @dataclass(slots=True)
@@ -26,7 +32,7 @@ class Verified:
     acknowledged: int
     """The last one that was noted beside it; -1 if that is not known."""
     whole: int = 0
-    """Every update up to this version is as it was written, and follows the one before it."""
+    """Every update up to this version is as it was written, follows the one before it, and decodes."""
     snapshots: list[int] = field(default_factory=list)
     """The versions of those that are whole, and of which the updates are."""
     dropped: int = 0
@@ -76,7 +82,8 @@ def _of_file(path: Path) -> Verified:
 
 def verified(db: Database, path: object, noted: mark.Heads | None, found: Examined) -> Verified:
     """What of an open journal is whole, of which `found` is known."""
-    (run,) = db.execute("SELECT run FROM meta").fetchone()
+    run, *model = db.execute("SELECT run, model, layout, start, data FROM meta").fetchone()
+    layout = None if found.unsound.get("meta") else begun(path, run, *model).layout
     acknowledged = -1 if noted is None else noted["updates"].row
     result = Verified(run, found.version, acknowledged, damage=found.damage)
     last = _unsound_regime(db, found)
@@ -84,6 +91,9 @@ def verified(db: Database, path: object, noted: mark.Heads | None, found: Examin
     try:
         for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.turns, 0, path):
             if last is not None and facts[0] > last:
+                break
+            if frame and layout is not None and (why := _unlike(facts, frame, layout)):
+                result.damage.append(f"the update that made version {facts[0]} is none of the model: {why}")
                 break
             result.whole = facts[0]
             if frame is None:
@@ -105,6 +115,21 @@ def verified(db: Database, path: object, noted: mark.Heads | None, found: Examin
     except sqlite3.Error as error:
         _note(result, f"its devices or repairs cannot be read: {error}", error)
     return result
+
+
+def _unlike(facts: Facts, frame: bytes, layout: Layout) -> str:
+    """Why an update cannot be replayed, or its record says something else than its row; empty: it can."""
+    version, _, sequence, time, _, samples, share, _ = facts
+    try:
+        update, _ = decoded(JournaledUpdate(version, frame, time, share), layout)
+    except Refused as refusal:
+        return str(refusal)
+    if (update.sequence, update.samples) == (sequence, samples):
+        return ""
+    return (
+        f"its record says number {update.sequence} of {update.samples} samples, its row number {sequence} "
+        f"of {samples}"
+    )
 
 
 def _unsound_regime(db: Database, found: Examined) -> int | None:

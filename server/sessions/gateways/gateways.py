@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from edgeflock.server.sessions.gateways.changes import Changes
 from edgeflock.server.sessions.gateways.line import GatewayLine
 from edgeflock.server.sessions.host import Host
 from edgeflock.server.sessions.writer import Writer
+from edgeflock.shared.errors import Unauthorized
 from edgeflock.shared.protocol import gateway, wire
 
 _KEPT = 1 << 20
@@ -126,6 +128,12 @@ class Gateways:
 
         await self.writer.call(begin)
         line.wake()
+
+    async def turn_out(self, opens: Callable[[bytes], bool]) -> None:
+        """Hang up on those whose token opens nothing any more: `opens` is asked, by its digest."""
+        gone = [line for line in self.lines if line.credential and not opens(line.credential)]
+        refusal = Unauthorized("the token of this gateway was revoked, or has expired")
+        await asyncio.gather(*(line.turn_out(refusal) for line in gone))
 
     async def close(self) -> None:
         """The server stops: their devices will try again."""

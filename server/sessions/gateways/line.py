@@ -51,9 +51,12 @@ class GatewayLine:
         door: Door,
         name: str,
         mark: bytes,
+        credential: bytes = b"",
     ) -> None:
-        """`mark` is that up to which the gateway was told of the model; empty: it was not."""
-        self.mark = mark
+        """`mark` is that up to which the gateway was told of the model; empty: it was not. `credential` is
+        the digest of its token; empty: it needs none.
+        """
+        self.mark, self.credential = mark, credential
         self.name, self.address, self.since = name, door.address, time.time()
         self._host, self._writer, self._admitted = host, writer, admitted
         self._request, self._door = request, door
@@ -73,7 +76,9 @@ class GatewayLine:
         """By their numbers, once they are let in."""
         self._updates = GatewayUpdates(host, writer, self, self._refused)
         self._outbox = Outbox()
-        self._lost = self._silent = False
+        self._lost = False
+        self._why = "the line broke"
+        self._judging = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._takes: dict[type[gateway.Item], Callable[[Any], None]] = {
             gateway.Given: self._given,
@@ -112,7 +117,6 @@ class GatewayLine:
         self.meter.internal = True  # it is the devices' bytes that count, at their gateway's sockets
         await self._socket.prepare(request)
         self._door.welcome(self._longest)
-        why = "the line broke"
         beside = [
             asyncio.create_task(self._outbox.send_through(self._socket)),
             asyncio.create_task(beat(self._socket)),
@@ -127,17 +131,14 @@ class GatewayLine:
                     self._takes[type(item)](item)
                 await asyncio.sleep(0)  # others have their turn, however much it says
         except SessionRefused as refusal:
-            why = f"refused: {refusal}"
             hub.refused(None, refusal, self.name)
-            reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
-            await self._socket.close(code=4000 + refusal.status, message=reason.encode())
+            await self.turn_out(refusal)
         finally:
-            if self._silent:
-                why = f"nothing came from it for {HANG:g} s"
             self._lost = True
             for task in beside:
                 task.cancel()
-            hub.note("left", None, f"gateway {self.name}: {why}; {self.devices:,} devices came through it")
+            came = f"{self.devices:,} devices came through it"
+            hub.note("left", None, f"gateway {self.name}: {self._why}; {came}")
             for behind in list(self._tickets.values()):
                 behind.end(f"killed: the line to its gateway {self.name} broke")
             self._tickets.clear()
@@ -148,12 +149,18 @@ class GatewayLine:
         """Hang up once nothing comes of the gateway: its devices go elsewhere, and need their names."""
         await silence(lambda: self.meter.ingress)
         if self._request.transport is not None:
-            self._silent = True
+            self._why = f"nothing came from it for {HANG:g} s"
             self._request.transport.abort()
 
     async def close(self) -> None:
         """Because the server stops."""
         await self._socket.close(code=WSCloseCode.GOING_AWAY)
+
+    async def turn_out(self, refusal: SessionRefused) -> None:
+        """Hang up, and tell the gateway why."""
+        self._why = f"refused: {refusal}"
+        reason = ascii(f"{refusal.code}: {refusal}")[1:-1][:_LONGEST_REASON]
+        await self._socket.close(code=4000 + refusal.status, message=reason.encode())
 
     def send(self, item: gateway.Item) -> None:
         self.put(gateway.packed(item))
@@ -288,9 +295,11 @@ class GatewayLine:
         self._later(self._judge(behind, device, refusal))
 
     async def _judge(self, behind: Behind, device: Device, refusal: Refused) -> None:
-        told = await behind.desk.judge(device, refusal)
-        if isinstance(told, Quarantined):
-            await behind.drop(told)
+        async with self._judging:  # who is out is not put out again
+            if behind.over is None and not behind.ended.is_set():
+                told = await behind.desk.judge(device, refusal)
+                if isinstance(told, Quarantined):
+                    await behind.drop(told)
 
     def _gone(self, gone: gateway.Gone) -> None:
         behind = self._tickets.pop(gone.ticket, None)

@@ -56,12 +56,14 @@ class GatewayUpdates:
         else:  # after those of the same round that were held: their futures are told with the next turn
             asyncio.get_running_loop().call_soon(self._count, device, update, accepted)
         version, staleness = accepted.receipt.version, accepted.staleness
-        self._line.send(gateway.Taken(device.id, update.sequence, version, staleness))
+        if not behind.ended.is_set():
+            self._line.send(gateway.Taken(device.id, update.sequence, version, staleness))
 
     def refused(self, behind: Behind, device: Device, refusal: Refused) -> None:
-        """An update was."""
+        """An update was. If its session has ended, another one of the device may wait for another answer."""
         behind.answered(taken=False)
-        self._line.deny(refusal, device=device.id)
+        if not behind.ended.is_set():
+            self._line.deny(refusal, device=device.id)
         if isinstance(refusal, AlreadyComputed):
             self._host.hub.duplicate(device)
         elif not isinstance(refusal, RunComplete | SessionRefused):
@@ -71,7 +73,8 @@ class GatewayUpdates:
         self, behind: Behind, device: Device, update: Update, answer: "asyncio.Future[Accepted]"
     ) -> None:
         """An update waits for others."""
-        self._line.send(gateway.Held(device.id))
+        if not behind.ended.is_set():
+            self._line.send(gateway.Held(device.id))
         in_tasks = self._host.engine.tasks is not None
         if in_tasks:
             device.connection.given = True

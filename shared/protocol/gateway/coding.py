@@ -5,15 +5,16 @@ each is unpacked when its turn comes, and what one may hold is bounded.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from types import UnionType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.protocol.bounded import Bounds, malformed, options, unpacked
 from edgeflock.shared.protocol.gateway.of_gateways import OF_GATEWAYS, OfGateway
 from edgeflock.shared.protocol.gateway.of_leaders import OF_LEADERS, OfLeader
 
@@ -33,23 +34,16 @@ _ARRAY = b"\xdd"
 """How a message begins: a msgpack array of a length in four bytes."""
 
 
-class _Bounds(NamedTuple):
-    """What one item may hold."""
-
-    text: int
-    """Bytes of a text."""
-    entries: int
-    """Of a list."""
-
-
-_OF_GATEWAYS = _Bounds(text=1 << 13, entries=16)
-"""A header of a request; the fields of an item."""
-
-_OF_LEADERS = _Bounds(text=1 << 20, entries=1 << 20)
-"""A run's settings; the versions of a Change."""
+_WHAT = "an item of a gateway's line"
 
 _LISTS = 2
 """An item, and one of its fields."""
+
+_OF_GATEWAYS = Bounds(containers=_LISTS, array=16, map=0, text=1 << 13)
+"""The fields of an item; a header of a request."""
+
+_OF_LEADERS = Bounds(containers=_LISTS, array=1 << 20, map=0, text=1 << 20)
+"""The versions of a Change; a run's settings."""
 
 Item = OfGateway | OfLeader
 
@@ -110,56 +104,26 @@ def items(octets: bytes, taken: tuple[type[Item], ...]) -> Iterator[Item]:
         return
     if len(octets) > HEAD + LONGEST:
         raise Malformed(f"the items that share a message have at most {LONGEST} bytes")
-    counted = _Counted()
-    unpacker = msgpack.Unpacker(max_buffer_size=HEAD + LONGEST, **counted.bounds(taken))
+    bounds = replace(_bounds_of(taken), containers=_LISTS * count)
+    unpacker = msgpack.Unpacker(max_buffer_size=HEAD + LONGEST, **options(bounds, _WHAT))
     unpacker.feed(octets[HEAD:])
     for _ in range(count):
-        with _malformed():
-            counted.lists = 0
-            yield _item(unpacker.unpack(), taken)
+        try:
+            array = unpacker.unpack()
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+            raise malformed(_WHAT, error) from error
+        yield _item(array, taken)
     if unpacker.tell() != len(octets) - HEAD:
         raise Malformed("bytes follow the last item of a message")
 
 
 def item(octets: bytes | memoryview, taken: tuple[type[Item], ...]) -> Item:
     """One that was packed, one of `taken`. Raises Malformed."""
-    with _malformed():
-        return _item(msgpack.unpackb(octets, **_Counted().bounds(taken)), taken)
+    return _item(unpacked(octets, _bounds_of(taken), _WHAT), taken)
 
 
-class _Counted:
-    """Lists, which take one byte on the wire and 56 in memory."""
-
-    def __init__(self) -> None:
-        self.lists = 0
-
-    def bounds(self, taken: tuple[type[Item], ...]) -> dict[str, Any]:
-        """What msgpack is told of items that are of `taken`."""
-        bounds = _OF_GATEWAYS if taken is OF_GATEWAYS else _OF_LEADERS
-        return {
-            "max_str_len": bounds.text,
-            "max_array_len": bounds.entries,
-            "max_map_len": 0,
-            "max_ext_len": 0,
-            "list_hook": self._count,
-        }
-
-    def _count(self, value: list[object]) -> list[object]:
-        self.lists += 1
-        if self.lists > _LISTS:
-            raise Malformed("an item of a gateway's line holds lists of lists")
-        return value
-
-
-@contextmanager
-def _malformed() -> Iterator[None]:
-    """What msgpack raises, as Malformed."""
-    try:
-        yield
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-        raise Malformed(
-            f"no message between a gateway and a leader: {error or type(error).__name__}"
-        ) from error
+def _bounds_of(taken: tuple[type[Item], ...]) -> Bounds:
+    return _OF_GATEWAYS if taken is OF_GATEWAYS else _OF_LEADERS
 
 
 def numbers(octets: bytes, kind: str) -> NDArray[Any]:

@@ -58,6 +58,7 @@ PACKED = msgpack.packb
         (b"", "unreadable"),
         (b"{", "unreadable"),
         (b"{" * 100_000, "unreadable"),
+        (b"\x81\xa1x\xdd\x00\x08\x00\x00" + b"\x90" * (1 << 19), "unreadable"),  # 30 MB of lists
         (b"\xc1", "unreadable"),
         (b"[" * 3, "unreadable"),
         (PACKED({"x": [1], "y": 1}) + b"\0", "unreadable"),

@@ -201,6 +201,45 @@ def test_revoking_holds_at_once_and_for_good(register: Register, tmp_path: Path)
         register.who(credential)
 
 
+def test_a_revoked_key_never_joins_again(register: Register, tmp_path: Path) -> None:
+    """Under no name, with no token, as no device's next key; whoever has its name since."""
+    token = register.create("device", reusable=True).text
+    pi, jetson = device(), device("jetson")
+    credential, other = pi.join(register, token).credential, jetson.join(register, token).credential
+    fresh = device()
+    fresh.join(register, credential, old=pi.key)  # its next key, which it never shows
+    register.revoke("pi")
+    device("nano").join(register, token)
+    for again in range(2):
+        for key in (pi.key, fresh.key):
+            for one in (register, Register(tmp_path)):
+                bearer = one.create("device").text
+                for name in ("pi", "late"):
+                    with pytest.raises(Unauthorized, match="this key was revoked, as that of 'pi'"):
+                        Key(name, key).join(one, bearer)
+            with pytest.raises(Unauthorized, match="this key was revoked"):
+                Key("jetson", key).join(register, other, old=jetson.key)
+        if not again:
+            device().join(register, token)  # the name has another key
+    assert register.devices.keys() == {"pi", "jetson", "nano"}
+
+
+def test_nobody_joins_with_a_key_that_nobody_owns(register: Register) -> None:
+    token, identity = register.create("device").text, bytes([1]) + bytes(31)
+    with pytest.raises(Unauthorized, match="of small order"):
+        register.join(token, "pi", identity, identity + bytes(32), PIN, b"", 9)
+    assert not register.devices
+
+
+def test_no_name_reads_like_another_devices(register: Register) -> None:
+    token = register.create("device", reusable=True).text
+    device("pi").join(register, token)
+    with pytest.raises(NameInUse, match=r"the name '.u0440.u0456' reads like 'pi'"):
+        device("\u0440\u0456").join(register, token)
+    other = device("\u043a\u0443\u0445\u043d\u044f")  # kitchen
+    other.speak(register, other.join(register, token).credential)
+
+
 def test_a_token_that_was_taken_back_this_moment_lets_nobody_join(register: Register, tmp_path: Path) -> None:
     token = register.create("device")
     command = Register(tmp_path)

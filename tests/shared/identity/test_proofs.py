@@ -1,9 +1,10 @@
 """Proofs hold for exactly what was signed, by exactly who did."""
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgeflock.shared.identity import join_words, new_key, proves, public_of, session_words, sign
+from edgeflock.shared.identity import join_words, new_key, proofs, proves, public_of, session_words, sign
 
 KEY, OTHER = new_key(), new_key()
 
@@ -57,3 +58,67 @@ def test_any_bytes_are_no_proof(signature: bytes, public: bytes) -> None:
     words = session_words(bytes(32), bytes(16), bytes(32), "pi")
     assert not proves(public_of(KEY), words, signature)
     assert not proves(public, words, sign(KEY, words))
+
+
+P = 2**255 - 19
+D = -121665 * pow(121666, -1, P) % P
+
+Point = tuple[int, int]
+
+
+def sum_of(one: Point, two: Point) -> Point:
+    """RFC 8032, section 5.1.4, in affine coordinates."""
+    (x1, y1), (x2, y2) = one, two
+    t = D * x1 * x2 * y1 * y2 % P
+    return (x1 * y2 + x2 * y1) * pow(1 + t, -1, P) % P, (y1 * y2 + x1 * x2) * pow(1 - t, -1, P) % P
+
+
+def times(number: int, point: Point) -> Point:
+    result = (0, 1)
+    for _ in range(number):
+        result = sum_of(result, point)
+    return result
+
+
+def point_at(y: int, sign: int) -> Point:
+    """The point of the curve with this y."""
+    x2 = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(x2, (P + 3) // 8, P)
+    if x * x % P != x2:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    assert x * x % P == x2
+    return (P - x) % P if x % 2 != sign else x, y
+
+
+def encodings(y: int) -> list[bytes]:
+    """All of 32 bytes that stand for the points with this y, the forms that RFC 8032 refuses among them."""
+    forms = (y + k * P + sign * 2**255 for k in (0, 1) for sign in (0, 1) if y + k * P < 2**255)
+    return [form.to_bytes(32, "little") for form in forms]
+
+
+def test_no_key_of_small_order_proves_anything() -> None:
+    """Of points of order 1, 2, 4 and 8 in all their forms; anybody signs anything for the first."""
+    root = point_at(proofs._OF_ORDER_8, 0)
+    assert times(8, root) == (0, 1) != times(4, root)
+    small = {times(number, root) for number in range(8)}
+    assert len(small) == 8
+    assert {y for _, y in small} == proofs._SMALL
+    for _, y in small:
+        for public in encodings(y):
+            assert not proofs.is_owned(public)
+            for r in (bytes([1]) + bytes(31), public):
+                assert not proofs.proves(public, b"any words", r + bytes(32))
+
+
+def test_keys_have_one_encoding() -> None:
+    for y in range(2, 19):  # of which there are two
+        assert proofs.is_owned(y.to_bytes(32, "little"))
+        assert not proofs.is_owned((y + P).to_bytes(32, "little"))
+    assert not proofs.is_owned(public_of(new_key())[:31])
+
+
+def test_a_signature_for_the_identity_is_of_nobody() -> None:
+    """OpenSSL takes it."""
+    identity = bytes([1]) + bytes(31)
+    Ed25519PublicKey.from_public_bytes(identity).verify(identity + bytes(32), b"any words")
+    assert not proofs.proves(identity, b"any words", identity + bytes(32))

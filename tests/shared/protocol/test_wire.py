@@ -298,7 +298,7 @@ def test_a_field_nested_too_deep_is_refused(tag: int, depth: int) -> None:
         ([True, 1], "a record is a msgpack array that begins with its type tag"),
         ({"a": 1}, "a record is a msgpack array that begins with its type tag"),
         (7, "a record is a msgpack array that begins with its type tag"),
-        ([1, 1, "a", b"", {str(n): n for n in range(65)}], "not one whole msgpack object"),
+        ([1, 1, "a", b"", {str(n): n for n in range(65)}], "is not one whole msgpack object"),
     ],
 )
 def test_the_refusal_says_what_is_wrong(array: object, message: str) -> None:

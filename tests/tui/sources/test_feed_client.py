@@ -50,6 +50,16 @@ async def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
             await anext(client.frames())
 
 
+async def test_no_answer_is_longer_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(FRAMES[0]) as server:
+        server.refusal = (403, "no" * 1000)
+        with pytest.raises(EdgeflockError, match=r"nono.*\(403\)"):
+            await FeedClient(server.url, "").checkpoint()
+        monkeypatch.setattr(feed_client, "LARGEST_FRAME", 1000)
+        with pytest.raises(EdgeflockError, match="with more than 1000 bytes"):
+            await FeedClient(server.url, "").checkpoint()
+
+
 async def test_the_history_of_a_device() -> None:
     state = reduce(None, FRAMES[0])
     row = state.devices[1]

@@ -206,7 +206,7 @@ def test_damage_is_found(postgres: Cluster, statement: str, told: str) -> None:
         journal.add_regime(0, REGIME)
         device = journal.device_id("one")
         for version in (1, 2, 3):
-            journal.add_update(version, device, version, 1.0, 0.5, 10, b"frame")
+            journal.add_update(version, device, version, 1.0, 0.5, 10, b"")
     schema = url.rpartition("%3D")[2]
     postgres.execute(f"SET search_path = {schema}; {statement}")
     try:

@@ -1,0 +1,73 @@
+"""What a device may be called: two names that look alike are not two devices' names.
+
+People tell devices apart by what they read. So a name has one form, nothing that is not seen, and letters of
+one script, and none of other letters reads like one that there is (Unicode Technical Standard 39, in short).
+"""
+
+import unicodedata
+from collections.abc import Iterable
+
+LONGEST = 200
+"""Characters."""
+
+_UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+"""Letters and marks that show nothing; most others like them do not count as printable."""
+
+_SELECTORS = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+"""Variation selectors, which show nothing either."""
+
+_TOGETHER = ({"CJK", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "LATIN"}, {"CJK", "HANGUL", "LATIN"})
+"""Scripts that are written together."""
+
+_LIKE = str.maketrans(
+    # Cyrillic, Greek, Armenian, other Latin letters, dashes
+    "авеіјкмнорсутхѕһԁԛԝӏАВЕІЈКМНОРСТУХЅԚԜӀ" "ανορικυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" "հոսցքօ" "ɑɡı" "‐‒–—―−",
+    "aBeijkMHopcyTxshdqwlABEIJKMHOPCTYXSQWI" "avopikuxABEZHIKMNOPTYX" "hnugpo" "agi" "------",
+)  # fmt: skip
+"""What looks like a letter of ASCII -> that."""
+
+
+def fault(name: str) -> str:
+    """What a name must be, and is not; empty: it is fine."""
+    if not 0 < len(name) <= LONGEST or not name.isprintable():
+        return f"must be a text of 1 to {LONGEST} printable characters"
+    if name != " ".join(name.split()):
+        return "must have single spaces, and none at its ends"
+    if name.isascii():
+        return ""
+    if name != unicodedata.normalize("NFKC", name):
+        return "must be in Unicode's normal form NFKC"
+    if any(c in _UNSEEN or any(ord(c) in selectors for selectors in _SELECTORS) for c in name):
+        return "must have no characters that nobody sees"
+    found = scripts(name)
+    if len(found) > 1 and not any(found <= together for together in _TOGETHER):
+        return f"must have letters of one script, not of {' and '.join(one.title() for one in sorted(found))}"
+    return ""
+
+
+def scripts(name: str) -> set[str]:
+    """Those of its letters and digits, by the first words of their Unicode names: Python knows no scripts.
+
+    >>> scripts("pi-7") == {"LATIN"}
+    True
+    """
+    those = (c for c in name if c.isalpha() or (c.isdecimal() and not c.isascii()))
+    return {unicodedata.name(c, "UNKNOWN").split()[0].split("-")[0] for c in those}
+
+
+def shown(name: str) -> str:
+    """A name, and the scripts that it is in where that is not Latin alone.
+
+    >>> shown("pi"), shown("\u0440\u0456")
+    ('pi', 'рі (Cyrillic)')
+    """
+    others = sorted(scripts(name) - {"LATIN"})
+    return f"{name} ({', '.join(others).title()})" if others else name
+
+
+def alike(name: str, others: Iterable[str]) -> str | None:
+    """Another name that a name of other letters than ASCII's reads like."""
+    if name.isascii():
+        return None
+    reads = name.translate(_LIKE)
+    return next((other for other in others if other != name and other.translate(_LIKE) == reads), None)

@@ -1,0 +1,60 @@
+"""What a gateway takes of its leader's HTTP: all of it, and no more than there can be."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from edgeflock.server.gateway import leaders
+from edgeflock.server.gateway.leaders import Leaders
+from edgeflock.shared.errors import Unavailable
+
+GRAPH = bytes(range(256)) * 4096  # in many parts
+
+
+@asynccontextmanager
+async def leading(octets: bytes, status: int = 200) -> AsyncIterator[tuple[Leaders, aiohttp.ClientSession]]:
+    """A leader that answers everything with this."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=octets, status=status, headers={"ETag": '"a"'})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        async with aiohttp.ClientSession() as http:
+            yield Leaders(f"http://127.0.0.1:{runner.addresses[0][1]}", ""), http
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_graph_is_whole() -> None:
+    async with leading(GRAPH) as (one, http):
+        assert await one.graph(http, "step") == (200, {"ETag": '"a"'}, GRAPH) or True
+        status, headers, octets = await one.graph(http, "step")
+        assert (status, headers["ETag"], octets) == (200, '"a"', GRAPH)
+
+
+async def test_no_graph_is_larger_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaders, "_LONGEST_GRAPH", len(GRAPH) - 1)
+    async with leading(GRAPH) as (one, http):
+        with pytest.raises(Unavailable, match="more than"):
+            await one.graph(http, "step")
+
+
+@pytest.mark.parametrize(
+    "octets", [b"[" * 60_000, b"{}", b"7", b'{"detail": ' + b"1" * 70_000, b'{"detail": "\x1b[2J"}']
+)
+async def test_whatever_a_leader_says_is_wrong_is_one_line(octets: bytes) -> None:
+    async with leading(octets, 404) as (one, http):
+        error = aiohttp.WSServerHandshakeError(None, (), status=404)  # type: ignore[arg-type]
+        hopeless = await one.hopeless(http, one.url / "v1/gateway", error)
+        assert hopeless is not None
+        told = str(hopeless)
+        assert len(told) < 400
+        assert told.isprintable()
