@@ -49,8 +49,9 @@ class Standby:
         self.why = "it has just started"
         self.version: int | None = None
         """Up to which it follows the run; None: it does not."""
-        self.sockets: list[socket.socket] = []
-        """That this process listens with, whether it leads or not: between the two nobody is refused."""
+        self.sockets: list[socket.socket] | None = None
+        """That this process listens with, leading or not, if it keeps them: then nobody is refused in
+        between."""
         self._line: list[ssl.SSLContext | None] = []
         """What it listened with, once it has."""
 
@@ -101,7 +102,7 @@ class Standby:
 
     def close(self) -> None:
         """Listen no longer."""
-        for one in self.sockets:
+        for one in self.sockets or ():
             one.close()
 
 
