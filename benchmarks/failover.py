@@ -4,8 +4,9 @@
 
 A PostgreSQL with a synchronous standby keeps the journal. Two `edgeflock server --standby` share it; devices
 push to whichever leads. In each round, at random: the leader is killed (SIGKILL); it is paused (SIGSTOP) for
-twice the lease; the database is killed and its standby promoted; or the leader is cut off from the database
-for twice the lease, its connections open and silent; with --shards, one of the leader's shards is killed.
+twice the lease; it hangs until another one has answered a device; the database is killed and its standby
+promoted; or the leader is cut off from the database for twice the lease, its connections open and silent;
+with --shards, one of the leader's shards is killed.
 Then all receipts are held against the journal, and the model that a start finds against a replay from version
 0. It prints a line a round, and JSON at the end.
 """
@@ -35,7 +36,7 @@ from edgeflock.server.ledger import copy
 from tests.ports import lasting
 from tests.postgres import Cluster, cluster, needed, standby
 
-FAULTS = ("kill", "pause", "database", "cut")
+FAULTS = ("kill", "pause", "hang", "database", "cut")
 SHARD = "shard"
 """Another one, of runs in shards."""
 _PATIENCE = 300.0
@@ -192,7 +193,7 @@ class Scene:
         leader, began = await self.leader(), time.monotonic()
         if fault == "kill":
             await leader.end()
-        elif fault == "pause":
+        elif fault in ("pause", "hang"):
             leader.send(signal.SIGSTOP)
         elif fault == "cut":
             leader.line.whole.clear()
@@ -209,6 +210,8 @@ class Scene:
             leader.send(signal.SIGCONT)
             leader.line.whole.set()
         served = await self.receipt(led)
+        if fault == "hang":
+            leader.send(signal.SIGCONT)
         if fault == "kill":
             await leader.start()
         elif fault == "database":

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from edgeflock.server.descent import Place
 from edgeflock.server.hosting.line import line_of
-from edgeflock.server.ledger import JournalLost, Unreachable, unreachable
+from edgeflock.server.ledger import UNREACHABLE, JournalLost, Outage, Unreachable
 from edgeflock.server.listening import bound
 from edgeflock.server.operations.access import problem
 from edgeflock.shared.errors import EdgeflockError, Unavailable
@@ -49,8 +49,9 @@ class Standby:
         self.why = "it has just started"
         self.version: int | None = None
         """Up to which it follows the run; None: it does not."""
-        self.sockets: list[socket.socket] = []
-        """That this process listens with, whether it leads or not: between the two nobody is refused."""
+        self.sockets: list[socket.socket] | None = None
+        """That this process listens with, leading or not, if it keeps them: then nobody is refused in
+        between."""
         self._line: list[ssl.SSLContext | None] = []
         """What it listened with, once it has."""
 
@@ -85,11 +86,13 @@ class Standby:
 
     def line(self, config: Config) -> ssl.SSLContext | None:
         """What it listens with: of the key that the servers share. Raises ConfigError, StoodDown."""
+        outage = Outage()
         while not self._line:
             try:
                 self._line = [line_of(config, Path(config.run.directory))[0]]
             except (Unreachable, JournalLost) as error:
-                self.wait(unreachable(error))
+                outage.tell(error)
+                self.wait(UNREACHABLE)
         return self._line[0]
 
     def led(self, tls: ssl.SSLContext | None) -> None:
@@ -101,7 +104,7 @@ class Standby:
 
     def close(self) -> None:
         """Listen no longer."""
-        for one in self.sockets:
+        for one in self.sockets or ():
             one.close()
 
 

@@ -79,7 +79,6 @@ class Dialer:
     async def dial(self) -> Welcome:
         """A new session. Its messages may be as long as the run that it is of needs them."""
         session, welcome = await self._dialed.during(self._greeted())
-        self._dialed.answered()
         layout = layout_of(welcome, self._memory)
         session.longest = max(longest_message(layout), self._samples)
         if session.longest > self._longest:

@@ -215,7 +215,6 @@ class Link:
         async def attempt() -> R:
             session = await self._connected()
             answer = await self._liveness.during(session.ask(octets), lambda: session)
-            self._liveness.answered()
             if not isinstance(answer, expected):
                 raise ServerAtFault(
                     f"the server answered a {type(question).__name__} with a {type(answer).__name__}"

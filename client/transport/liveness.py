@@ -49,10 +49,6 @@ class Liveness:
         self._answers, self._seconds = answers, seconds
         self._times = 1
 
-    def answered(self) -> None:
-        """A question was."""
-        self._times = 1
-
     async def during(self, awaited: Awaitable[T], peer: Callable[[], Peer | None] = lambda: None) -> T:
         """What `awaited` comes to. Raises ServerHangs if the server is given up: for a question that is asked
         again it has twice as long, so that a line which only is slow carries it in the end.
@@ -77,7 +73,9 @@ class Liveness:
                         self._times = min(2 * self._times, _MOST_TIMES)
                         raise ServerHangs(f"the server has said nothing for {(silent + _CHECK) * look:.0f} s")
                     silent, quiet = 0, max(_QUIET, min(waited // 10, _RARELY))
-            return task.result()
+            result = task.result()
+            self._times = 1
+            return result
         finally:
             task.cancel()
             await asyncio.wait([task])

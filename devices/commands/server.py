@@ -108,6 +108,7 @@ def server(
             return f"run {leading[0].run} at version {leading[0].version} on {leading[0].url}"
 
         async with AsyncExitStack() as opened:
+            waiting.sockets = []
             opened.callback(waiting.close)
             if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
                 waiting.place = await opened.enter_async_context(in_a_thread(placed(settings.scale)))

@@ -19,25 +19,28 @@ from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.server.ledger.stores.chain import kept
 from edgeflock.server.ledger.stores.links import (
     PATIENCE,
+    UNREACHABLE,
     JournalLost,
+    Outage,
     Unreachable,
     connected,
     named,
     shown,
     shut,
-    unreachable,
 )
 from edgeflock.server.ledger.suspects import Suspect, largest_step
 
 __all__ = [
     "OFFERED",
     "PATIENCE",
+    "UNREACHABLE",
     "Account",
     "Claim",
     "Copied",
     "Journal",
     "JournalLost",
     "Moved",
+    "Outage",
     "Repaired",
     "Suspect",
     "Unreachable",
@@ -54,7 +57,6 @@ __all__ = [
     "named",
     "shown",
     "shut",
-    "unreachable",
     "write_whole",
     "open_engine",
     "passes",

@@ -5,7 +5,7 @@ import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from random import Random
 
@@ -15,8 +15,10 @@ import pytest
 
 from benchmarks.audit import initial_theta
 from benchmarks.faults.server import SETTINGS
+from benchmarks.hanging import process
 from benchmarks.updates import LAYOUT
 from edgeflock.client.transport import Link
+from edgeflock.server.identity import Register
 from edgeflock.server.ledger import verify
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.integration.test_failing_disk import _free, small_disk
@@ -46,18 +48,18 @@ async def server(
     for setting in settings:
         command += ["--set", setting]
     with directory.with_suffix(".log").open("ab") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=log)
+        one = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=log)
     try:
         if leads:
-            assert process.stdout is not None
-            assert json.loads(await process.stdout.readline())["version"] == 0
+            assert one.stdout is not None
+            assert json.loads(await one.stdout.readline())["version"] == 0
         while not leads and not await _answers(port):
-            assert process.returncode is None, "it has ended"
+            assert one.returncode is None, "it has ended"
             await asyncio.sleep(0.1)
-        yield process
+        yield one
     finally:
-        process.kill()
-        await process.wait()
+        one.kill()
+        await one.wait()
 
 
 async def _answers(port: int) -> bool:
@@ -100,7 +102,7 @@ async def test_a_leader_outlives_its_database(tmp_path: Path, standby: list[str]
     with cluster() as database:
         url = f"journal.url={database.fresh()}"
         async with (
-            server(tmp_path / "run", port, *standby, "--set", url) as process,
+            server(tmp_path / "run", port, *standby, "--set", url) as one,
             pushing(port) as pi,
             aiohttp.ClientSession() as http,
         ):
@@ -116,9 +118,41 @@ async def test_a_leader_outlives_its_database(tmp_path: Path, standby: list[str]
                 await asyncio.to_thread(database.start)
                 await look.until(200)
                 assert await waits == round_ + 1
-            assert process.returncode is None
+            assert one.returncode is None
         found = verify(url.removeprefix("journal.url="))
         assert (found.version, found.damage) == (4, [])
+
+
+async def test_gateways_wait_with_their_leader(tmp_path: Path) -> None:
+    port, through = lasting(), lasting()
+    with cluster() as database:
+        url = f"journal.url={database.fresh()}"
+        async with server(tmp_path / "run", port, "--set", url) as one, aiohttp.ClientSession() as http:
+            with closing(Register(tmp_path / "run")) as register:
+                token = register.create("gateway", reusable=True).text
+            options = (
+                "--upstream",
+                f"http://127.0.0.1:{port}",
+                "--port",
+                through,
+                "--json",
+                "--token",
+                token,
+            )
+            arguments = ("-m", "edgeflock.devices", "gateway", *options)
+            async with process(*arguments, log=tmp_path / "gateway.log") as gateway:
+                look = Looks(http, through)
+                await look.until(200)
+                async with pushing(through) as pi:
+                    assert await pi.push() == 1
+                    await asyncio.to_thread(database.stop)
+                    waits = asyncio.create_task(pi.push())
+                    await look.until(503, "this gateway has no leader")
+                    assert not waits.done()
+                    await asyncio.to_thread(database.start)
+                    assert await waits == 2
+                assert gateway.returncode is None
+            assert one.returncode is None
 
 
 async def test_of_two_servers_that_lost_their_database_one_leads_again(tmp_path: Path) -> None:

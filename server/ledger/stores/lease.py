@@ -18,13 +18,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.server.ledger.stores.links import (
+    UNREACHABLE,
     JournalLost,
+    Outage,
     Unreachable,
     connected,
     named,
     psycopg,
     shown,
-    unreachable,
 )
 from edgeflock.shared.errors import ConfigError
 
@@ -149,6 +150,7 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
     Without `wait`: raises ConfigError if somebody has it or the database cannot be reached.
     """
     lease: Lease | None = None
+    outage = Outage()
     while True:
         try:
             lease = lease or Lease(url, seconds, holder)
@@ -166,7 +168,8 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
                 lease = None
             if wait is None:
                 raise
-            why = unreachable(error)
+            outage.tell(error)
+            why = UNREACHABLE
         except BaseException:
             if lease is not None:
                 lease.close()

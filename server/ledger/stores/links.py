@@ -93,10 +93,20 @@ class Unreachable(ConfigError):
     """There is no such database, or it does not answer now."""
 
 
-def unreachable(error: Exception) -> str:
-    """What everybody may be told of it: where it is only the log says."""
-    log.warning("%s", error)
-    return "the journal's database does not answer; this server's log says why"
+UNREACHABLE = "the journal's database does not answer; this server's log says why"
+"""What everybody may be told: where it is is for the log alone."""
+
+
+class Outage:
+    """Why a database does not answer, in the log, once for each reason."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    def tell(self, error: Exception) -> None:
+        if str(error) != self._told:
+            self._told = str(error)
+            log.warning("%s", error)
 
 
 def shut(connection: "Connection[Any]") -> None:

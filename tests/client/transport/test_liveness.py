@@ -41,7 +41,6 @@ def waiting(server: Server, awaited: Callable[[], Awaitable[str]], times: int = 
             began = now()
             try:
                 met = await liveness.during(awaited(), lambda: server)
-                liveness.answered()
             except ServerHangs as error:
                 met = str(error)
         return met, now() - began

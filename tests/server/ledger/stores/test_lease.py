@@ -10,12 +10,13 @@ import pytest
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.stores.lease import Lease, lease_of
-from edgeflock.server.ledger.stores.links import JournalLost
+from edgeflock.server.ledger.stores.links import UNREACHABLE, JournalLost
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 from edgeflock.server.standby import Standby
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
-from tests.postgres import Cluster
+from tests.ports import lasting
+from tests.postgres import Cluster, needed
 from tests.server.pushes import LAYOUT, REGIME, THETA
 
 LEASE = 60.0
@@ -171,3 +172,27 @@ def test_a_schema_that_may_not_be_written_is_not_waited_for(postgres: Cluster) -
         open_journal(url, LEASE)
     with pytest.raises(ConfigError, match="permission denied for schema others"):
         open_journal(url, LEASE, never)
+
+
+class Enough(Exception):
+    """Waited for long enough."""
+
+
+def test_why_a_database_does_not_answer_is_for_the_log_alone_and_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    needed()
+    whys: list[str] = []
+
+    def wait(why: str) -> None:
+        whys.append(why)
+        if len(whys) == 3:
+            raise Enough
+
+    port = lasting()
+    with pytest.raises(Enough):
+        lease_of(f"postgresql://postgres@127.0.0.1:{port}/postgres", LEASE, wait)
+    assert whys == [UNREACHABLE] * 3
+    assert str(port) not in UNREACHABLE
+    (record,) = [one for one in caplog.records if str(port) in one.getMessage()]
+    assert "onnection refused" in record.getMessage()
