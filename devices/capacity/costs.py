@@ -75,6 +75,8 @@ SNAPSHOT_VECTORS = 5
 
 # "A server that is mostly idle": 100, 1,000 and 2,000 devices. What TLS adds: "Gateways", memory.
 SERVER_BYTES = 252e6
+TORCH_BYTES = 194e6
+"""Beside that: torch, where the model is a module of it. "Memory of a leader" in docs/scale.md."""
 PLAIN_BYTES, TLS_SOCKET_BYTES = 31e3, 34.5e3
 """Of a connected device, and what asyncio's TLS takes in addition."""
 # "Gateways", memory and reach.

@@ -24,11 +24,20 @@ class Fleet:
     tls: bool = True
     answered: int = 0
     """Entries of an answer; 0: as many as of an update."""
+    cohort: int = 0
+    """Devices of a round (coordination.cohort), each of which pushes once a period; 0: all at any time."""
+    torch: bool = True
+    """Whether the model is a torch module, which the server loads."""
+
+    @property
+    def working(self) -> int:
+        """Devices that push; the others wait for their turn."""
+        return min(self.devices, self.cohort or self.devices)
 
     @property
     def rate(self) -> float:
         """Updates a second."""
-        return self.devices / self.period
+        return self.working / self.period
 
     @property
     def sent(self) -> int:
@@ -43,8 +52,8 @@ class Fleet:
     @property
     def window(self) -> int:
         """coordination.window, for which an update is not refused: a device trains on the model of its last
-        answer, which is a period old, and all others push meanwhile."""
-        return min(WIDEST, max(256, math.ceil(_LATE * self.devices)))
+        answer, which is a period old, and all others that work push meanwhile."""
+        return min(WIDEST, max(256, math.ceil(_LATE * self.working)))
 
     @property
     def staleness_bytes(self) -> float:

@@ -51,7 +51,7 @@ def leader(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     socket = costs.PLAIN_BYTES + costs.TLS_SOCKET_BYTES * fleet.tls
     copies = copies_bytes(fleet, parts, carries)
     memory = (
-        costs.SERVER_BYTES
+        server_bytes(fleet)
         + model_bytes(fleet, parts)
         + min(copies, costs.COPIES_BYTES)
         + (socket * carries or costs.BEHIND_BYTES * fleet.devices)
@@ -73,7 +73,7 @@ def leader(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
         "disk": disk / machine.disk,
         "network": egress / machine.egress,
         "sockets": (parts.gateways or fleet.devices) / machine.files,
-        "window": fleet.devices / WIDEST,
+        "window": fleet.working / WIDEST,
     }
     if own_journal:
         shares["rows"] = fleet.rate / costs.ROWS_PER_SECOND[parts.journal]
@@ -85,7 +85,7 @@ def leader(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
 def gateway(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     """One of those that hold devices' sockets, when the spare ones are away."""
     carries = math.ceil(fleet.devices / parts.carrying)
-    rate = carries / fleet.period
+    rate = fleet.rate * carries / fleet.devices
     socket = costs.GATEWAY_PLAIN_BYTES + costs.GATEWAY_TLS_SOCKET_BYTES * fleet.tls
     copies = copies_bytes(fleet, parts, carries)
     memory = (
@@ -124,7 +124,7 @@ def shard(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
 def standby(fleet: Fleet, machine: Machine, parts: Parts) -> Need:
     """A server that follows the run, or, of a sharded one, only waits."""
     follows = not parts.shards
-    memory = costs.SERVER_BYTES + model_bytes(fleet, Parts()) * follows
+    memory = server_bytes(fleet) + model_bytes(fleet, Parts()) * follows
     share = fleet.rate * (costs.DECODE_SECONDS * fleet.sent + step_seconds(fleet)) * follows
     shares = {"processor": share, "memory": memory / machine.memory}
     return Need("standby", parts.standbys, min(1.0, share), memory, 0.0, 0.0, shares)
@@ -152,7 +152,7 @@ def up_bytes(fleet: Fleet) -> float:
 def down_bytes(fleet: Fleet, parts: Parts) -> float:
     """Of its answer: lossy, or exact where the model is in shards."""
     if parts.shards:
-        exact = costs.EXACT_BYTES * fleet.sent * math.pow(fleet.devices, costs.EXACT_GROWTH)
+        exact = costs.EXACT_BYTES * fleet.sent * math.pow(fleet.working, costs.EXACT_GROWTH)
         return costs.AROUND_DOWN_BYTES + min(exact, whole_bytes(fleet, parts))
     return costs.AROUND_DOWN_BYTES + costs.ENTRY_DOWN_BYTES * fleet.received
 
@@ -186,6 +186,11 @@ def spilled_bytes(copies: float) -> float:
     return min(max(0.0, copies - costs.COPIES_BYTES), costs.COPIES_DISK_BYTES)
 
 
+def server_bytes(fleet: Fleet) -> float:
+    """A server without a model and devices, with what a model of its kind needs."""
+    return costs.SERVER_BYTES + costs.TORCH_BYTES * fleet.torch
+
+
 def model_bytes(fleet: Fleet, parts: Parts) -> float:
     """The model at the server."""
     if parts.shards:
@@ -206,7 +211,7 @@ def busy(fleet: Fleet, seconds: float, group_seconds: float) -> float:
 
 def group_of(fleet: Fleet) -> float:
     """Updates that come together, by chance."""
-    return min(float(fleet.devices), 1 + fleet.rate * costs.GROUP_SECONDS)
+    return min(float(fleet.working), 1 + fleet.rate * costs.GROUP_SECONDS)
 
 
 def step_seconds(fleet: Fleet, entries: int | None = None) -> float:

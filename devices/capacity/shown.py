@@ -42,7 +42,8 @@ def lines(plan: Plan, storm: Storm, ends_at: int, alone_at: int, prices: Prices)
     yield (
         "updates",
         f"{fleet.rate:,.1f} a second of {fleet.sent:,} entries; coordination.window {fleet.window:,}"
-        + (f", the most there can be, for a fleet of {fleet.devices:,}" if fleet.devices > WIDEST else ""),
+        + (f", the most there can be, for a fleet of {fleet.devices:,}" if fleet.working > WIDEST else "")
+        + (f"; {fleet.working:,} devices work at a time" if fleet.working < fleet.devices else ""),
     )
     for need in plan.needs:
         yield _name(need), _of(need)

@@ -25,6 +25,12 @@ def capacity(
     answered: Annotated[
         int, typer.Option(min=0, help="Entries of an answer; 0: as many as of an update.")
     ] = 0,
+    cohort: Annotated[
+        int, typer.Option(min=0, help="Devices of a round, a period long; 0: all push at any time.")
+    ] = 0,
+    arrays: Annotated[
+        bool, typer.Option("--arrays", help="The model is a file of arrays: the server loads no torch.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Without TLS.")] = False,
     gateways: Annotated[
         int | None, typer.Option(min=0, help="That devices come through; 0: none. As many as it takes.")
@@ -78,7 +84,7 @@ def capacity(
             f"--standbys {standbys}: servers stand by for each other with their journal in PostgreSQL; say "
             "--journal postgresql"
         )
-    fleet = Fleet(devices, period, parameters, entries, not plain, answered)
+    fleet = Fleet(devices, period, parameters, entries, not plain, answered, cohort, not arrays)
     machine = Machine(memory * 1e9, disk * 1e9, files, egress * 1e9 / 8, days)
     asked = Parts(gateways or 0, spare, shards or 0, standbys, journal.value)
     open_ = {"gateways": gateways is None, "shards": shards is None}

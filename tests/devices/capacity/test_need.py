@@ -85,7 +85,7 @@ def test_connected_devices_take_what_they_took(
     """Gateways, percent of a core; most of 10,000 were not fitted. The last ten rows are of a quiet machine,
     and nine of them not fitted either.
     """
-    fleet = Fleet(devices, devices / rate, 19_146, 11, tls, answered)
+    fleet = Fleet(devices, devices / rate, 19_146, 11, tls, answered, torch=False)
     needs = needs_of(fleet, HERE, Parts(gateways=gateways))
     assert 100 * needs[0].cores == pytest.approx(leads, rel=WITHIN)
     if holds is not None:
@@ -107,11 +107,40 @@ def test_connected_devices_take_so_many_megabytes(
     devices: int, gateways: int, leads: float, holds: float | None
 ) -> None:
     """The same runs, when all devices held something of their own."""
-    fleet = Fleet(devices, 10, 19_146, tls=False)
+    fleet = Fleet(devices, 10, 19_146, tls=False, torch=False)
     needs = needs_of(fleet, HERE, Parts(gateways=gateways))
     assert needs[0].memory_bytes / 1e6 == pytest.approx(leads, rel=0.1)
     if holds is not None:
         assert needs[1].memory_bytes / 1e6 == pytest.approx(holds, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("devices", "period", "torch", "measured"),
+    [
+        (1, 10, False, 225),
+        (1, 10, True, 446),
+        (100, 10, True, 471),
+        (300, 5, True, 512),
+        (1_000, 10, True, 651),
+    ],
+)
+def test_a_leader_takes_what_its_kind_of_model_takes(
+    devices: int, period: float, torch: bool, measured: float
+) -> None:
+    """Memory of a leader, docs/scale.md: servers of `edgeflock server` with held-out data."""
+    fleet = Fleet(devices, period, 38_282, tls=False, torch=torch)
+    assert leader(fleet, HERE, ALONE).memory_bytes / 1e6 == pytest.approx(measured, rel=0.15)
+
+
+def test_a_cohort_works_in_turn() -> None:
+    """As many updates and as short a window as of a fleet of its size; sockets and memory as of all."""
+    every, few, cohort = Fleet(1_000, 10), Fleet(20, 10), Fleet(1_000, 10, cohort=20)
+    assert (cohort.rate, cohort.window) == (few.rate, few.window)
+    own, as_few, as_all = (leader(fleet, HERE, ALONE) for fleet in (cohort, few, every))
+    assert (own.cores, own.shares["window"]) == (as_few.cores, as_few.shares["window"])
+    assert own.shares["sockets"] == as_all.shares["sockets"]
+    assert as_few.memory_bytes < own.memory_bytes < as_all.memory_bytes
+    assert Fleet(10, 10, cohort=20).rate == Fleet(10, 10).rate
 
 
 @pytest.mark.parametrize(
@@ -201,7 +230,7 @@ def test_shards_pay_for_large_models_alone() -> None:
 
 def test_a_model_in_shards_takes_what_was_measured() -> None:
     """docs/shards.md: a hundred million in one process and in four shards, window 64 where this has 256."""
-    large = Fleet(10, 10, 100_000_000)
+    large = Fleet(10, 10, 100_000_000, torch=False)
     less = (large.staleness_bytes - Staleness(10, 64).nbytes / 10) * large.parameters
     (alone,) = needs_of(large, HERE, ALONE)
     copies = min(costs.COPIES_BYTES, 4 * 10 * large.parameters)
