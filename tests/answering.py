@@ -8,7 +8,7 @@ from aiohttp import web
 
 
 @asynccontextmanager
-async def answering(status: int, tls: SSLContext | None = None) -> AsyncIterator[int]:
+async def answering(status: int, tls: SSLContext | None = None, port: int = 0) -> AsyncIterator[int]:
     """The port of a server that answers everything with `status`."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -19,7 +19,7 @@ async def answering(status: int, tls: SSLContext | None = None) -> AsyncIterator
     runner = web.AppRunner(app)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

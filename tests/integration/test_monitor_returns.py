@@ -35,6 +35,7 @@ async def test_after_restarts_a_kill_a_hang_and_until_its_token_is_revoked(
             await comes(lambda: live.link.phase == "live")
             server.send_signal(signal.SIGSTOP)
             await comes(lambda: live.link.phase == "waiting")
+            assert "no answer in time" in live.link.detail
             server.send_signal(signal.SIGCONT)
             await comes(lambda: live.link.phase == "live")
             server.kill()

@@ -62,12 +62,14 @@ class FeedClient:
                     )
                 async with socket:
                     async for message in socket:
+                        if message.type is aiohttp.WSMsgType.ERROR:
+                            break
                         if message.type is not aiohttp.WSMsgType.BINARY:
                             raise Malformed("the feed sends binary messages only")
                         yield message.data
                     error = socket.exception()
                     raise EdgeflockError(
-                        f"the connection was lost: {error}" if error else "the server ended the feed"
+                        f"the connection was lost: {_reason(error)}" if error else "the server ended the feed"
                     )
         except aiohttp.ClientResponseError as error:
             if error.status == Unauthorized.status:
@@ -171,7 +173,7 @@ def _refusal(status: int, path: str, text: str) -> EdgeflockError:
     return EdgeflockError(f"{words} ({status})")
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """In the words of a person, where they are known."""
     cause: BaseException = getattr(error, "os_error", None) or error
     if isinstance(cause, ConnectionRefusedError):

@@ -49,7 +49,9 @@ class Live:
         return Freshness(age, self._client.interval, self.kept.frozen, self.kept.behind, again)
 
     async def run(self, changed: Notify) -> None:
-        """Connect, follow, and connect again with growing pauses; what a person must mend is the end."""
+        """Connect, follow, and connect again with growing pauses. The end is a token that opens nothing, and
+        before the first frame whatever else a person must mend.
+        """
         delays = self._delays()
         while True:
             state = self.kept.newest  # what was seen of the same run earlier is kept
@@ -67,11 +69,12 @@ class Live:
                     if self._recorder is not None:
                         self._recorder.add(frame, octets, state)
                     changed()
-            except (ConfigError, Unauthorized) as error:
-                self.link = LinkState("refused", str(error))
-                changed()
-                return
             except EdgeflockError as error:
+                # Where a run was, it may be again: what answers there meanwhile is often a proxy.
+                if isinstance(error, Unauthorized) or (isinstance(error, ConfigError) and state is None):
+                    self.link = LinkState("refused", str(error))
+                    changed()
+                    return
                 pause = next(delays)
                 self.link = LinkState("waiting", str(error), self._clock() + pause)
                 changed()

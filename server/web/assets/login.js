@@ -40,6 +40,7 @@ export function login_page(done, why) {
                 method: "POST",
                 headers: { "Content-Type": "application/json" },
                 body: JSON.stringify({ token: field.value }),
+                signal: AbortSignal.timeout(20000),
             });
             field.value = "";
             if (answer.ok) {

@@ -5,7 +5,7 @@ from dataclasses import replace
 from edgeflock.shared.protocol.frames import Finding, Frame, Point
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
-from tests.tui.runs import BEGAN, frames
+from tests.tui.runs import BEGAN, frames, unwell
 from tests.tui.screen.monitor import WIDE, lacks, screen, shows, text, top, until
 from tests.tui.server import serving
 
@@ -17,6 +17,7 @@ async def test_pages_by_their_numbers() -> None:
             ("2", "▲device"),
             ("3", "checkpoint snapshot of"),
             ("4", "[run]"),
+            ("5", "nothing is wrong"),
             ("1", "Loss ─"),
         ):
             await pilot.press(key)
@@ -109,6 +110,27 @@ async def test_a_finding_comes_up_and_goes() -> None:
             if overview.findings:
                 await shows(pilot, "✕ disk the disk is nearly full")
         await lacks(pilot, "nearly full")
+
+
+async def test_the_cursor_stays_on_its_finding_and_opens_its_device() -> None:
+    told = list(map(unwell, frames(14, 2)))
+    async with serving(told[0]) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
+        await shows(pilot, "5 Findings 5")
+        await pilot.press("5", "enter")
+        await shows(pilot, "this finding is of no device")
+        await pilot.press("down")
+        await until(pilot, lambda: top(pilot).view.pages["findings"].at == 1)  # type: ignore[attr-defined]
+        fewer = replace(told[1].overview, findings=told[1].overview.findings[1:], more_findings=0)
+        server.tell(replace(told[1], overview=fewer))
+        await shows(pilot, "5 Findings 2")
+        await pilot.press("enter")
+        await shows(pilot, "jetson-1  ● training")
+        await pilot.press("escape")
+        await shows(pilot, "2 findings, the worst first")
+        server.tell(replace(told[2], overview=replace(told[2].overview, findings=())))
+        await shows(pilot, "nothing is wrong")
+        await pilot.press("enter", "down", "up", "end", "home")
+        await shows(pilot, "nothing is wrong")
 
 
 async def test_help_names_every_key_that_does_something_here() -> None:

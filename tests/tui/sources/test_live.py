@@ -123,6 +123,20 @@ async def test_an_answer_that_is_no_feed(status: int, phase: str) -> None:
         assert str(status) in live.link.detail
 
 
+@pytest.mark.parametrize("status", [404, 403, 502])
+async def test_where_a_run_was_it_is_looked_for_whatever_answers_there(status: int) -> None:
+    """As a proxy does, while its server is replaced."""
+    port = lasting()
+    live = Live(FeedClient(f"127.0.0.1:{port}", ""), delays=lambda: repeat(0.01))
+    async with following(live) as until:
+        async with serving(*FRAMES[:1], port=port):
+            await until(lambda: live.link.phase == "live")
+        async with answering(status, port=port):
+            await until(lambda: live.link.phase == "waiting" and str(status) in live.link.detail)
+        async with serving(*FRAMES[:1], port=port):
+            await until(lambda: live.link.phase == "live")
+
+
 async def test_a_feed_that_begins_with_a_delta_is_no_feed() -> None:
     async with serving(FRAMES[1]) as server:
         live = Live(FeedClient(server.url, ""), delays=lambda: repeat(30.0))
