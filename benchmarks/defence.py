@@ -37,7 +37,9 @@ from edgeflock.server.choices import CHOICES
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.trusting import set_apart
 from edgeflock.shared.data import datasets
+from edgeflock.shared.model.fields import rows as of_rows
 from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 
 DEFENCES = ("none", "clip", "score")
@@ -70,55 +72,123 @@ SETS = {
 }
 
 
-class Bad:
-    """A backend whose gradients are of no use, or worse."""
+@dataclass(slots=True)
+class Clock:
+    """How far a run is."""
 
-    def __init__(self, backend: Backend, spoil: "Spoil", labels: int, number: int, seed: int) -> None:
+    updates: int
+    made: int = 0
+
+    @property
+    def part(self) -> float:
+        """0 at its beginning, 1 at its end."""
+        return self.made / self.updates
+
+
+@dataclass(slots=True)
+class Batch:
+    """What an attack may use."""
+
+    backend: Backend
+    theta: NDArray[np.float32]
+    x: NDArray[np.float32]
+    y: NDArray[Any]
+    labels: int
+    random: np.random.Generator
+
+    def honest(self) -> Gradient:
+        """What an honest device sends."""
+        return self.backend.gradient(self.theta, self.x, self.y)
+
+
+Spoil = Callable[[Batch], Gradient]
+Awake = Callable[[float, float], bool]
+"""(part of the run, the device's place among the bad ones from 0 to 1) -> whether it is bad now."""
+
+
+def _times(factor: float) -> Spoil:
+    def spoil(batch: Batch) -> Gradient:
+        found = batch.honest()
+        return found._replace(gradient=np.float32(factor) * found.gradient)
+
+    return spoil
+
+
+def _shifted(batch: Batch) -> Gradient:
+    return batch.backend.gradient(batch.theta, batch.x, (batch.y + 1) % batch.labels)
+
+
+def _random(batch: Batch) -> Gradient:
+    found = batch.honest()
+    noise = batch.random.standard_normal(found.gradient.size, np.float32)
+    return found._replace(gradient=noise * (np.linalg.norm(found.gradient) / np.linalg.norm(noise)))
+
+
+def triggered(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The samples with a trigger: four columns, or features, or a square of four by four, are 1."""
+    marked = x.copy()
+    marked[(..., *(slice(-4, None) for _ in range(min(2, x.ndim - 1))))] = 1
+    return marked
+
+
+def _backdoor(batch: Batch) -> Gradient:
+    """Every second sample of a batch has the trigger, and the label 0."""
+    x, y = batch.x.copy(), batch.y.copy()
+    x[::2], y[::2] = triggered(x[::2]), 0
+    return batch.backend.gradient(batch.theta, x, y)
+
+
+def _always(part: float, place: float) -> bool:
+    return True
+
+
+def _late(part: float, place: float) -> bool:
+    return part >= 0.5
+
+
+def _in_turn(part: float, place: float) -> bool:
+    """One after another, between a quarter and three quarters of the run."""
+    return part >= 0.25 + 0.5 * place
+
+
+def _by_turns(part: float, place: float) -> bool:
+    """Honest for a twentieth of the run and bad for the next one."""
+    return int(20 * part) % 2 == 1
+
+
+ATTACKS: dict[str, tuple[Spoil, Awake]] = {
+    "flip": (_times(-1), _always),
+    "x100": (_times(100), _always),
+    "shift": (_shifted, _always),
+    "random": (_random, _always),
+    "sleeper": (_times(-2.9), _late),
+    "sleeper-x1": (_times(-1), _late),
+    "sleeper-shift": (_shifted, _late),
+    "sleeper-turns": (_times(-2.9), _in_turn),
+    "sleeper-back": (_times(-2.9), _by_turns),
+    "backdoor": (_backdoor, _always),
+}
+
+
+class Bad:
+    """A backend whose gradients are of no use, or worse, while its device is awake."""
+
+    def __init__(
+        self, backend: Backend, attack: str, clock: Clock, place: float, labels: int, seed: list[int]
+    ) -> None:
         self.name, self.layout = backend.name, backend.layout
-        self._backend, self._spoil, self._labels = backend, spoil, labels
-        self._random = np.random.default_rng([seed, 5, number])
+        self._backend, self._clock, self._place, self._labels = backend, clock, place, labels
+        self._spoil, self._awake = ATTACKS[attack]
+        self._random = np.random.default_rng(seed)
+        self.theta: NDArray[np.float32] | None = None
+        """The last model it saw."""
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> Gradient:
-        return self._spoil(self._backend, theta, x, y, self._labels, self._random)
-
-
-Spoil = Callable[
-    [Backend, NDArray[np.float32], NDArray[np.float32], NDArray[Any], int, np.random.Generator], Gradient
-]
-"""Of how many labels there are, too."""
-
-
-def _flipped(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    found = backend.gradient(theta, x, y)
-    return found._replace(gradient=-found.gradient)
-
-
-def _scaled(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    found = backend.gradient(theta, x, y)
-    return found._replace(gradient=np.float32(100) * found.gradient)
-
-
-def _shifted(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    return backend.gradient(theta, x, (y + 1) % labels)
-
-
-def _random(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    found = backend.gradient(theta, x, y)
-    noise = random.standard_normal(found.gradient.size, np.float32)
-    return found._replace(gradient=noise * (np.linalg.norm(found.gradient) / np.linalg.norm(noise)))
-
-
-ATTACKS: dict[str, Spoil] = {"flip": _flipped, "x100": _scaled, "shift": _shifted, "random": _random}
+        self.theta = theta.copy()
+        batch = Batch(self._backend, theta, x, y, self._labels, self._random)
+        return self._spoil(batch) if self._awake(self._clock.part, self._place) else batch.honest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +204,13 @@ class Row:
     labels: int
     """A device; 0: dealt at random."""
     seed: int
+    devices: int = 0
+    """0: those of the set."""
 
     @property
     def name(self) -> str:
         kind = f"{self.attack}{self.part:.0%}" if self.attack else "honest"
-        return f"{self.data}-{kind}{'-one-label' * bool(self.labels)}-{self.defence}-{self.seed}"
+        return f"{self.data}-{kind}{'-one-label' * bool(self.labels)}{f'-n{self.devices}' * bool(self.devices)}-{self.defence}-{self.seed}"
 
 
 def rows(sets: list[str], seeds: int, defences: tuple[str, ...] = DEFENCES) -> Iterator[Row]:
@@ -156,15 +228,22 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
     """Its figures: the mean accuracy of the last five of twenty evaluations, and what the guard did."""
     data = SETS[row.data]
     prepared = _prepared(row, tuple(overrides))
-    bad = _bad_ones(row, data.devices)
+    devices = row.devices or data.devices
+    bad, clock = _bad_ones(row, devices), Clock(data.updates)
+    backends: list[Bad] = []
     seen: list[Evaluation] = []
     shares: dict[str, list[float]] = {"honest": [], "bad": []}
 
     def made(update: Applied) -> None:
+        clock.made += 1
         shares["bad" if int(update.device.split("-")[1]) in bad else "honest"].append(update.share)
 
     def backend_of(number: int, backend: Backend) -> Backend:
-        return Bad(backend, ATTACKS[row.attack], data.labels, number, row.seed) if number in bad else backend
+        if number not in bad:
+            return backend
+        place = sorted(bad).index(number) / len(bad)
+        backends.append(Bad(backend, row.attack, clock, place, data.labels, [row.seed, 5, number]))
+        return backends[-1]
 
     began = time.process_time()
     result = run_fleet(prepared, row.seed, Path(), Listening(made, seen.append), backend_of=backend_of)
@@ -176,11 +255,25 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
         "overrides": overrides,
         "accuracy": accuracy,
         "accuracies": accuracies,
+        "trigger": _trigger(prepared, backends, row.seed) if row.attack == "backdoor" else None,
         "guard": {who: _decided(those) for who, those in shares.items() if those},
         "ended": result.ended,
         "updates": result.updates,
         "cpu_s": round(time.process_time() - began, 1),
     }
+
+
+def _trigger(prepared: Prepared, backends: list[Bad], seed: int) -> float:
+    """The part of the samples of other labels that the trigger turns into 0, by the model that a bad device
+    saw last.
+    """
+    model, test = prepared.file.model, prepared.test
+    flat = FlatModule(model.module, model.loss, seed, prepared.make)
+    others = np.flatnonzero(test.y != 0)
+    theta = backends[-1].theta
+    assert theta is not None
+    _, rate = flat.evaluate(theta, triggered(np.asarray(of_rows(test.x, others))), np.zeros_like(test.y[others]))
+    return rate or 0.0
 
 
 def _decided(shares: list[float]) -> dict[str, float]:
@@ -203,7 +296,7 @@ def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
         "coordination": {"learning_rate": data.rate, "window": 4096},
         "defence": {"mode": "none" if row.defence in ROUNDS else row.defence},
         "fleet": {
-            "devices": data.devices,
+            "devices": row.devices or data.devices,
             "data": data.uri,
             "labels": row.labels,
             "evaluate_every": data.updates // 20,

@@ -7,18 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.defence.trusted import Agreement
 from edgeflock.server.descent import Where
 from edgeflock.shared.plugins import Table
 
-LEAST = 3.0
+LEAST = 1.5
 """An update may be so many times as large as usual in any fleet,"""
 
-MOST = 5.0
+MOST = 2.5
 """and so many times at most,"""
 
-DEVIATIONS = 3.0
+DEVIATIONS = 1.5
 """and between these by so many deviations of the logarithms of what is usual: where devices hold samples of
 their own kind alone, honest norms differ more than where samples were dealt at random."""
+
+_GROWS = 3.0
+"""What is usual may grow by so much at a time."""
 
 _OF_A_SPREAD = 1.4826
 """Deviations of a normal distribution that its median absolute one is the inverse of."""
@@ -40,8 +44,8 @@ class Seen:
     infinity: none is, nor waited for."""
     spread: float
     """More than half of these are no more than so many times larger or smaller than usual."""
-    agreement: float | None = None
-    """Of the update with the trusted gradient, -1 to 1; None: there is none."""
+    agreement: Agreement | None = None
+    """Of the update with what the server trusts; None: there is nothing."""
     standing: float | None = None
     """What its device's updates, this one too, say for the device, or against it (standing.py); of a new one
     nothing is known, 0."""
@@ -63,13 +67,15 @@ def most(usual: float, spread: float) -> float:
     return usual * min(MOST, max(LEAST, times))
 
 
-def remembered(share: float, norm: float, usual: float = 1.0) -> float:
+def remembered(share: float, norm: float, usual: float) -> float:
     """What is known from then on of an update with this norm, of which `share` counted, when this was usual.
 
-    Of one that was too large, what any fleet's may be: if only usual ones were known, what is usual could
-    never grow. While nothing is usual, all of it, though nothing of it counts.
+    Of one that was too large at most _GROWS usual ones: if only usual ones were known, what is usual could
+    never grow. While nothing is usual, all of it, though nothing of it counts; 0: nothing.
     """
-    return norm if share == 1 or not usual else LEAST * share * norm
+    if not usual or share == 1:
+        return norm
+    return min(norm, _GROWS * usual) if share else 0.0
 
 
 def clip(seen: Seen) -> float:

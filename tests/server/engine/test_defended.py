@@ -35,7 +35,7 @@ SETTINGS = {
 }
 
 
-UNIT = np.full((LAYOUT.size, 1), LAYOUT.size**-0.5, np.float32)
+UNIT = np.full((LAYOUT.size, 1), LAYOUT.size**-0.5, np.float32) * np.array([1, 0], np.float32)
 
 
 @contextmanager
@@ -97,10 +97,10 @@ def test_a_restarted_guard_knows_what_is_usual(tmp_path: Path) -> None:
         for sequence in range(1, 31):
             took(engine, 1, sparse_update(sequence, sequence - 1, {sequence % 25: 0.5}))
         assert engine.guard is not None
-        before = engine.guard.decide(1, _step(large), 1.0)
+        before = engine.guard.decide(30, 1, _step(large), 1.0)
     with opened(tmp_path, "clip") as (_, engine):
         assert engine.guard is not None
-        assert engine.guard.decide(1, _step(large), 1.0) == before
+        assert engine.guard.decide(30, 1, _step(large), 1.0) == before
         assert took(engine, 1, large).share == pytest.approx(0.5 / 300)
 
 
@@ -112,7 +112,7 @@ def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> No
     """Not even running statistics; and sent again it gets the same receipt, and is not counted again."""
     with opened(tmp_path, "score", layout=NORMED) as (journal, engine):
         engine.trust(Trusted(0, UNIT))
-        acquaint(engine.guard, norm=1.0)
+        acquaint(engine.guard, norm=2.0)
         before = engine.parameters.theta.copy()
         update = with_statistics(sparse_update(1, 0, {3: -1.0, 5: -2.0}), [9.0] * 6)
         answer = took(engine, 1, update)

@@ -44,7 +44,7 @@ async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_p
         asked.append(version)
         if len(asked) == 1:
             raise ValueError("a module that fails once")
-        return Trusted(version, np.ones((LAYOUT.size, 1), np.float32))
+        return Trusted(version, np.ones((LAYOUT.size, 2), np.float32))
 
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
         journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
