@@ -14,4 +14,15 @@ from edgeflock.server.defence.norms import HELD
 from edgeflock.server.defence.rules import DEFENCES, Kind, Seen
 from edgeflock.server.defence.trusted import Agreement, Trusted
 
-__all__ = ["DEFENCES", "HELD", "Agreement", "Decided", "Decision", "Guard", "Kind", "Record", "Seen", "Trusted"]
+__all__ = [
+    "DEFENCES",
+    "HELD",
+    "Agreement",
+    "Decided",
+    "Decision",
+    "Guard",
+    "Kind",
+    "Record",
+    "Seen",
+    "Trusted",
+]

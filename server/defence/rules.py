@@ -11,18 +11,15 @@ from edgeflock.server.defence.trusted import Agreement
 from edgeflock.server.descent import Where
 from edgeflock.shared.plugins import Table
 
-LEAST = 1.5
+LEAST = 3.0
 """An update may be so many times as large as usual in any fleet,"""
 
-MOST = 2.5
+MOST = 5.0
 """and so many times at most,"""
 
-DEVIATIONS = 1.5
+DEVIATIONS = 3.0
 """and between these by so many deviations of the logarithms of what is usual: where devices hold samples of
 their own kind alone, honest norms differ more than where samples were dealt at random."""
-
-_GROWS = 3.0
-"""What is usual may grow by so much at a time."""
 
 _OF_A_SPREAD = 1.4826
 """Deviations of a normal distribution that its median absolute one is the inverse of."""
@@ -70,12 +67,12 @@ def most(usual: float, spread: float) -> float:
 def remembered(share: float, norm: float, usual: float) -> float:
     """What is known from then on of an update with this norm, of which `share` counted, when this was usual.
 
-    Of one that was too large at most _GROWS usual ones: if only usual ones were known, what is usual could
+    Of one that was too large at most LEAST usual ones: if only usual ones were known, what is usual could
     never grow. While nothing is usual, all of it, though nothing of it counts; 0: nothing.
     """
     if not usual or share == 1:
         return norm
-    return min(norm, _GROWS * usual) if share else 0.0
+    return min(norm, LEAST * usual) if share else 0.0
 
 
 def clip(seen: Seen) -> float:

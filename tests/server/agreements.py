@@ -7,7 +7,7 @@ USUAL = (0.3, -0.1) * 32
 
 
 def alike(agreement: float) -> Agreement:
-    """Of an update whose agreement with the groups is this one, of which there is one, in a model that stands."""
+    """Of an update with one group, in a model that stands."""
     return Agreement(agreement, agreement, 0.0)
 
 

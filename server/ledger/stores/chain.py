@@ -47,8 +47,8 @@ def kept(value: object) -> object:
 
 
 Facts = tuple[int, int, int, float, float | None, int, float, bytes | None, int]
-"""Of an update: version, device, sequence, time, loss (None: no number), samples, share, why (None: there is no
-defence), `of_frame`."""
+"""Of an update: version, device, sequence, time, loss (None: no number), samples, share, why (None: there is
+no defence), `of_frame`."""
 
 of_frame = crc32
 """Of an Update record, apart from the chain, so that it can be dropped and the chain still holds."""

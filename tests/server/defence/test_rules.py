@@ -37,7 +37,7 @@ def step(delta: np.ndarray = DELTA) -> Step:
     ("norm", "usual", "share"),
     [
         (5.0, 5.0, 1.0),
-        (7.5, 5.0, 1.0),
+        (15.0, 5.0, 1.0),
         (20.0, 5.0, 0.25),
         (5.0, 0.0, 0.0),  # nothing is usual yet
         (5.0, math.inf, 1.0),
@@ -52,11 +52,11 @@ def test_what_is_too_large_counts_as_a_usual_one(norm: float, usual: float, shar
 @pytest.mark.parametrize(
     ("spread", "times"),
     [
-        (1.0, 1.5),
-        (1.1, 1.5),  # 1.1 ** 2.2239 is 1.24
-        (1.4, 2.113),
-        (1.6, 2.5),  # 2.84
-        (math.inf, 2.5),
+        (1.0, 3.0),
+        (1.2, 3.0),  # 1.2 ** 4.4478 is 2.25
+        (1.4, 4.466),
+        (1.5, 5.0),  # 6.07
+        (math.inf, 5.0),
     ],
 )
 def test_the_more_honest_norms_differ_the_larger_one_may_be(spread: float, times: float) -> None:
@@ -287,7 +287,7 @@ def test_no_device_makes_more_than_four_times_its_share_of_the_latest_updates() 
 
 
 def test_new_devices_together_are_a_quarter_of_what_counts() -> None:
-    """A hundred names, each with one update, beside ten devices that are known; before those are, all count."""
+    """Names with an update each, beside ten devices that are known; before those are, all count."""
     recent, counted = Recent(), []
     assert all(recent.may_count(number, True) for number in range(10))
     for version in range(1, 3001):

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
-from edgeflock.server.defence import HELD, Trusted
+from edgeflock.server.defence import HELD, Decided, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.admission import admit
@@ -89,6 +91,50 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
     assert shares[:held] == [0.0] * held
     kinds = {"dropped" if not share else "cut" if share < 1 else "whole" for share in shares[held:]}
     assert kinds == ({"cut", "whole"} if mode == "clip" else {"cut", "whole", "dropped"})
+
+
+class Looking:
+    """Stands for server/trusting.py: what takes theta to 1, and how it moved."""
+
+    def __init__(self) -> None:
+        self.before = np.zeros(LAYOUT.size, np.float32)
+
+    def __call__(self, version: int, theta: NDArray[np.float32]) -> Trusted:
+        both = np.stack([theta - 1, self.before - theta], 1)
+        self.before = theta.copy()
+        return Trusted(version, (both / np.linalg.norm(both, axis=0).clip(1e-9)).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["adacomp", "adam", "rounds"])
+def test_a_restart_in_the_middle_changes_no_decision(name: str, tmp_path: Path) -> None:
+    """One of three devices is honest for half of the run, and then sends the opposite, thrice as large."""
+    settings = [*SETTINGS[name], "run.snapshot_every=7", "coordination.learning_rate=0.01"]
+
+    def run(directory: Path, ends: tuple[int, ...]) -> tuple[list[Decided], bytes]:
+        random = np.random.default_rng(3)
+        for first, end in pairwise((0, *ends)):
+            with opened(directory, "score", *settings) as (journal, engine):
+                look = Looking()
+                for number in range(first, end):
+                    for version, model in engine.to_trust(6):
+                        engine.trust(look(version, model))
+                    device, turned = 1 + number % 3, number % 3 == 2 and number > 120
+                    pull = engine.parameters.theta - 1 + random.standard_normal(LAYOUT.size)
+                    where = np.flatnonzero(random.random(LAYOUT.size) < 0.4)
+                    entries = {int(k): float(pull[k]) * (-3 if turned else 1) for k in where}
+                    update = sparse_update(1 + number // 3, engine.published.version, entries)
+                    engine.commit([Push(device, float(number), update, wire.encode(update))])
+                    engine.commit([], 1e9)
+                decided, theta = list(journal.decided()), engine.parameters.theta.tobytes()
+                assert replay(journal, LAYOUT).theta.tobytes() == theta
+        return decided, theta
+
+    (tmp_path / "once").mkdir()
+    (tmp_path / "often").mkdir()
+    whole = run(tmp_path / "once", (240,))
+    assert run(tmp_path / "often", (39, 123, 171, 240)) == whole
+    last = [one.share for one in whole[0][210:]]
+    assert 0 < last.count(0.0) < len(last), "some are dropped, and not all"
 
 
 def test_a_restarted_guard_knows_what_is_usual(tmp_path: Path) -> None:
