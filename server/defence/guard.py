@@ -17,6 +17,12 @@ from edgeflock.server.defence.trusted import Agreement, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.steps import norm
 
+_JUMP = 2.0
+"""An update that is so many times as large as its device's were takes away all that speaks for the device."""
+
+_SLOWLY = 4
+"""Updates in which what is usual of a device's own follows."""
+
 _NORM = struct.Struct("<d")
 _JUDGED = struct.Struct("<dd3f")
 
@@ -71,6 +77,12 @@ class Record:
     """What its updates say for it, or against it (standing.py); None: nothing is known."""
     version: int = 0
     """That the last of them made that changed it."""
+    size: float = 0.0
+    """How many usual ones its own are as large as, in the long run; 0: nothing is known."""
+
+    def document(self) -> dict[str, float | None]:
+        """What operators see."""
+        return {"clipped": self.clipped, "dropped": self.dropped, "standing": self.standing}
 
 
 class Guard:
@@ -122,12 +134,14 @@ class Guard:
         this one. Changes nothing.
         """
         size = weight * norm(step.delta)
+        norms = self._norms
         before, agreement = self._standing(version, device), None
+        if before is not None and self._jumps(device, size):
+            before = min(before, 0.0)
         standing = before
         if self._trusted is not None:
             agreement = self._trusted.agreement(step.where, step.delta)
             standing = self._agreements.standing(before or 0.0, agreement)
-        norms = self._norms
         seen = Seen(step.where, step.delta, size, norms.usual, norms.spread, agreement, standing)
         found = self._kind.share(seen)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0
@@ -138,6 +152,7 @@ class Guard:
     def took(self, version: int, device: int, decision: Decision) -> None:
         """The update that was decided on has made a version."""
         new = self._is_new(self._standing(version - 1, device))
+        ratio = decision.norm / self._norms.usual if self._norms.usual else 0.0
         self._recent.add(version, device, bool(decision.share), new)
         self._norms.add(decision.norm)
         self._agreements.add(version, decision.agreement if decision.share else None)
@@ -146,6 +161,8 @@ class Guard:
         record = self.records.setdefault(device, Record())
         if decision.agreement is not None:
             record.standing, record.version = decision.standing, version
+            if ratio:
+                record.size += (ratio - record.size) / (_SLOWLY if record.size else 1)
         if decision.share == 1:
             return
         self.counts["clipped" if decision.share else "dropped"] += 1
@@ -164,6 +181,11 @@ class Guard:
         if known is None or known.standing is None:
             return None
         return faded(known.standing, max(0, version - known.version))
+
+    def _jumps(self, device: int, size: float) -> bool:
+        """Whether an update is much larger than the device's own were, in usual ones."""
+        own = self.record(device).size
+        return 0 < own * _JUMP * self._norms.usual < size
 
     def _is_new(self, standing: float | None) -> bool:
         """Where nobody can tell, nobody is."""

@@ -272,6 +272,20 @@ def test_what_speaks_for_a_device_is_forgotten_and_what_speaks_against_it_is_not
     assert later.standing == pytest.approx(1.5 / 2, rel=1e-3)
 
 
+@pytest.mark.parametrize(("times", "left"), [(1.9, 1.5), (2.1, -1.5)])
+def test_who_sends_much_more_than_it_did_has_no_credit(times: float, left: float) -> None:
+    """Then an update that disagrees by 1.5 is enough, however good the device was."""
+    guard = acquainted("score", [5.0] * 20)
+    guard.trust(Trusted(0, UNIT))
+    acquaint(guard, version=0)
+    for version in range(8):
+        guard.took(version + 1, 1, guard.decide(version, 1, step(of_agreement(0.5)), 1.0))
+    assert guard.record(1).standing == GOOD
+    decision = guard.decide(8, 1, step(np.float32(times) * of_agreement(-0.3)), 1.0)
+    assert decision.standing == pytest.approx(left, abs=0.02)
+    assert decision.share == (left > 0)
+
+
 def test_no_device_makes_more_than_four_times_its_share_of_the_latest_updates() -> None:
     """Of eight, one sends as many as all others together; once those have left it may send all."""
     recent, counted = Recent(), []
