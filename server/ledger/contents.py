@@ -137,11 +137,12 @@ class Contents:
 
     def decided(self) -> Iterator[Decided]:
         """What defences decided on devices' updates, in order."""
-        rows = self._store.stream(
-            "SELECT version, device, share, judged FROM updates WHERE device > 0 ORDER BY version"
-        )
-        for version, device, share, judged in rows:
-            yield Decided(version, device, share, judged)
+        rows = self._store.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
+        for (version, device, *_, share, judged, _), _, _ in walk(
+            rows, self._chain(0), self._turns, 0, self.path
+        ):
+            if device:
+                yield Decided(version, device, share, judged)
 
     def _chain(self, version: int) -> int:
         """As its update left it. Raises JournalDamaged if that is missing."""
