@@ -3,7 +3,7 @@
 import struct
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
 
@@ -39,6 +39,8 @@ class Decision:
     """Of the update with what the server trusts; None: there is nothing."""
     standing: float | None = None
     """The device's, with this update."""
+    excused: bool = field(default=False, compare=False)
+    """Nothing of it counts, whatever it is: nothing is usual yet, or there are too many of them."""
 
     def packed(self) -> bytes:
         """As the journal keeps it beside the share."""
@@ -79,6 +81,8 @@ class Record:
     """That the last of them made that changed it."""
     size: float = 0.0
     """How many usual ones its own are as large as, in the long run; 0: nothing is known."""
+    excused: bool = False
+    """Whether the last one that did not count could not have."""
 
     def document(self) -> dict[str, float | None]:
         """What operators see."""
@@ -142,12 +146,12 @@ class Guard:
         if self._trusted is not None:
             agreement = self._trusted.agreement(step.where, step.delta)
             standing = self._agreements.standing(before or 0.0, agreement)
-        seen = Seen(step.where, step.delta, size, norms.usual, norms.spread, agreement, standing)
+        spent = not self._recent.may_count(device, self._is_new(before))
+        seen = Seen(step.where, step.delta, size, norms.usual, norms.spread, agreement, standing, spent)
         found = self._kind.share(seen)
         share = float(np.float32(min(1.0, max(0.0, found)))) if isfinite(found) else 0.0
-        if not self._recent.may_count(device, self._is_new(before)):
-            share = 0.0
-        return Decision(share, remembered(share, size, norms.usual), agreement, standing)
+        excused = not share and (spent or not norms.usual)
+        return Decision(share, remembered(share, size, norms.usual), agreement, standing, excused)
 
     def took(self, version: int, device: int, decision: Decision) -> None:
         """The update that was decided on has made a version."""
@@ -159,6 +163,7 @@ class Guard:
         if decision.share == 1 and decision.standing is None:
             return
         record = self.records.setdefault(device, Record())
+        record.excused = decision.excused
         if decision.agreement is not None:
             record.standing, record.version = decision.standing, version
             if ratio:

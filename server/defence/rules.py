@@ -46,6 +46,8 @@ class Seen:
     standing: float | None = None
     """What its device's updates, this one too, say for the device, or against it (standing.py); of a new one
     nothing is known, 0."""
+    spent: bool = False
+    """Whether its device, or all new ones together, had their part of the latest updates (recent.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,10 @@ def clip(seen: Seen) -> float:
     """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
 
     Cut to `most` itself, many that are too large would be as many that each move the model three times as
-    far as an honest one: a learning rate that nobody chose. Nothing counts before anything is usual.
+    far as an honest one: a learning rate that nobody chose. Nothing counts before anything is usual, nor of
+    a device that had its part.
     """
-    if not seen.usual:
+    if seen.spent or not seen.usual:
         return 0.0
     return seen.usual / seen.norm if most(seen.usual, seen.spread) < seen.norm else 1.0
 

@@ -47,7 +47,8 @@ class Guarding:
 
     def made(self, push: Push, accepted: Accepted) -> None:
         """An update has made a version."""
-        dropped, device = not accepted.share, push.device
+        device, guard = push.device, self._engine.guard
+        dropped = not accepted.share and not (guard is not None and guard.record(device).excused)
         if dropped == (device in self._dropping):
             return
         self._dropping ^= {device}
