@@ -59,6 +59,8 @@ class Agreements:
 
     def __init__(self) -> None:
         self._latest: deque[Agreement] = deque(maxlen=_LATEST)
+        self._due: tuple[Agreement, ...] = ()
+        """Those that what is usual is yet to be computed of; none: it is."""
         self._weights: tuple[float, ...] = ()
         """Of the agreements' sum that is usually `_usual`, with deviation 1; none: it says nothing."""
         self._usual = 0.0
@@ -68,24 +70,26 @@ class Agreements:
         if agreement is not None:
             self._latest.append(agreement)
         if version % _EVERY == 0:
-            self._settle()
+            self._due = tuple(self._latest)
 
     def standing(self, before: float, agreement: Agreement) -> float:
         """Of a device, after an update that agrees so much: float of BAD to GOOD."""
         return min(GOOD, max(BAD, before + self._evidence(agreement)))
 
     def _evidence(self, agreement: Agreement) -> float:
+        if self._due:
+            self._settle(self._due)
         if not self._weights:
             return 0.0
         total = sum(weight * one for weight, one in zip(self._weights, agreement, strict=True))
         return 2 * min(_CLEAR, self._usual) * min(_FAR, max(-_FAR, total))
 
-    def _settle(self) -> None:
-        """S^-1 m of the latest, as far as it is positive: to agree never speaks against a device."""
-        self._weights = ()
-        if len(self._latest) < _FEW:
+    def _settle(self, latest: tuple[Agreement, ...]) -> None:
+        """S^-1 m, as far as it is positive: to agree never speaks against a device."""
+        self._weights, self._due = (), ()
+        if len(latest) < _FEW:
             return
-        known = np.array(self._latest)
+        known = np.array(latest)
         mean, deviation = known.mean(0), known.std(0)
         scale = np.divide(1.0, deviation, out=np.zeros(3), where=deviation > 1e-9)
         scaled = (known - mean) * scale
