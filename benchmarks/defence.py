@@ -1,25 +1,24 @@
 """What bad updates cost, and what a defence against them costs: accuracy of emulated fleets.
 
-    python -m benchmarks.defence [--sets digits mnist] [--seeds N] [--only TEXT ...] [--rounds] [--finished]
+    python -m benchmarks.defence [--sets mnist words] [--devices N ...] [--seeds N] [--only TEXT ...]
+        [--rounds] [--finished]
 
-Of each fleet a tenth or three tenths of the devices are bad: they send the gradient with its sign flipped, a
-hundred times as large, of labels that are one off, or a random one of the same length. All devices are real
-Workers and the server's engine is at work; only where a bad one's gradients come from differs. Each with
-each defence, and honest fleets too: of samples dealt at random, and of one label a device. The default
+Of each fleet a tenth or three tenths of the devices are bad, as attacks.py says. All devices are real Workers
+and the server's engine is at work; only where a bad one's gradients come from differs. Each with each
+defence, and honest fleets too: of samples dealt at random, and of one label a device. The default
 coordination is asynchronous with AdaComp's weights, sparse signs up, lossy down. mean, median, trimmed and
 krum are rounds, without a defence, of a tenth of each gradient.
 
-The defence was chosen on `digits`, with rows of `mnist` and `fsdd` at hand; `words` had no part in it. All
-are evaluated on the samples that `score` leaves to evaluate on. A row is a JSON file in --output, and what is
-there is not run again: stop it when you like, and go on later. Prints a table of what there is, and says what
-is not.
+The defence was chosen on `mnist` with 50 devices; `words` had no part in it. All are evaluated on the samples
+that `score` leaves to evaluate on. A row is a JSON file in --output, and what is there is not run again: stop
+it when you like, and go on later. Prints a table of what there is, and says what is not.
 """
 
 import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,8 +26,8 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.attacks import ATTACKS, Bad, Clock, triggered
 from benchmarks.words import words_npz
 from edgeflock.client.backends import Backend
 from edgeflock.devices.emulation.config import FleetFile
@@ -37,12 +36,18 @@ from edgeflock.server.choices import CHOICES
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.trusting import set_apart
 from edgeflock.shared.data import datasets
-from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.model.fields import rows as of_rows
+from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 
 DEFENCES = ("none", "clip", "score")
 ROUNDS = ("mean", "median", "trimmed", "krum")
-PARTS = (0.1, 0.3)
+CASES = (
+    ("", 0.0, 0),
+    ("", 0.0, 1),
+    *((attack, part, 0) for part in (0.1, 0.3) for attack in ATTACKS),
+)
+"""(attack, part of the devices, labels a device); of no attack nobody is bad, of no labels all have all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Data:
     """A data set and how it is trained on."""
 
     uri: str
-    """Of "words" it is made when asked for, in --output."""
+    """Of "mnist" and "words" it is made when asked for, in --output: of fewer samples."""
     module: str
     devices: int
     updates: int
@@ -59,66 +64,17 @@ class Data:
     labels: int = 10
 
 
+_TRAIN, _TEST = 12_000, 3_000
+
 _FOLDER = os.environ.get("EDGEFLOCK_DATA", ".")
 
 SETS = {
     "digits": Data("digits:", "edgeflock.client.zoo:DigitsCNN", 20, 1_200, 0.1),
-    "mnist": Data(f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperMLP", 50, 4_000, 0.05),
+    "mnist": Data("", "edgeflock.client.zoo:PaperMLP", 50, 2_000, 0.1),
     "fsdd": Data(f"npz:{_FOLDER}/fsdd_logmel.npz", "edgeflock.client.zoo:SpeechCNN", 20, 6_000, 0.05),
-    "words": Data("", "benchmarks.words:WordMLP", 34, 6_000, 0.2, labels=17),
+    "words": Data("", "benchmarks.words:WordMLP", 50, 2_000, 0.4, labels=17),
     "mnist-cnn": Data(f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperCNN", 50, 6_000, 0.05),
 }
-
-
-class Bad:
-    """A backend whose gradients are of no use, or worse."""
-
-    def __init__(self, backend: Backend, spoil: "Spoil", labels: int, number: int, seed: int) -> None:
-        self.name, self.layout = backend.name, backend.layout
-        self._backend, self._spoil, self._labels = backend, spoil, labels
-        self._random = np.random.default_rng([seed, 5, number])
-
-    def gradient(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
-        return self._spoil(self._backend, theta, x, y, self._labels, self._random)
-
-
-Spoil = Callable[
-    [Backend, NDArray[np.float32], NDArray[np.float32], NDArray[Any], int, np.random.Generator], Gradient
-]
-"""Of how many labels there are, too."""
-
-
-def _flipped(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    found = backend.gradient(theta, x, y)
-    return found._replace(gradient=-found.gradient)
-
-
-def _scaled(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    found = backend.gradient(theta, x, y)
-    return found._replace(gradient=np.float32(100) * found.gradient)
-
-
-def _shifted(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    return backend.gradient(theta, x, (y + 1) % labels)
-
-
-def _random(
-    backend: Backend, theta: Any, x: Any, y: Any, labels: int, random: np.random.Generator
-) -> Gradient:
-    found = backend.gradient(theta, x, y)
-    noise = random.standard_normal(found.gradient.size, np.float32)
-    return found._replace(gradient=noise * (np.linalg.norm(found.gradient) / np.linalg.norm(noise)))
-
-
-ATTACKS: dict[str, Spoil] = {"flip": _flipped, "x100": _scaled, "shift": _shifted, "random": _random}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,37 +90,45 @@ class Row:
     labels: int
     """A device; 0: dealt at random."""
     seed: int
+    devices: int
 
     @property
     def name(self) -> str:
         kind = f"{self.attack}{self.part:.0%}" if self.attack else "honest"
-        return f"{self.data}-{kind}{'-one-label' * bool(self.labels)}-{self.defence}-{self.seed}"
+        label = "-one-label" * bool(self.labels)
+        return f"{self.data}-n{self.devices}-{kind}{label}-{self.defence}-{self.seed}"
 
 
-def rows(sets: list[str], seeds: int, defences: tuple[str, ...] = DEFENCES) -> Iterator[Row]:
+def rows(
+    sets: list[str], devices: list[int], seeds: int, defences: tuple[str, ...] = DEFENCES
+) -> Iterator[Row]:
     """Those that say most first."""
     for seed in range(seeds):
         for data in sets:
-            for labels in (0, 1):
-                yield from (Row(data, defence, "", 0.0, labels, seed) for defence in defences)
-            for part in reversed(PARTS):
-                for attack in ATTACKS:
-                    yield from (Row(data, defence, attack, part, 0, seed) for defence in defences)
+            for count in devices or [SETS[data].devices]:
+                for attack, part, labels in CASES:
+                    yield from (Row(data, one, attack, part, labels, seed, count) for one in defences)
 
 
 def run(row: Row, overrides: list[str]) -> dict[str, Any]:
     """Its figures: the mean accuracy of the last five of twenty evaluations, and what the guard did."""
     data = SETS[row.data]
     prepared = _prepared(row, tuple(overrides))
-    bad = _bad_ones(row, data.devices)
+    bad, clock = _bad_ones(row), Clock(data.updates)
+    backends: list[Bad] = []
     seen: list[Evaluation] = []
     shares: dict[str, list[float]] = {"honest": [], "bad": []}
 
     def made(update: Applied) -> None:
+        clock.made += 1
         shares["bad" if int(update.device.split("-")[1]) in bad else "honest"].append(update.share)
 
     def backend_of(number: int, backend: Backend) -> Backend:
-        return Bad(backend, ATTACKS[row.attack], data.labels, number, row.seed) if number in bad else backend
+        if number not in bad:
+            return backend
+        place = sorted(bad).index(number) / len(bad)
+        backends.append(Bad(backend, row.attack, clock, place, data.labels, [row.seed, 5, number]))
+        return backends[-1]
 
     began = time.process_time()
     result = run_fleet(prepared, row.seed, Path(), Listening(made, seen.append), backend_of=backend_of)
@@ -176,11 +140,26 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
         "overrides": overrides,
         "accuracy": accuracy,
         "accuracies": accuracies,
+        "trigger": _trigger(prepared, backends, row.seed) if row.attack == "backdoor" else None,
         "guard": {who: _decided(those) for who, those in shares.items() if those},
         "ended": result.ended,
         "updates": result.updates,
         "cpu_s": round(time.process_time() - began, 1),
     }
+
+
+def _trigger(prepared: Prepared, backends: list[Bad], seed: int) -> float:
+    """The part of the samples of other labels that the trigger turns into 0, by the model that a bad device
+    saw last.
+    """
+    model, test = prepared.file.model, prepared.test
+    flat = FlatModule(model.module, model.loss, seed, prepared.make)
+    others = np.flatnonzero(test.y != 0)
+    theta = backends[-1].theta
+    assert theta is not None
+    marked = triggered(np.asarray(of_rows(test.x, others)))
+    _, rate = flat.evaluate(theta, marked, np.zeros_like(test.y[others]))
+    return rate or 0.0
 
 
 def _decided(shares: list[float]) -> dict[str, float]:
@@ -189,9 +168,9 @@ def _decided(shares: list[float]) -> dict[str, float]:
     return {"clipped": round(clipped / len(shares), 4), "dropped": round(dropped / len(shares), 4)}
 
 
-def _bad_ones(row: Row, devices: int) -> set[int]:
-    count = round(row.part * devices)
-    chosen = np.random.default_rng([row.seed, 6]).permutation(devices)[:count]
+def _bad_ones(row: Row) -> set[int]:
+    count = round(row.part * row.devices)
+    chosen = np.random.default_rng([row.seed, 6]).permutation(row.devices)[:count]
     return {int(one) for one in chosen}
 
 
@@ -203,7 +182,7 @@ def _prepared(row: Row, overrides: tuple[str, ...]) -> Prepared:
         "coordination": {"learning_rate": data.rate, "window": 4096},
         "defence": {"mode": "none" if row.defence in ROUNDS else row.defence},
         "fleet": {
-            "devices": data.devices,
+            "devices": row.devices,
             "data": data.uri,
             "labels": row.labels,
             "evaluate_every": data.updates // 20,
@@ -228,40 +207,71 @@ def _test(uri: str) -> datasets.Dataset:
     return datasets.load(uri, "test")
 
 
-def table(found: list[dict[str, Any]], sets: list[str], defences: tuple[str, ...] = DEFENCES) -> str:
-    """Accuracy in percent, and points lost against the honest fleet with the first of the defences."""
-    lines = []
-    for data in sets:
-        lines += [f"### {data}", "", f"| | {' | '.join(defences)} | seeds |"]
-        lines.append("|---|" + "--:|" * (len(defences) + 1))
-        cases = [("honest", "", 0.0, 0), ("honest, one label a device", "", 0.0, 1)]
-        cases += [(f"{attack}, {part:.0%}", attack, part, 0) for part in PARTS for attack in ATTACKS]
-        for text, attack, part, labels in cases:
-            cells, seeds = [], 0
-            for defence in defences:
-                case = {"data": data, "attack": attack, "part": part, "labels": labels}
-                here = _of(found, {**case, "defence": defence})
-                base = _of(found, {"data": data, "attack": "", "labels": labels, "defence": defences[0]})
-                both = here.keys() & base.keys()
-                lost = fmean(100 * (base[seed] - here[seed]) for seed in both) if both else None
-                mean = f"{100 * fmean(here.values()):.2f}" if here else "not run"
-                cells.append(mean if lost is None else f"{mean} ({-lost:+.2f})")
-                seeds = max(seeds, len(here))
-            lines.append(f"| {text} | {' | '.join(cells)} | {seeds} |")
+def table(found: list[dict[str, Any]], wanted: list[Row], base: str) -> str:
+    """Accuracy in percent: the mean of the last five evaluations, and points of it against the honest fleet
+    with the defence `base`, seed by seed; the last evaluation and the best one; means over seeds.
+    """
+    lines: list[str] = []
+    columns = "| devices | | mean of five | points | last | best | dropped, honest | bad | trigger | seeds |"
+    for data, devices in dict.fromkeys((row.data, row.devices) for row in wanted):
+        lines += [f"### {data}, {devices} devices", "", columns, "|---|---|" + "--:|" * 8]
+        here = [one for one in found if (one["data"], one["devices"]) == (data, devices)]
+        for attack, part, labels in CASES:
+            case = {"attack": attack, "part": part, "labels": labels}
+            honest = _of(here, {"attack": "", "labels": labels, "defence": base})
+            text = f"{attack}, {part:.0%}" if attack else "honest" + ", one label each" * bool(labels)
+            for defence in dict.fromkeys(row.defence for row in wanted):
+                if runs := _of(here, {**case, "defence": defence}):
+                    lines.append(f"| {text} | {defence} | {_cells(runs, honest)} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def _of(found: list[dict[str, Any]], case: dict[str, object]) -> dict[int, float]:
-    """Seed -> accuracy of a case."""
-    return {
-        one["seed"]: one["accuracy"] for one in found if all(one[key] == value for key, value in case.items())
-    }
+def _of(found: list[dict[str, Any]], case: dict[str, object]) -> dict[int, dict[str, Any]]:
+    """Seed -> figures of a case."""
+    return {one["seed"]: one for one in found if all(one[key] == value for key, value in case.items())}
+
+
+def _cells(runs: dict[int, dict[str, Any]], honest: dict[int, dict[str, Any]]) -> str:
+    def mean(values: list[float], sign: str = "") -> str:
+        return f"{100 * fmean(values):{sign}.2f}" if values else ""
+
+    gained = [runs[seed]["accuracy"] - honest[seed]["accuracy"] for seed in runs if seed in honest]
+    each = list(runs.values())
+    dropped = [
+        [one["guard"][who]["dropped"] for one in each if who in one["guard"]] for who in ("honest", "bad")
+    ]
+    cells = [
+        mean([one["accuracy"] for one in each]),
+        mean(gained, "+"),
+        mean([one["accuracies"][-1] for one in each]),
+        mean([max(one["accuracies"]) for one in each]),
+        *map(mean, dropped),
+        mean([one["trigger"] for one in each if one["trigger"] is not None]),
+        str(len(runs)),
+    ]
+    return " | ".join(cells)
+
+
+def smaller(name: str, folder: Path) -> Path:
+    """The first samples of a set, as an archive: a run of 2,000 updates sees no more of them."""
+    archive, whole = folder / f"{name}-{_TRAIN}.npz", Path(_FOLDER) / "mnist.npz"
+    if archive.exists():
+        return archive
+    if name == "words":
+        words_npz(Path(_FOLDER) / "pos_ud_ewt.npz", whole := folder / "words.npz")
+    with np.load(whole) as arrays:
+        first = {key: _TRAIN if key.endswith("train") else _TEST for key in arrays.files}
+        np.savez(archive, **{key: arrays[key][:count] for key, count in first.items()})
+    return archive
 
 
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.defence", description=__doc__.split("\n")[0])
     parser.add_argument("--sets", nargs="+", default=["mnist", "fsdd"], choices=list(SETS))
+    parser.add_argument(
+        "--devices", nargs="+", type=int, default=[], help="fleets of so many; else the set's"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="0 .. N-1")
     parser.add_argument("--only", nargs="+", default=[""], help="rows whose name has one of these in it")
     parser.add_argument("--rounds", action="store_true", help=f"rounds by {', '.join(ROUNDS)}")
@@ -270,13 +280,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("edgeflock-defence"), help="keeps the rows")
     asked = parser.parse_args()
     asked.output.mkdir(parents=True, exist_ok=True)
-    if "words" in asked.sets:
-        archive = asked.output / "words.npz"
-        if not archive.exists():
-            words_npz(Path(_FOLDER) / "pos_ud_ewt.npz", archive)
-        SETS["words"] = replace(SETS["words"], uri=f"npz:{archive}")
+    for name in {"mnist", "words"} & set(asked.sets):
+        SETS[name] = replace(SETS[name], uri=f"npz:{smaller(name, asked.output)}")
     defences = ROUNDS if asked.rounds else DEFENCES
-    every = rows(asked.sets, asked.seeds, defences)
+    every = rows(asked.sets, asked.devices, asked.seeds, defences)
     wanted = [row for row in every if any(text in row.name for text in asked.only)]
     for row in () if asked.finished else wanted:
         path = asked.output / f"{row.name}.json"
@@ -285,7 +292,7 @@ def main() -> None:
             path.write_text(text + "\n")
             print(row.name, json.loads(text)["accuracy"], flush=True)
     found = [json.loads(path.read_text()) for path in sorted(asked.output.glob("*.json"))]
-    print(table(found, asked.sets, defences))
+    print(table(found, wanted, defences[0]))
     missing = [row.name for row in wanted if not (asked.output / f"{row.name}.json").exists()]
     if missing:
         print(f"Not run: {len(missing)} of {len(wanted)}: {', '.join(missing)}")

@@ -2,8 +2,8 @@
 
     python -m benchmarks.defence_cost
 
-P = 211,690, c = .01 with 4-bit values, from 16 devices in turn, a journal in memory. The gradient that
-`score` goes by is of ten random directions. Prints JSON: medians, and their ratios.
+P = 211,690, c = .01 with 4-bit values, from 16 devices in turn, a journal in memory. What `score` goes by is
+of eleven random directions: ten classes and a movement. Prints JSON: medians, and their ratios.
 """
 
 import json
@@ -39,7 +39,7 @@ def opened(mode: str) -> Engine:
         journal.device_id(f"device-{number}")
     engine = open_engine(journal, _LAYOUT, parse(overrides=settings, tables=CHOICES))
     if mode == "score":
-        directions = np.random.default_rng(1).standard_normal((_LAYOUT.size, 10), np.float32)
+        directions = np.random.default_rng(1).standard_normal((_LAYOUT.size, 11), np.float32)
         engine.trust(Trusted(0, directions / np.linalg.norm(directions, axis=0)))
     return engine
 

@@ -1,9 +1,8 @@
-"""A gradient of the server's own: of samples that are set apart for it, and evaluate nothing.
+"""Gradients of the server's own: of samples that are set apart for them, and evaluate nothing.
 
 An accuracy that is measured on what updates are let through by would be too good.
 """
 
-from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -52,24 +51,41 @@ def set_apart(held_out: Dataset | Stored) -> tuple[Dataset, Dataset]:
     return trusted, rest
 
 
-def trusted(flat: "FlatModule", samples: Dataset, version: int, theta: NDArray[np.float32]) -> Trusted:
-    """The gradient of a module at theta [P + B], the model of `version`; a group a class, if there are few.
-    A group whose gradient is no number says nothing.
+class Look:
+    """What to trust of a model: gradients of samples, and how it moved since the last look."""
 
-    Logits are divided by their own deviation, if it is above 1: as the model gets sure of its predictions the
-    gradient fades, and what is left of it is of a few hard samples and changes from step to step. Of logits
-    no larger than that it is of all samples, and still of what the model has yet to learn.
-    """
-    temperature = max(1.0, flat.spread(theta, samples.x)) if flat.predicts else 1.0
-    compute = partial(flat.gradient, temperature=temperature)
-    groups = list(_groups(samples.y))
-    gradients = np.zeros((flat.layout.parameters.size, len(groups)), np.float32)
-    for column, chosen in enumerate(groups):
-        found = compute(theta, rows(samples.x, chosen), samples.y[chosen]).gradient
-        length = norm(found)
-        if length and isfinite(length):
-            gradients[:, column] = found / np.float64(length)
-    return Trusted(version, gradients)
+    def __init__(self, flat: "FlatModule", samples: Dataset) -> None:
+        self._flat, self._samples = flat, samples
+        self._before: NDArray[np.float32] | None = None
+
+    def __call__(self, version: int, theta: NDArray[np.float32]) -> Trusted:
+        """At theta [P + B], the model of `version`: the gradient of the module, a group a class, if there are
+        few. A group whose gradient is no number says nothing.
+
+        Logits are divided by their own deviation, if it is above 1: as the model gets sure of its predictions
+        the gradient fades, and what is left of it is of a few hard samples and changes from step to step. Of
+        logits no larger than that it is of all samples, and still of what the model has yet to learn.
+        """
+        flat, samples = self._flat, self._samples
+        temperature = max(1.0, flat.spread(theta, samples.x)) if flat.predicts else 1.0
+        groups = list(_groups(samples.y))
+        directions = np.zeros((flat.layout.parameters.size, len(groups) + 1), np.float32)
+        for column, chosen in enumerate(groups):
+            x, y = rows(samples.x, chosen), samples.y[chosen]
+            directions[:, column] = _unit(flat.gradient(theta, x, y, temperature=temperature).gradient)
+        trained = theta[: len(directions)]
+        if self._before is not None:
+            directions[:, -1] = _unit(self._before - trained)
+        self._before = trained.copy()
+        return Trusted(version, directions)
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of length 1; 0 if it is 0, or no number."""
+    length = norm(vector)
+    if not length or not isfinite(length):
+        return np.zeros_like(vector)
+    return (vector / np.float64(length)).astype(np.float32)
 
 
 def _groups(y: NDArray[np.generic]) -> list[NDArray[np.int64]]:

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable
 from math import inf
 
 LATEST = 256
@@ -20,12 +19,10 @@ class Norms:
     what was usual allows, so that few drive the median up. Sorted, in O(log n) an update.
     """
 
-    def __init__(self, norms: Iterable[float] = (), held: int = HELD) -> None:
+    def __init__(self, held: int = HELD) -> None:
         self._held = held
         self._latest: deque[float] = deque()
         self._sorted: list[float] = []
-        for norm in norms:
-            self.add(norm)
 
     def add(self, norm: float) -> None:
         """One more. What changes nothing does not count."""

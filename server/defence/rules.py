@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.defence.trusted import Agreement
 from edgeflock.server.descent import Where
 from edgeflock.shared.plugins import Table
 
@@ -40,11 +41,13 @@ class Seen:
     infinity: none is, nor waited for."""
     spread: float
     """More than half of these are no more than so many times larger or smaller than usual."""
-    agreement: float | None = None
-    """Of the update with the trusted gradient, -1 to 1; None: there is none."""
+    agreement: Agreement | None = None
+    """Of the update with what the server trusts; None: there is nothing."""
     standing: float | None = None
     """What its device's updates, this one too, say for the device, or against it (standing.py); of a new one
     nothing is known, 0."""
+    spent: bool = False
+    """Whether its device, or all new ones together, had their part of the latest updates (recent.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +66,25 @@ def most(usual: float, spread: float) -> float:
     return usual * min(MOST, max(LEAST, times))
 
 
-def remembered(share: float, norm: float, usual: float = 1.0) -> float:
+def remembered(share: float, norm: float, usual: float) -> float:
     """What is known from then on of an update with this norm, of which `share` counted, when this was usual.
 
-    Of one that was too large, what any fleet's may be: if only usual ones were known, what is usual could
-    never grow. While nothing is usual, all of it, though nothing of it counts.
+    Of one that was too large at most LEAST usual ones: if only usual ones were known, what is usual could
+    never grow. While nothing is usual, all of it, though nothing of it counts; 0: nothing.
     """
-    return norm if share == 1 or not usual else LEAST * share * norm
+    if not usual or share == 1:
+        return norm
+    return min(norm, LEAST * usual) if share else 0.0
 
 
 def clip(seen: Seen) -> float:
     """All of an update up to `most`; u / |g| of what is beyond it, which then counts as much as a usual one.
 
     Cut to `most` itself, many that are too large would be as many that each move the model three times as
-    far as an honest one: a learning rate that nobody chose. Nothing counts before anything is usual.
+    far as an honest one: a learning rate that nobody chose. Nothing counts before anything is usual, nor of
+    a device that had its part.
     """
-    if not seen.usual:
+    if seen.spent or not seen.usual:
         return 0.0
     return seen.usual / seen.norm if most(seen.usual, seen.spread) < seen.norm else 1.0
 

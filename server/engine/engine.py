@@ -24,11 +24,7 @@ from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.engine.receipts import Receipts
 from edgeflock.server.engine.steering import Course, Criteria, Judge, Snapshots, Steering
 from edgeflock.server.publication import Exact, Outlet, Publication
-from edgeflock.shared.errors import (
-    Refused,
-    StepTooLarge,
-    Superseded,
-)
+from edgeflock.shared.errors import ConfigError, Refused, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.messages import Receipt
@@ -78,7 +74,7 @@ class Engine:
             log, parameters, self._course, self._snapshots, self.outlet, judge, bounds.learning_rate, past,
             self._give_up,
         )  # fmt: skip
-        self.guard = guard
+        self.guard, self._past = guard, past
         self._decided: dict[Push, Decision] = {}
         """What the guard has said of updates that are not in the model yet."""
         self._again: dict[Push, Push] = {}
@@ -204,7 +200,8 @@ class Engine:
         step = parameters.limited(replace(step, time=push.time))
         sent, decision = step, None
         if self.guard is not None:
-            decision = self.guard.decide(push.device, step, parameters.told_weight(step))
+            weight = parameters.told_weight(step)
+            decision = self.guard.decide(parameters.version, push.device, step, weight)
             step = step.part(decision.share)
         most = self._bounds.parameter
         if not parameters.bears(step, most, self._coordinator.gathered):
@@ -232,7 +229,7 @@ class Engine:
             self._decided.clear()
             return
         for version, (push, touched) in enumerate(verdict.updates, before + 1):
-            update, share = push.update, self._took(push)
+            update, (share, judged) = push.update, self._took(version, push)
             self._log.add_update(
                 version,
                 push.device,
@@ -242,6 +239,7 @@ class Engine:
                 update.samples,
                 push.frame,
                 share,
+                judged,
             )
             self.receipts.add(push.device, update.sequence, version)
             self._gate.made(push.device, version)
@@ -251,13 +249,13 @@ class Engine:
             self._made.append((push, accepted))
         self.parameters.apply(verdict.change)
 
-    def _took(self, push: Push) -> float:
-        """What part of an update counts that makes a version now."""
+    def _took(self, version: int, push: Push) -> tuple[float, bytes | None]:
+        """(What part of an update counts that makes a version now, what the journal keeps of why)."""
         decision = self._decided.pop(push, None)
         if self.guard is None or decision is None:
-            return 1.0
-        self.guard.took(push.device, decision)
-        return decision.share
+            return 1.0, None
+        self.guard.took(version, push.device, decision)
+        return decision.share, decision.packed()
 
     def _receipt_again(self, push: Push) -> Accepted:
         """A resent update gets the receipt that it got, or would have got, the first time."""
@@ -308,9 +306,26 @@ class Engine:
         """The number that stands for a device in the journal."""
         return self._log.device_id(name)
 
+    def to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
+        """(version, a copy of its theta) of the models that the guard wants to know what to trust of, in
+        order: none, or this one. The first time after a restart it is the one that it knew before, and the
+        one before that, as far as the journal has them.
+        """
+        guard, version = self.guard, self.parameters.version
+        if guard is None or not guard.wants(version, refresh):
+            return []
+        if not guard.is_anew or not version or self._past is None:
+            return [self.theta()]
+        last = version - version % refresh
+        try:
+            models = [self._past(one) for one in (last - refresh, last) if one >= 0]
+        except ConfigError:  # its updates were not kept
+            return [self.theta()]
+        return [(model.version, model.theta.copy()) for model in models]
+
     def trust(self, trusted: Trusted) -> None:
-        """The guard goes by this gradient from now on."""
-        assert self.guard is not None, "who has none wants no gradient"
+        """The guard goes by this from now on."""
+        assert self.guard is not None, "who has none wants nothing to trust"
         self.guard.trust(trusted)
 
     def pardon(self, device: int) -> bool:

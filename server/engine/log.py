@@ -29,6 +29,7 @@ class Log(Protocol):
         samples: int,
         frame: bytes,
         share: float = 1.0,
+        judged: bytes | None = None,
     ) -> None: ...
 
     def add_snapshot(

@@ -142,7 +142,7 @@ def _looking(config: Config, given: Given, held_out: Dataset | Stored | None) ->
     samples, rest = trusting.set_apart(held_out)
     # A module of its own: the evaluator is at work at the same time.
     flat = FlatModule(config.model.module, config.model.loss, config.run.seed, given.make)
-    return partial(trusting.trusted, flat, samples), rest
+    return trusting.Look(flat, samples), rest
 
 
 def _told(config: Config, arrays: Arrays) -> bytes:

@@ -8,6 +8,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.defence import Decided
 from edgeflock.server.engine.log import LastReceipt
 from edgeflock.server.ledger.records import (
     Account,
@@ -133,6 +134,15 @@ class Contents:
             yield JournaledUpdate(version, frame, facts[3], facts[6])
         if until is not None and version < until:
             raise missing(self.path, version + 1)
+
+    def decided(self) -> Iterator[Decided]:
+        """What defences decided on devices' updates, in order."""
+        rows = self._store.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
+        for (version, device, *_, share, judged, _), _, _ in walk(
+            rows, self._chain(0), self._turns, 0, self.path
+        ):
+            if device:
+                yield Decided(version, device, share, judged)
 
     def _chain(self, version: int) -> int:
         """As its update left it. Raises JournalDamaged if that is missing."""

@@ -2,8 +2,8 @@
 
     meta         the run: identity, model, layout, how its first model is made, what samples are
     devices      name <-> number, and the traffic of each at the last account
-    updates      version it made, device, sequence number, facts, the Update record as received, and what
-                 part of it counts
+    updates      version it made, device, sequence number, facts, the Update record as received, what part
+                 of it counts, and why
     regimes      how updates count, from a version on, and why: settings, or an operator
     snapshots    theta, its average and what the optimizer remembers, at a version: the first, the newest two
     evaluations  loss and accuracy of a version, and the traffic until then
@@ -128,17 +128,18 @@ class Journal(Contents):
         samples: int,
         frame: bytes,
         share: float = 1.0,
+        judged: bytes | None = None,
     ) -> None:
         """Note one update for the next commit. Touches no disk."""
-        self.add_kept((version, device, sequence, time, loss, samples, share, of_frame(frame)), frame)
+        self.add_kept((version, device, sequence, time, loss, samples, share, judged, of_frame(frame)), frame)
 
     def add_kept(self, facts: Facts, frame: bytes | None) -> None:
         """The same for one of another journal, whose record may have been dropped."""
         head = self._heads["updates"]
         chain = of_update(self._turns.get(head.row, head.chain), facts)
         self._heads["updates"] = Head(facts[0], chain)
-        *told, share, record = facts
-        self._updates.append((*told, frame, record, chain, share))
+        *told, share, judged, record = facts
+        self._updates.append((*told, frame, record, chain, share, judged))
 
     def add_snapshot(
         self,

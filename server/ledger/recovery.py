@@ -5,15 +5,15 @@ passed over: JournalDamaged names the version.
 """
 
 import logging
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from edgeflock.server.coordination import coordinator_of, gate_of
-from edgeflock.server.defence import HELD, LATEST, LEAST, Guard
+from edgeflock.server.defence import HELD, Guard
 from edgeflock.server.descent import RULES, Gathered, Lost, Parameters, Part, Place, Regime, Step, Vectors
-from edgeflock.server.descent.steps import norm
 from edgeflock.server.engine import Bounds, Criteria, Engine, Judge
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.contents import Contents
@@ -70,19 +70,13 @@ def open_engine(
     guard = None
     if config.defence.mode != "none":
         held = 0 if parameters.regime.rounds else HELD  # a round may be all there is
-        guard = Guard(config.defence.mode, _norms(journal, layout, parameters), held)
+        try:
+            guard = Guard(config.defence.mode, journal.decided(), held)
+        except struct.error as error:
+            raise JournalDamaged(f"{journal.path}: what a defence decided cannot be read: {error}") from error
     return Engine(
         journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge, guard
     )
-
-
-def _norms(journal: Journal, layout: Layout, parameters: Parameters) -> Iterator[float]:
-    """How large the latest updates were that counted, as far as the journal has them."""
-    first, version = journal.first_kept(), parameters.version
-    after = max(parameters.start, version - LATEST, version if first is None else first - 1)
-    for journaled, step in _decoded(journal, layout, after, version):
-        weighed = parameters.told_weight(step) * norm(step.delta)
-        yield weighed if journaled.share == 1 else LEAST * weighed
 
 
 def restored(journal: Journal, layout: Layout, place: Place, version: int, lost: Lost) -> Vectors:

@@ -5,7 +5,6 @@ import hashlib
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
@@ -254,7 +253,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
         "uncompressed": done.uncompressed,
         "cnc": _cnc(done.compressed, done.uncompressed),
         "refused": done.refused,
-        "defence": None if guard is None else asdict(guard.record(device.id)),
+        "defence": None if guard is None else guard.record(device.id).document(),
         "shards": identity.shards,
         "duplicates": done.duplicates,
         "paced": round(paces.held_back(identity.name), 1),

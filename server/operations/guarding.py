@@ -47,7 +47,8 @@ class Guarding:
 
     def made(self, push: Push, accepted: Accepted) -> None:
         """An update has made a version."""
-        dropped, device = not accepted.share, push.device
+        device, guard = push.device, self._engine.guard
+        dropped = not accepted.share and not (guard is not None and guard.record(device).excused)
         if dropped == (device in self._dropping):
             return
         self._dropping ^= {device}
@@ -67,12 +68,13 @@ class Guarding:
             if not guard.wants(self._engine.published.version, self._refresh):
                 await asyncio.sleep(_LOOK)
                 continue
-            version, theta = await self._writer.call(self._engine.theta)
+            models = await self._writer.call(lambda: self._engine.to_trust(self._refresh))
             began = time.monotonic()
-            try:
-                trusted = await asyncio.to_thread(look, version, theta)
-            except Exception:  # a user's module may raise anything; the last one is still of use
-                log.exception("the guard's gradient at version %d failed", version)
-            else:
-                await self._writer.call(lambda trusted=trusted: self._engine.trust(trusted))  # type: ignore[misc]
+            for version, theta in models:
+                try:
+                    trusted = await asyncio.to_thread(look, version, theta)
+                except Exception:  # a user's module may raise anything; the last one is still of use
+                    log.exception("the guard's gradient at version %d failed", version)
+                else:
+                    await self._writer.call(lambda trusted=trusted: self._engine.trust(trusted))  # type: ignore[misc]
             await asyncio.sleep(_LOOK + _REST * (time.monotonic() - began))

@@ -97,7 +97,7 @@ def of_run(
     if host.engine.guard is not None:
         defended = CounterMetricFamily(
             "edgeflock_defence_updates",
-            "Updates since the server started that counted in part (clipped) or not at all (dropped).",
+            "Updates of the run that counted in part (clipped) or not at all (dropped).",
             labels=["decision"],
         )
         for decision in ("clipped", "dropped"):

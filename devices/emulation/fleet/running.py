@@ -29,7 +29,6 @@ from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.scoring import Scores
 from edgeflock.server.weights import first_model
-from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.gradient import Gradient
@@ -154,10 +153,10 @@ class _FleetRun:
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         self._test = prepared.test
-        self._trust: Dataset | None = None
-        """Samples that the guard's gradients are of."""
+        self._look: trusting.Look | None = None
         if trusting.is_wanted(file.defence.mode):
-            self._trust, self._test = trusting.set_apart(prepared.test)
+            samples, self._test = trusting.set_apart(prepared.test)
+            self._look = trusting.Look(flat, samples)
         theta, start = first_model(flat, file.model.weights, seed)
         journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
         held = journal.path.parent if earlier is not None and isinstance(journal.path, Path) else None
@@ -230,13 +229,12 @@ class _FleetRun:
             await asyncio.gather(*lives, over, everybody, return_exceptions=True)
 
     def _look_again(self) -> None:
-        """The guard has a gradient that it may trust, and a new one now and then."""
-        guard, version = self._engine.guard, self._engine.published.version
-        if guard is None or self._trust is None or not guard.wants(version, self._file.defence.refresh):
+        """The guard has what it may trust, and anew now and then."""
+        if self._look is None:
             return
         began = time.process_time()
-        _, theta = self._engine.theta()
-        self._engine.trust(trusting.trusted(self._flat, self._trust, version, theta))
+        for version, theta in self._engine.to_trust(self._file.defence.refresh):
+            self._engine.trust(self._look(version, theta))
         self._evaluation_s += time.process_time() - began
 
     def _committed(self) -> None:

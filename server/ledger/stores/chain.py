@@ -22,7 +22,7 @@ _UNLIKE = -1
 COVERED = {
     "meta": "run, model, layout, created, start, data",
     "devices": "id, name",
-    "updates": "version, device, sequence, time, loss, samples, share, sum",
+    "updates": "version, device, sequence, time, loss, samples, share, judged, sum",
     "regimes": "version, rule, learning_rate, window, average, base_batch, rounds, kind, how",
     "adjustments": "version, configured, chosen",
     "evaluations": "version, time, loss, accuracy, ingress, egress, metrics",
@@ -46,23 +46,25 @@ def kept(value: object) -> object:
     return int(value) if isinstance(value, bool) else value
 
 
-Facts = tuple[int, int, int, float, float | None, int, float, int]
-"""Of an update: version, device, sequence, time, loss (None: no number), samples, share, `of_frame`."""
+Facts = tuple[int, int, int, float, float | None, int, float, bytes | None, int]
+"""Of an update: version, device, sequence, time, loss (None: no number), samples, share, why (None: there is
+no defence), `of_frame`."""
 
 of_frame = crc32
 """Of an Update record, apart from the chain, so that it can be dropped and the chain still holds."""
 
 
 def of_update(before: int, facts: Facts) -> int:
-    """The chain at the version that an update made, from that of the version `before`. The share came later,
-    and is left out where the update counts in full.
+    """The chain at the version that an update made, from that of the version `before`. The share and why
+    it is so came later, and are left out where the update counts in full, or nothing is said.
     """
-    version, device, sequence, time, loss, samples, share, frame = facts
+    version, device, sequence, time, loss, samples, share, judged, frame = facts
     try:
         # SQLite keeps neither NaN nor the sign of a zero.
         known = _NO_LOSS if loss is None or loss != loss else loss + 0.0
         total = crc32(_FACTS.pack(version, device, sequence, time + 0.0, known, samples, frame), before)
-        return total if share == 1 else crc32(_SHARE.pack(share), total)
+        total = total if share == 1 else crc32(_SHARE.pack(share), total)
+        return total if judged is None else crc32(judged, total)
     except (struct.error, TypeError):  # damage may have made anything of a column
         return _UNLIKE
 

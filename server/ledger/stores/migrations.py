@@ -17,7 +17,7 @@ from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 12
+SCHEMA = 13
 
 TABLES = """
 CREATE TABLE meta (
@@ -31,7 +31,8 @@ CREATE TABLE devices (
 CREATE TABLE updates (
     version INTEGER PRIMARY KEY, device INTEGER NOT NULL REFERENCES devices, sequence INTEGER NOT NULL,
     time REAL NOT NULL, loss REAL, samples INTEGER NOT NULL, frame BLOB,
-    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, share REAL NOT NULL DEFAULT 1
+    sum INTEGER NOT NULL DEFAULT 0, chain INTEGER NOT NULL DEFAULT 0, share REAL NOT NULL DEFAULT 1,
+    judged BLOB
 );
 CREATE TABLE regimes (
     version INTEGER NOT NULL, rule TEXT NOT NULL, learning_rate REAL NOT NULL, window INTEGER NOT NULL,
@@ -68,13 +69,14 @@ _COLUMNS = (
     ("regimes", "how TEXT NOT NULL DEFAULT ''"),
     ("snapshots", "memory BLOB"),
     ("updates", "share REAL NOT NULL DEFAULT 1"),
+    ("updates", "judged BLOB"),
     ("evaluations", "metrics TEXT NOT NULL DEFAULT ''"),
     ("meta", "data TEXT NOT NULL DEFAULT ''"),
 )
 
 
 def _room(db: sqlite3.Connection) -> None:
-    """The columns that schemas 9 to 12 add, for checksums to cover, unless they are there."""
+    """The columns that schemas 9 to 13 add, for checksums to cover, unless they are there."""
     for table, column in _COLUMNS:
         known = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         if column.split()[0] not in known:
@@ -151,6 +153,8 @@ STEPS: Steps = {
     10: (_room,),
     # What samples are: a run that began without keeps none.
     11: (_room,),
+    # What a defence went by: the checksums of updates without stay as they are.
+    12: (_room,),
 }
 """The schema that a step sets out from -> its statements."""
 

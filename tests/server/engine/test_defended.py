@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.coordination import Push
-from edgeflock.server.defence import HELD, Trusted
+from edgeflock.server.defence import HELD, Decided, Trusted
 from edgeflock.server.descent import Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.admission import admit
@@ -35,7 +37,7 @@ SETTINGS = {
 }
 
 
-UNIT = np.full((LAYOUT.size, 1), LAYOUT.size**-0.5, np.float32)
+UNIT = np.full((LAYOUT.size, 1), LAYOUT.size**-0.5, np.float32) * np.array([1, 0], np.float32)
 
 
 @contextmanager
@@ -91,16 +93,60 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
     assert kinds == ({"cut", "whole"} if mode == "clip" else {"cut", "whole", "dropped"})
 
 
+class Looking:
+    """Stands for server/trusting.py: what takes theta to 1, and how it moved."""
+
+    def __init__(self) -> None:
+        self.before = np.zeros(LAYOUT.size, np.float32)
+
+    def __call__(self, version: int, theta: NDArray[np.float32]) -> Trusted:
+        both = np.stack([theta - 1, self.before - theta], 1)
+        self.before = theta.copy()
+        return Trusted(version, (both / np.linalg.norm(both, axis=0).clip(1e-9)).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["adacomp", "adam", "rounds"])
+def test_a_restart_in_the_middle_changes_no_decision(name: str, tmp_path: Path) -> None:
+    """One of three devices is honest for half of the run, and then sends the opposite, thrice as large."""
+    settings = [*SETTINGS[name], "run.snapshot_every=7", "coordination.learning_rate=0.01"]
+
+    def run(directory: Path, ends: tuple[int, ...]) -> tuple[list[Decided], bytes]:
+        random = np.random.default_rng(3)
+        for first, end in pairwise((0, *ends)):
+            with opened(directory, "score", *settings) as (journal, engine):
+                look = Looking()
+                for number in range(first, end):
+                    for version, model in engine.to_trust(6):
+                        engine.trust(look(version, model))
+                    device, turned = 1 + number % 3, number % 3 == 2 and number > 120
+                    pull = engine.parameters.theta - 1 + random.standard_normal(LAYOUT.size)
+                    where = np.flatnonzero(random.random(LAYOUT.size) < 0.4)
+                    entries = {int(k): float(pull[k]) * (-3 if turned else 1) for k in where}
+                    update = sparse_update(1 + number // 3, engine.published.version, entries)
+                    engine.commit([Push(device, float(number), update, wire.encode(update))])
+                    engine.commit([], 1e9)
+                decided, theta = list(journal.decided()), engine.parameters.theta.tobytes()
+                assert replay(journal, LAYOUT).theta.tobytes() == theta
+        return decided, theta
+
+    (tmp_path / "once").mkdir()
+    (tmp_path / "often").mkdir()
+    whole = run(tmp_path / "once", (240,))
+    assert run(tmp_path / "often", (39, 123, 171, 240)) == whole
+    last = [one.share for one in whole[0][210:]]
+    assert 0 < last.count(0.0) < len(last), "some are dropped, and not all"
+
+
 def test_a_restarted_guard_knows_what_is_usual(tmp_path: Path) -> None:
     large = sparse_update(31, 30, {0: 300.0})
     with opened(tmp_path, "clip") as (_, engine):
         for sequence in range(1, 31):
             took(engine, 1, sparse_update(sequence, sequence - 1, {sequence % 25: 0.5}))
         assert engine.guard is not None
-        before = engine.guard.decide(1, _step(large), 1.0)
+        before = engine.guard.decide(30, 1, _step(large), 1.0)
     with opened(tmp_path, "clip") as (_, engine):
         assert engine.guard is not None
-        assert engine.guard.decide(1, _step(large), 1.0) == before
+        assert engine.guard.decide(30, 1, _step(large), 1.0) == before
         assert took(engine, 1, large).share == pytest.approx(0.5 / 300)
 
 
@@ -112,7 +158,7 @@ def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> No
     """Not even running statistics; and sent again it gets the same receipt, and is not counted again."""
     with opened(tmp_path, "score", layout=NORMED) as (journal, engine):
         engine.trust(Trusted(0, UNIT))
-        acquaint(engine.guard, norm=1.0)
+        acquaint(engine.guard, norm=2.0)
         before = engine.parameters.theta.copy()
         update = with_statistics(sparse_update(1, 0, {3: -1.0, 5: -2.0}), [9.0] * 6)
         answer = took(engine, 1, update)

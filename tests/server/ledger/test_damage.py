@@ -341,13 +341,13 @@ def test_a_journal_that_others_can_read_is_tightened(
 
 def test_a_checksum_is_of_every_value() -> None:
     """No two that differ in a bit are alike, as a CRC promises."""
-    facts: Facts = (1, 2, 3, 4.5, 0.5, 6, 1.0, 7)
+    facts: Facts = (1, 2, 3, 4.5, 0.5, 6, 1.0, None, 7)
     others: list[Facts] = [(2, *facts[1:]), (1, 3, *facts[2:]), (1, 2, 2, *facts[3:])]
-    others += [(1, 2, 3, float(np.nextafter(4.5, 5)), 0.5, 6, 1.0, 7)]
-    others += [(*facts[:6], 0.5, 7), (*facts[:6], 0.0, 7)]
-    without: Facts = (1, 2, 3, 4.5, None, 6, 1.0, 7)
-    assert len({of_update(0, each) for each in (facts, *others, without)} | {of_update(1, facts)}) == 9
-    assert of_update(0, (1, 2, 3, 4.5, float("nan"), 6, 1.0, 7)) == of_update(0, without)
+    others += [(1, 2, 3, float(np.nextafter(4.5, 5)), 0.5, 6, 1.0, None, 7)]
+    others += [(*facts[:6], 0.5, None, 7), (*facts[:6], 0.0, None, 7), (*facts[:7], b"why", 7)]
+    without: Facts = (1, 2, 3, 4.5, None, 6, 1.0, None, 7)
+    assert len({of_update(0, each) for each in (facts, *others, without)} | {of_update(1, facts)}) == 10
+    assert of_update(0, (1, 2, 3, 4.5, float("nan"), 6, 1.0, None, 7)) == of_update(0, without)
     assert (
         len({of_vectors(1, 2, b"ab", None), of_vectors(1, 2, b"a", b"b"), of_vectors(1, 2, b"ab", b"")}) == 3
     )

@@ -36,6 +36,29 @@ def test_it_is_told_once_that_updates_count_nothing_and_that_they_count_again(tm
     ]
 
 
+def test_nobody_is_blamed_for_an_update_that_could_not_count(tmp_path: Path) -> None:
+    """A run's first ones, and those beyond a device's part of the latest."""
+    told: list[tuple[int, str]] = []
+    settings = parse(overrides=["defence.mode=clip"], tables=CHOICES)
+    with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
+        journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
+        engine = open_engine(journal, LAYOUT, settings)
+        guarding = Guarding(engine, Writer(engine), None, 20, lambda *news: told.append(news))
+        for name in "abcdefgh":
+            engine.device_id(name)
+        shares = []
+        for number in range(1, 301):
+            device = 1 if number % 3 else 2 + number // 3 % 7
+            sent = push(device, sparse_update(number, number - 1, {number % 25: 0.5}))
+            for each, answer in engine.commit([sent]):
+                assert isinstance(answer, Accepted)
+                shares.append(answer.share)
+                guarding.made(each, answer)
+    assert shares[:8] == [0.0] * 8
+    assert 0 < shares[8:].count(0.0) < 200
+    assert told == []
+
+
 async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_path: Path) -> None:
     settings = parse(overrides=["defence.mode=score", "defence.refresh=1"], tables=CHOICES)
     asked: list[int] = []
@@ -44,7 +67,7 @@ async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_p
         asked.append(version)
         if len(asked) == 1:
             raise ValueError("a module that fails once")
-        return Trusted(version, np.ones((LAYOUT.size, 1), np.float32))
+        return Trusted(version, np.ones((LAYOUT.size, 2), np.float32))
 
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
         journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)

@@ -41,11 +41,11 @@ ADDED: dict[str, tuple[object, ...]] = {
     "meta": (None, ""),
     "snapshots": (None, None),
     "regimes": (0.0, 0, 0, "settings", ""),
-    "updates": (1.0,),
+    "updates": (1.0, None),
     "evaluations": ("",),
 }
 """What rows from before the columns start and data, average and memory, average, base_batch, rounds, kind
-and how, share, and metrics, have there."""
+and how, share and judged, and metrics, have there."""
 
 
 def opened(name: str, directory: Path) -> Path:
