@@ -119,7 +119,7 @@ def verified(db: Database, path: object, noted: mark.Heads | None, found: Examin
 
 def _unlike(facts: Facts, frame: bytes, layout: Layout) -> str:
     """Why an update cannot be replayed, or its record says something else than its row; empty: it can."""
-    version, _, sequence, time, _, samples, share, _ = facts
+    version, _, sequence, time, _, samples, share, *_ = facts
     try:
         update, _ = decoded(JournaledUpdate(version, frame, time, share), layout)
     except Refused as refusal:
