@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
@@ -127,12 +128,14 @@ def test_a_commit_that_waits_no_longer_for_its_standby_is_none(postgres: Cluster
     postgres.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     postgres.execute("SELECT pg_reload_conf()")
     try:
-        journal.add_update(1, 1, 1, 1.0, 0.5, 10, b"frame")
         failed: list[BaseException] = []
 
         def commit() -> None:
+            """Those before PostgreSQL has read its settings again wait for nobody."""
             try:
-                journal.commit()
+                for version in count(1):
+                    journal.add_update(version, 1, version, 1.0, 0.5, 10, b"frame")
+                    journal.commit()
             except JournalLost as error:
                 failed.append(error)
 
