@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -67,7 +67,7 @@ class Authority:
         try:
             certificate = x509.load_der_x509_certificate(shown)
             certificate.verify_directly_issued_by(self._own)
-        except (ValueError, TypeError, InvalidSignature):
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion):
             return b""
         holds = certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc
         return _key_of(certificate) if holds else b""

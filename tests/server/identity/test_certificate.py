@@ -6,12 +6,13 @@ import stat
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from edgeflock.server.identity import certificate, own_certificate, server_tls
+from edgeflock.server.identity import Authority, certificate, own_certificate, server_tls
 from edgeflock.shared.errors import ConfigError, WrongKey
-from edgeflock.shared.identity import is_loopback, tls_for
+from edgeflock.shared.identity import is_loopback, new_key, public_of, tls_for
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> bytes:
@@ -102,3 +103,16 @@ def test_without_tls_only_this_machine_is_spoken_to_unless_asked_for() -> None:
             tls_for("http", host, b"", insecure=False)
     with pytest.raises(ConfigError, match="write https://"):
         tls_for("http", "127.0.0.1", bytes(32), insecure=True)
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+def test_no_bytes_of_a_gateway_do_worse_than_be_no_certificate(tmp_path: Path) -> None:
+    """A version that there is not is no ValueError."""
+    authority, public, random = Authority(tmp_path), public_of(new_key()), Random(0)
+    good = ssl.PEM_cert_to_DER_cert(authority.certificate(public))
+    assert authority.key_in(good) == public
+    assert authority.key_in(b"") is None
+    for at in range(len(good)):
+        damaged = bytearray(good)
+        damaged[at] ^= random.randrange(1, 256)
+        assert authority.key_in(bytes(damaged)) == b""
