@@ -134,9 +134,9 @@ def server(
                 except StoodDown:
                     return
                 except EdgeflockError as error:
-                    if not waiting.waits or not passes(error):
+                    if stop.is_set() or not waiting.waits or not passes(error):
                         raise
-                    log.warning("%s; this server stands by until then", error)
+                    log.warning("%s; this server stands by until it can go on", error)
                     gc.unfreeze()
                     gc.collect()  # the run that it had is as large as the next one
                     with suppress(TimeoutError):

@@ -1,11 +1,15 @@
 """When a device gives a server up that says nothing, in virtual time; and when it does not."""
 
 import asyncio
+import math
+import socket
+import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness, ServerHangs
+from edgeflock.client.transport.session import Session
 from edgeflock.devices.emulation.clock import run_virtually
 
 
@@ -135,3 +139,41 @@ def test_who_is_cancelled_leaves_nothing_behind() -> None:
         assert inner.cancelled()
 
     run_virtually(wait())
+
+
+class Line:
+    """A session's socket, over one of its own."""
+
+    def __init__(self, own: socket.socket) -> None:
+        self._own = own
+
+    def get_extra_info(self, name: str) -> socket.socket:
+        assert name == "socket"
+        return self._own
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say what has not left")
+def test_a_long_message_that_leaves_over_a_slow_line_is_a_sign_of_life() -> None:
+    own, other = socket.socketpair()
+    with own, other:
+        session = Session(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
+        before = session.heard()
+        for _ in range(8):
+            own.send(bytes(4096))
+        assert session.heard() == before  # it is on its way, and nothing has left
+        assert session.heard() == before
+        other.recv(4096)
+        assert session.heard() == before + 1
+        assert session.heard() == before + 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say what has not left")
+def test_a_ping_that_leaves_is_none() -> None:
+    """The system of a server that hangs takes it."""
+    own, other = socket.socketpair()
+    with own, other:
+        session = Session(Line(own), 1 << 20, math.inf, lambda record: None)  # type: ignore[arg-type]
+        own.send(bytes(28))
+        before = session.heard()
+        other.recv(28)
+        assert session.heard() == before
