@@ -268,6 +268,7 @@ class EdgeflockStrategy(Strategy):
         if metrics is not None:
             self._reports.note(TRAINED, number, metrics)
             log.info("\t└──> Aggregated MetricRecord: %s", metrics)
+        self._reports.warn_of(job.shares.short())
         result.arrays = job.result()
         job.record(version)
         self._evaluate_there(number, grid, config)
