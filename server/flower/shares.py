@@ -1,4 +1,4 @@
-"""Whose data hardly count: each node's share of what counted, beside its share of the data. No flwr, no clock."""
+"""Whose data hardly count: nodes' shares of what counted, beside those of the data. No flwr, no clock."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -17,7 +17,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     """What the run warns of, each once."""
     said: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda log: said.append(log.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("flwr").addHandler(handler)
     yield said
     logging.getLogger("flwr").removeHandler(handler)
