@@ -104,11 +104,6 @@ def take_back(memory: Memory) -> Memory:
     return replace(memory, sent=_NOTHING)
 
 
-def forget(memory: Memory) -> Memory:
-    """The last update was refused for its size: nothing of it is to come again."""
-    return Memory(norms=memory.norms)
-
-
 def _whole(selection: Selection) -> Selection:
     """All of a gradient whose selection loses too much: signs alone would lose as much."""
     if not values.CODINGS[values.name_of(selection.values)].means_only:

@@ -79,7 +79,7 @@ class Rounds:
             if self._too_large == HOPELESS:
                 raise Diverged(f"{HOPELESS} updates in a row were refused: {large}") from large
             log.warning("%s", large)
-            self._trainer.forget()
+            self._trainer.undo()
             self._batches.settle()
             return None
         if task.counted:

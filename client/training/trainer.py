@@ -12,7 +12,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.training.encoding import LocalSteps, encode_update
 from edgeflock.client.training.local import Local
-from edgeflock.client.training.selector import Memory, forget, select, take_back
+from edgeflock.client.training.selector import Memory, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
 from edgeflock.shared.model.fields import Inputs
@@ -98,12 +98,10 @@ class Trainer:
         self._memory = take_back(self._memory)
 
     def undo(self) -> None:
-        """The last step is to be as if it had not been: somebody else's counts for the same data."""
+        """The last step is to be as if it had not been: its update was refused for its size, or somebody
+        else's counts for the same data.
+        """
         self._memory = self._before
-
-    def forget(self) -> None:
-        """The last update was refused for its size: nothing of it is to come again."""
-        self._memory = forget(self._memory)
 
     def _computed(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """The backend's gradient. What it once could do and now cannot, as without memory, may pass."""

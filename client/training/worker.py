@@ -174,7 +174,7 @@ class Worker:
                 if too_large == HOPELESS:
                     raise Diverged(f"{HOPELESS} updates in a row were refused: {large}") from large
                 log.warning("%s", large)
-                trainer.forget()
+                trainer.undo()
                 self._batches.settle()
                 await self._pull(replica)
                 continue

@@ -66,9 +66,6 @@ class _Resumed:
     def undo(self) -> None:
         self.trainer.undo()
 
-    def forget(self) -> None:
-        self.trainer.forget()
-
 
 @dataclass(slots=True)
 class EmulatedDevice:

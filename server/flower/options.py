@@ -61,6 +61,16 @@ FEDAVG = (
 """FedAvg's arguments, in its order."""
 
 
+COMPRESSION = ("select", "balance", "feedback", "threshold", "indices", "values")
+"""What nodes with the mod go by."""
+
+
+def listed(options: Mapping[str, object]) -> str:
+    """Options or counts, for people: name = value, ..."""
+    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in options.items()}
+    return ", ".join(f"{name} = {value}" for name, value in values.items()) or "none"
+
+
 def by_name(positional: tuple[Any, ...], options: Options) -> Options:
     """FedAvg's arguments, some of them given by their places. Raises TypeError as Python does, and says what
     may have been meant: names of Flower's earlier strategies (fraction_fit) are near those of today.
@@ -123,14 +133,17 @@ class StrategySettings:
         if not self.fraction_train:
             raise ConfigError("fraction_train = 0: nobody would train; to evaluate only, use Flower's FedAvg")
 
+    def of(self, names: Iterable[str]) -> dict[str, object]:
+        """Some of them."""
+        return {name: getattr(self, name) for name in names}
+
     def config(self, **coordination: Any) -> Config:
         """The native server's configuration. Raises ConfigError if an option has a value it cannot have."""
-        compression = ("select", "balance", "feedback", "threshold", "indices", "values")
         sections = {
             "coordination": coordination,
             "optimizer": dict(self.optimizer),
             "defence": {"mode": self.defence},
-            "compression": {name: getattr(self, name) for name in compression},
+            "compression": self.of(COMPRESSION),
             "downlink": {"mode": "exact"},  # Flower's messages carry models; nothing is to be remembered
             "limits": {"samples": self.samples},
             "run": {"snapshot_every": self.snapshot_every, "keep_updates": self.keep_updates},

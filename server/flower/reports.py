@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from flwr.serverapp.strategy import Result
 
 from edgeflock.server.flower.options import Aggregate
 from edgeflock.server.flower.run import log
+from edgeflock.server.flower.shares import Short, lost_classes
 from edgeflock.shared.protocol.frames import Evaluation
 
 _FILE = "metrics.jsonl"
@@ -29,13 +30,38 @@ class Reports:
             JUDGED: result.evaluate_metrics_serverapp,
         }
         self._path = Path(checkpoint) / _FILE if checkpoint else None
+        self._lost: dict[str, Sequence[int]] = {}
+        """metric -> the classes that were told of last."""
 
     def note(self, kind: str, number: int, metrics: MetricRecord) -> None:
         """Those of a round."""
         self._of[kind][number] = metrics
+        if kind != TRAINED:
+            self._warn_of_classes(number, metrics)
         if self._path is not None:
             with self._path.open("a") as file:
                 file.write(json.dumps({"round": number, "kind": kind, "metrics": dict(metrics)}) + "\n")
+
+    def warn_of(self, nodes: Iterable[Short]) -> None:
+        """Of nodes that are short of their share from now on."""
+        for node in nodes:
+            log.warning(
+                "Node %d: its replies are %.1f%% of what counts, and it has about %.0f%% of the data: what "
+                "only it has is hardly learned. It is slow, or fails. Use ScaDLES, which waits for every "
+                "node, or let other nodes have such data, too",
+                *(node.node, 100 * node.counted, 100 * node.data),
+            )
+
+    def _warn_of_classes(self, number: int, metrics: MetricRecord) -> None:
+        lost = lost_classes(metrics)
+        for name, classes in lost.items():
+            if self._lost.get(name) != classes:
+                log.warning(
+                    "Round %d: by %s the model is right of nothing of class %s: the nodes that have it count "
+                    "too little, or nobody has it",
+                    *(number, name, ", ".join(map(str, classes))),
+                )
+        self._lost |= {name: lost.get(name, ()) for name in metrics}
 
     def recall(self, past: Mapping[int, Evaluation]) -> None:
         """What was noted up to the last of the rounds that the journal knows, which `past` are."""

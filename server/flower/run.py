@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
+from edgeflock.server.engine.outcomes import Accepted
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.flower.messages import Keys, Template, read_update, size, training
 from edgeflock.server.flower.nodes import Asked, Node, Nodes, Sent
+from edgeflock.server.flower.shares import Shares
 from edgeflock.server.ledger import Claim, claimed
 from edgeflock.shared.errors import BaseExpired, Refused
 from edgeflock.shared.protocol import wire
@@ -61,6 +63,7 @@ class FlowerRun:
     ) -> None:
         """Without `durable` the journal keeps no update records: nobody will replay them."""
         self.nodes = Nodes()
+        self.shares = Shares()
         journal, self.engine = claim.journal, claim.engine
         self.evaluations = journal.evaluations()
         """Of each round, in order, one or, once it was judged, two of its version; the first round is of the
@@ -111,6 +114,7 @@ class FlowerRun:
         known.egress += size(question)
         sent = Sent(version, self.engine.receipts.last_sequence(known.device) + 1, theta)
         self.nodes.ask(message, Asked(node, sent, now))
+        self.shares.ask(node)
 
     def share(self, nodes: int) -> None:
         """So many nodes train at a time. As in a round of FedAvg each reply counts by its part of them."""
@@ -147,6 +151,7 @@ class FlowerRun:
             except Refused as refusal:
                 self._refused(asked.node, refusal, now)
                 continue
+            self.shares.answer(asked.node, update.samples)
             frame = wire.encode(update) if self._durable else b""
             pushes.append(Push(known.device, time.time(), update, frame))
             taken.append((asked.node, reply.content))
@@ -158,8 +163,17 @@ class FlowerRun:
                 self._refused(node, answer, now)
             else:
                 self.nodes.succeeded(node)
+                self.shares.count(node, self._weight(push, answer))
                 accepted.append(content)
+        self.shares.pass_by(len(accepted))
         return accepted
+
+    def _weight(self, push: Push, answer: Accepted | None) -> float:
+        """About how much a reply counts beside others."""
+        how = self.engine.parameters.regime
+        by_samples = push.update.samples if how.rounds or how.base_batch else 1
+        turns = answer.staleness / how.how.nodes if answer and how.rule != "none" else 0
+        return by_samples / max(1, turns)
 
     def _refused(self, node: int, why: Refused, now: float) -> None:
         self._known(node).refused = not isinstance(why, BaseExpired)

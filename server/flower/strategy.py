@@ -19,7 +19,7 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from edgeflock.server.flower.evaluation import Evaluations
 from edgeflock.server.flower.judging import EvaluateFn, Judge
 from edgeflock.server.flower.messages import Keys, evaluation
-from edgeflock.server.flower.options import StrategySettings
+from edgeflock.server.flower.options import COMPRESSION, FEDAVG, StrategySettings, listed
 from edgeflock.server.flower.reports import EVALUATED, JUDGED, TRAINED, Reports, aggregated, finite
 from edgeflock.server.flower.run import FlowerRun, log, opened, outcome_of, pushed
 from edgeflock.shared.errors import ConfigError
@@ -40,6 +40,7 @@ class EdgeflockStrategy(Strategy):
     def __init__(self, coordination: dict[str, object], settings: StrategySettings) -> None:
         """Raises ConfigError if an option has a value that it cannot have."""
         self.settings = settings
+        self._coordination = coordination
         self.config = settings.config(**coordination)
         self._statistics = tuple(settings.statistics)
         self._keys = Keys(settings.arrayrecord_key, settings.configrecord_key, settings.weighted_by_key)
@@ -47,9 +48,18 @@ class EdgeflockStrategy(Strategy):
 
     def summary(self) -> None:
         """Log the settings."""
-        for section in (self.config.coordination, self.config.compression):
-            log.info("\t├──> %s: %s", type(section).__name__, section)
+        for about, options in self._summarised():
+            log.info("\t├──> %s: %s", about, listed(options))
         log.info("\t└──> Checkpoint: %s", self.settings.checkpoint or "none")
+
+    def _summarised(self) -> Iterable[tuple[str, dict[str, object]]]:
+        config, settings = self.config, self.settings
+        yield "Replies", self._coordination
+        yield "Optimizer", {"kind": config.optimizer.kind, **settings.optimizer}
+        yield "Defence", {"mode": config.defence.mode, "samples": config.limits.samples}
+        yield "Nodes", settings.of(FEDAVG[:5])
+        yield "Nodes with the mod send", settings.of(COMPRESSION)
+        yield "Keys in records", settings.of(FEDAVG[5:8])
 
     def start(
         self,
@@ -93,7 +103,7 @@ class EdgeflockStrategy(Strategy):
             log.info(
                 "Training is over after round %d, at version %d: %d updates in %.1f s, %s",
                 *(self._rounds, self._ended_at, self._ended_at - first),
-                *(time.monotonic() - began, dict(self.outcomes)),
+                *(time.monotonic() - began, listed(self.outcomes)),
             )
         log.info("Final results:\n%s", result)
         return result
@@ -173,7 +183,7 @@ class EdgeflockStrategy(Strategy):
     def _give_up_if_hopeless(self) -> None:
         nodes = self._job.nodes
         if nodes.hopeless() or nodes.failures >= _HOPELESS * max(1, len(nodes.online)):
-            outcomes = dict(self.outcomes)
+            outcomes = listed(self.outcomes)
             raise ConfigError(
                 f"{nodes.failures} failures in a row, nothing else: {outcomes}; the last: {nodes.said}"
             )
@@ -262,12 +272,13 @@ class EdgeflockStrategy(Strategy):
         number = self._rounds
         log.info(
             "[ROUND %d/%d] version %d, %.1f updates a minute, %s",
-            *(number, self._last, version, rate, dict(self.outcomes)),
+            *(number, self._last, version, rate, listed(self.outcomes)),
         )
         self._accepted, self._metrics = [], None
         if metrics is not None:
             self._reports.note(TRAINED, number, metrics)
             log.info("\t└──> Aggregated MetricRecord: %s", metrics)
+        self._reports.warn_of(job.shares.short())
         result.arrays = job.result()
         job.record(version)
         self._evaluate_there(number, grid, config)

@@ -82,7 +82,7 @@ class RegimeStart:
     version: int
     regime: Regime
     kind: str = "settings"
-    """Why: the settings said so, or an `operator`, or it is a rollback (`rolled_back`)."""
+    """Why: settings, an `operator`, other `nodes` at work, or it is a rollback (`rolled_back`)."""
 
     def row(self) -> tuple[object, ...]:
         """As the journal keeps it."""

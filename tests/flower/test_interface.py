@@ -258,13 +258,22 @@ def test_the_log_says_how_far_it_is_and_how_it_ended(
     grid.add(1, app(plus(1)))
     grid.add(2, app(plus(1)))
     logging.getLogger("flwr").addHandler(caplog.handler)
-    ScaDLES(fraction_evaluate=0.0).start(grid, record(PLAIN), num_rounds=3)
+    options = {"optimizer": {"kind": "adam", "beta1": 0.5}, "defence": "clip", "fraction_evaluate": 0.0}
+    ScaDLES(**options).start(grid, record(PLAIN), num_rounds=3)  # type: ignore[arg-type]
     logging.getLogger("flwr").removeHandler(caplog.handler)
+    start = [message for message in caplog.messages if "──>" in message and "Metric" not in message]
+    assert not any(mark in message for mark in ("Settings", "'", "{", "<") for message in start)
     said = "\n".join(caplog.messages)
     for expected in (
         "Training starts with 2 nodes at version 0",
         "[ROUND 2/3] version 4, ",
-        " updates a minute, {'applied': 4}",
+        " updates a minute, applied = 4",
+        "Replies: mode = rounds, rule = none, learning_rate = 1, ",
+        "Optimizer: kind = adam, beta1 = 0.5",
+        "Defence: mode = clip, ",
+        "Nodes: fraction_train = 1, fraction_evaluate = 0, ",
+        "Nodes with the mod send: select = 0.1, balance = 1, ",
+        "Checkpoint: none",
         "Training is over after round 3, at version 6: 6 updates in ",
     ):
         assert expected in said

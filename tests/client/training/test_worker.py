@@ -38,6 +38,8 @@ from tests.client.training.fakes import (
     WELCOME,
     FakeBackend,
     FakeServer,
+    falling,
+    listed,
     model_at,
     theta_at,
     training,
@@ -159,6 +161,19 @@ async def test_an_update_that_is_too_large_is_never_sent_again() -> None:
     assert (large.sequence, again.sequence) == (42, 42)
     assert samples.told[3:6] == ["taken", "judged", "settled"]
     assert (progress.updates, progress.refused) == (3, 1)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.5])
+async def test_what_is_remembered_is_as_before_an_update_that_was_too_large(threshold: float) -> None:
+    """Residual and running norms: the next update is what it would have been without."""
+    welcome = replace(WELCOME, feedback=0.5, threshold=threshold)
+    server, other = FakeServer([None, StepTooLarge("beyond"), None], welcome), FakeServer([None] * 2, welcome)
+    backend = listed(falling(1), falling(1)[::-1] ** np.float32(25), *[falling(1)] * 2)
+    await worker(server, backend).run()
+    await worker(other, listed(*[falling(1)] * 3)).run()
+    following, expected = server.updates[2], other.updates[1]
+    assert (following.sequence, following.count) == (expected.sequence, expected.count)
+    assert (following.indices, following.values) == (expected.indices, expected.values)
 
 
 async def test_updates_that_are_too_large_one_after_the_other_end_it() -> None:
