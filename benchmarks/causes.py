@@ -192,7 +192,7 @@ CAUSES: dict[str, Cause] = {
         ("learning",), False, settings={"coordination": {"learning_rate": 5e-5}}
     ),
     "100 samples, half of their labels wrong": Cause(
-        ("overfitting",), False, data=relabelled(spoilt), rest=relabelled(spoilt), updates=LONG,
+        ("overfitting",), False, data=relabelled(spoilt), rest=relabelled(spoilt), updates=2400,
         settings={"fleet": {"samples": 100}, "coordination": {"learning_rate": 0.5}},
     ),
     "targets about 400": Cause(

@@ -39,8 +39,8 @@ class Course:
     lowest: Lowest | None = None
     since_lowest: int = 0
     """Evaluations after it."""
-    first: tuple[float, float] | None = None
-    """Test and training loss at the first one at which both were known."""
+    first: tuple[float | None, float | None] = (None, None)
+    """The first test loss, and the first training loss, that were known."""
     losses: tuple[float, ...] = ()
     """The last test losses, and"""
     trainings: tuple[float, ...] = ()
@@ -53,9 +53,10 @@ class Course:
         best = self.best
         if score is not None and (best is None or score > best.score):
             best = Best(score, evaluation.version, evaluation.time)
-        first = self.first
-        if first is None and loss is not None and training is not None:
-            first = loss, training
+        first = (
+            loss if self.first[0] is None else self.first[0],
+            training if self.first[1] is None else self.first[1],
+        )
         losses = () if loss is None else (*self.losses, loss)[-_LATELY:]
         trainings = () if training is None else (*self.trainings, training)[-_LATELY:]
         lowest, since = self.lowest, self.since_lowest + 1

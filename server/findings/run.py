@@ -62,18 +62,18 @@ def stalled(picture: Picture, before: Before) -> Iterator[Sign]:
 
 def learning(picture: Picture, before: Before) -> Iterator[Sign]:
     """Neither the test loss nor the training loss falls."""
-    course, first = picture.course, picture.course.first
+    course, (first, trained) = picture.course, picture.course.first
     lately, training = course.lately, course.training
-    if picture.state != "training" or first is None or lately is None or training is None:
+    if picture.state != "training" or first is None or trained is None or lately is None or training is None:
         return
-    if course.count < _EVALUATIONS or picture.version < _UPDATES or min(first) <= 0:
+    if course.count < _EVALUATIONS or picture.version < _UPDATES or min(first, trained) <= 0:
         return
-    if lately >= _LEARNT * first[0] and training >= _LEARNT * first[1]:
-        rises = lately > first[0] / _LEARNT
+    if lately >= _LEARNT * first and training >= _LEARNT * min(first, trained):
+        rises = lately > first / _LEARNT
         yield Sign(
             "learning", "warning", None,
             f"the model {'gets worse' if rises else 'hardly learns'}: after {picture.version:,} updates the "
-            f"test loss is {lately:.4g}, it was {first[0]:.4g} at first",
+            f"test loss is {lately:.4g}, it was {first:.4g} at first",
             f"{'lower' if rises else 'raise'} coordination.learning_rate, and look whether inputs are scaled "
             "and labels are right",
         )  # fmt: skip
@@ -94,7 +94,8 @@ def overfitting(picture: Picture, before: Before) -> Iterator[Sign]:
     course, lowest, lately = picture.course, picture.course.lowest, picture.course.lately
     if lowest is None or lately is None or course.training is None or course.since_lowest < _RISING:
         return
-    if course.first is not None and (lowest.loss > course.first[0] or course.training > course.first[1]):
+    first, trained = course.first
+    if (first is not None and lowest.loss > first) or (trained is not None and course.training > trained):
         return  # the training loss falls again from where a rate that is too high has thrown it
     held = ("overfitting", None) in before
     risen, fallen = (_RISEN_OVER, _FALLEN_OVER) if held else (_RISEN, _FALLEN)

@@ -215,6 +215,10 @@ class _FleetRun:
     async def _live(self) -> str:
         """Until the run has its updates or its time, or nobody is left. Returns how it ended."""
         self._over = asyncio.Event()
+        if self._listening.on_finding is not None:  # as a server does that begins
+            version, theta = self._engine.result()
+            loss, accuracy = self._flat.evaluate(theta, self._test.x, self._test.y)
+            self._watch.evaluated(Evaluation(version, 0.0, loss, accuracy, 0, 0))
         lives = [asyncio.create_task(device.live()) for device in self._devices.values()]
         everybody, over = asyncio.gather(*lives), asyncio.create_task(self._over.wait())
         try:

@@ -241,10 +241,16 @@ def test_a_training_loss_that_wavers_does_not_end_it() -> None:
 
 @pytest.mark.parametrize(
     ("test", "training", "said"),
-    [(2.25, 2.28, "hardly learns"), (9.0, 8.0, "gets worse"), (2.25, 1.0, ""), (2.1, 2.28, "")],
+    [
+        (2.25, 2.28, "hardly learns"),
+        (9.0, 8.0, "gets worse"),
+        (2.6, 7.0, "gets worse"),
+        (2.25, 1.0, ""),
+        (2.1, 2.28, ""),
+    ],
 )
 def test_a_model_that_does_not_learn(test: float, training: float, said: str) -> None:
-    after = course((2.3, 2.3), *[(test, training)] * 19)
+    after = course((2.3, 900.0), *[(test, training)] * 19)
     found = findings(Picture(NOW + 20 * 60, 500, course=after))
     assert [one.kind for one in found if one.kind != "overfitting"] == (["learning"] if said else [])
     assert all(said in one.text for one in found)
