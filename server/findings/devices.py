@@ -22,9 +22,9 @@ _GONE = {
 _OFTEN, _SELDOM, _LEAST_REFUSED = 0.3, 0.1, 5
 """Part of its updates that are refused, and how many at least: a restart costs each device one or two."""
 
-_LEFT, _STAYED, _OTHERS_LEFT = 4, 2, 4
-"""A device flaps if its session ends so often in ten minutes, until fewer do; and so many times as often as
-is usual: where all leave, it is for a common reason."""
+_LEFT, _STAYED = 4, 2
+"""A device flaps if its session ends so often in ten minutes, until fewer do; and so many times more for each
+time that is usual: where all leave, it is for a common reason."""
 
 _UNFIT, _FIT = 0.05, 0.02
 """Part of the samples that are unfit."""
@@ -92,7 +92,7 @@ def flapping(picture: Picture, before: Before) -> Iterator[Sign]:
     usual = median_low(one.left for one in picture.devices) if len(picture.devices) > 1 else 0
     for one in picture.devices:
         least = _STAYED if ("flapping", one.name) in before else _LEFT
-        if one.left >= max(least, _OTHERS_LEFT * usual):
+        if one.left >= least + _LEFT * usual:
             yield Sign(
                 "flapping", "warning", one.name,
                 f"it left {one.left} times within ten minutes"
