@@ -37,7 +37,8 @@ class Spool:
         whose = hashlib.sha256(f"{server}\n{device}".encode()).hexdigest()[:32]
         self._path = directory / f"{whose}.update"
         self._device = device
-        self._has_failed = False
+        self.fails = False
+        """Whether the last update could not be kept."""
 
     def keep(self, run: str, layout: bytes, update: Update) -> None:
         """Whole or not at all. A folder that cannot keep it is told of once: training goes on."""
@@ -48,14 +49,15 @@ class Spool:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(hashlib.sha256(told).digest() + told)
             fresh.replace(self._path)
+            self.fails = False
         except OSError as error:
-            if not self._has_failed:
+            if not self.fails:
                 log.warning(
                     "%s cannot be written: %s; updates under way are lost when this device ends (another "
                     "folder: client.directory)",
                     *(self._path, error.strerror or error),
                 )
-            self._has_failed = True
+            self.fails = True
 
     def drop(self) -> None:
         """It is settled."""

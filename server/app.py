@@ -103,6 +103,8 @@ def create_app(
             max([sum(a.egress for a in hosted.accounts), *(e.egress for e in past)]),
         )
         registry = Registry(config.limits.devices, hosted.accounts)
+        for name, order in hosted.register.orders.items() if hosted.register is not None else ():
+            registry.remember(name, order.because, dropped=order.dropped)
         hub = Hub(lambda: engine.published.version, traffic.total)
 
         async def end(why: str) -> None:

@@ -123,8 +123,9 @@ class Fitting:
 
     def facts(self) -> Facts:
         """What became of the samples, and what the model made of them."""
-        held_out: Facts = {"held_out": self._held_out} if self._held_out else {}
-        return {**self.account().facts(), **self.prequential.facts(), **held_out}
+        seldom: Facts = {"held_out": self._held_out, "unwritten": self._buffer.unwritten}
+        seldom = {name: count for name, count in seldom.items() if count}
+        return {**self.account().facts(), **self.prequential.facts(), **seldom}
 
     def progress(self) -> Progress:
         """How far the samples are."""

@@ -29,7 +29,9 @@ class Buffer(Protocol):
     keeps: bool
     """Whether what was added outlasts the process."""
     drops: int
-    """Samples that were dropped so far without having been used, and"""
+    """Samples that were dropped so far without having been used,"""
+    unwritten: int
+    """those of them that a full disk did not take, and"""
     duplicates: int
     """those that were not taken in, since others had come with their keys."""
 
@@ -90,7 +92,7 @@ class Truncation:
         self._enough = -math.inf
         """When there last came to be `least` samples."""
         self._keys: OrderedDict[str, None] = OrderedDict()
-        self.drops = 0
+        self.drops = self.unwritten = 0
         self.duplicates = 0
 
     def __len__(self) -> int:

@@ -59,7 +59,7 @@ class Persistence:
         """Raises ConfigError if the file cannot be a buffer."""
         self._path = path
         self._quota = quota_bytes
-        self.drops = 0
+        self.drops = self.unwritten = 0
         self.duplicates = 0
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -99,6 +99,7 @@ class Persistence:
         if self._is_full:
             self._octets, self._count, self.drops, self._kinds = before
             self.drops += len(chunk)
+            self.unwritten += len(chunk)
 
     def _insert(self, piece: Chunk, kind: int, now: float) -> None:
         size = octets(piece) + _ROW_COST

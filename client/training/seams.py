@@ -42,6 +42,9 @@ class Server(Protocol):
 class Spool(Protocol):
     """Where the update that is on its way outlasts the device (client/spool.py)."""
 
+    fails: bool
+    """Whether the last update could not be kept."""
+
     def keep(self, run: str, layout: bytes, update: Update) -> None: ...
 
     def find(self, run: str, layout: bytes, most: int) -> Update | None: ...

@@ -96,6 +96,8 @@ class Worker:
         """When the next update is to carry some, by the event loop's clock."""
         self._pulls = False
         """Whether it waits for the model."""
+        self._step_seconds = 0.0
+        """That its last update took to compute."""
         self.progress = Progress()
         self._attempt = Attempts(compute, batches, self.progress)
 
@@ -150,6 +152,7 @@ class Worker:
                 await self._pull(replica)
                 continue
             assert replica.version is not None, "pulled before"
+            began = asyncio.get_running_loop().time()
             try:
                 update: Update = await self._attempt(
                     trainer.step, replica.theta, replica.version, sequence + 1
@@ -157,6 +160,7 @@ class Worker:
             except NothingFit:
                 self._batches.settle()
                 continue
+            self._step_seconds = asyncio.get_running_loop().time() - began
             update = replace(update, held=replica.held, pull=not self._leaving())
             update = self._with_telemetry(update)
             try:
@@ -293,9 +297,15 @@ class Worker:
         await tell(self.facts())
 
     def facts(self) -> Facts:
-        """How the device does."""
-        failed: Facts = {"failed": self.progress.failed} if self.progress.failed else {}
-        return {**self._health(), **self._batches.telemetry(), **failed}
+        """How the device does; if there is nothing else to tell, not how long a step takes, either."""
+        facts = {**self._health(), **self._batches.telemetry()}
+        if facts and self._step_seconds:
+            facts["step"] = round(self._step_seconds, 3)
+        if self.progress.failed:
+            facts["failed"] = self.progress.failed
+        if self._spool is not None and self._spool.fails:
+            facts["spool_fails"] = 1
+        return facts
 
     def _with_telemetry(self, update: Update) -> Update:
         """`update`; if it is time, with what there is to tell about the device."""

@@ -24,7 +24,7 @@ from edgeflock.devices.emulation.pace import Pace
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.messages import Update, Welcome
+from edgeflock.shared.protocol.messages import Facts, Update, Welcome
 
 Computed = TypeVar("Computed", Update, LocalSteps)
 
@@ -83,6 +83,8 @@ class EmulatedDevice:
     sharing: np.random.Generator
     """Draws the samples to share."""
     recorded: Recorded
+    health: Callable[[], Facts]
+    """What it tells of itself."""
     shards: Sequence[str] = ()
     """The names of those that it holds, in a run of tasks."""
     _injected: Injected | None = None
@@ -130,8 +132,7 @@ class EmulatedDevice:
             link.listen(self._injected.receive)
 
         async def trainer(welcome: Welcome) -> _Resumed:
-            if self._injected is not None:
-                self._injected.begin(welcome, self.backend)
+            batches.begin(welcome, self.backend)
             training = Trainer(self.backend, batches, welcome)
             return _Resumed(training, batches, welcome, self.recorded, until)
 
@@ -139,13 +140,18 @@ class EmulatedDevice:
             """Whether it will be gone before it could send another update."""
             return asyncio.get_running_loop().time() + self._usual_step >= until
 
+        why = "killed: the line broke without a word"
         try:
             choose = self.batches.choose if isinstance(self.batches, Shards) else only
-            await Worker(link, trainer, batches, self._compute, leaving=leaving, choose=choose).run()
+            worker = Worker(
+                link, trainer, batches, self._compute, self.health, leaving=leaving, choose=choose
+            )
+            await worker.run()
             if leaving():  # it is there until its time has come
                 await asyncio.get_running_loop().create_future()
+            why = "finished: its part is done"
         finally:
-            link.leave()
+            link.leave(why)
 
     @property
     def _usual_step(self) -> float:

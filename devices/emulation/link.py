@@ -17,6 +17,7 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, part_of
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.roster import Device
 from edgeflock.server.roster.connection import SECRET_BYTES
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import AlreadyComputed, Refused, RunComplete, RunOver
@@ -99,13 +100,15 @@ class EmulatedLink:
 
     async def join(self) -> Welcome:
         await self._up(self._hello)
-        self._server.arrive(self._device, shares=self._hello.shares, shards=self._shards)
+        name, shares = self._hello.device, self._hello.shares
+        self._server.arrive(self._device, name, shares=shares, shards=self._shards)
         engine, config = self._server.engine, self._server.config
         version, sequence = engine.published.version, engine.receipts.last_sequence(self._device)
         greeting = welcome(
             *("fleet", config, engine.layout, version, sequence, engine.start),
             secret=bytes(SECRET_BYTES),
             shape=self._server.input,
+            held_out=self._server.held_out,
         )
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         assert isinstance(as_received, Welcome)
@@ -205,6 +208,7 @@ class EmulatedLink:
         if isinstance(refusal, RunComplete):
             raise RunOver((await self._down(Stop(str(refusal)))).reason) from None
         self._tally.refused += 1
+        self._known.statistics.refuse()
         await self._down(Refusal(refusal.code, str(refusal), record.sequence))
 
     def _settled(self, record: Update, answer: asyncio.Future[Accepted]) -> None:
@@ -222,6 +226,9 @@ class EmulatedLink:
         tally.compressed += record.index_mode != sparse.DENSE
         tally.floats += record.count
         tally.staleness += accepted.staleness
+        known, total = self._known, self._server.traffic.total
+        heard = known.connection.last_heard
+        known.statistics.count(record, accepted.staleness, heard, heard, total.ingress)
         self._server.committed()
 
     async def share(self, samples: Samples) -> None:
@@ -241,8 +248,13 @@ class EmulatedLink:
             assert isinstance(samples, Samples)
             self._listener(await self._down(samples))
 
-    def leave(self) -> None:
-        self._server.leave(self._device)
+    @property
+    def _known(self) -> Device:
+        """What the server knows of it."""
+        return self._server.devices[self._device]
+
+    def leave(self, why: str) -> None:
+        self._server.leave(self._device, why)
 
     def speak_as(self, layout: bytes) -> None:
         self._hello = replace(self._hello, layout=layout)
@@ -251,6 +263,7 @@ class EmulatedLink:
         octets = wire.encode(record)
         size = wire.framed_size(len(octets), masked=True)
         await asyncio.sleep(self._pace.latency + size / self._pace.uplink)
+        self._server.hear(self._device)
         self._server.traffic.received[type(record)] += size
         self._server.traffic.total.ingress += size
         self._tally.ingress += size

@@ -5,10 +5,32 @@ from collections.abc import Callable, Sequence
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
-from edgeflock.server.roster import Relay, Traffic
+from edgeflock.server.roster import Device, Meter, Relay, Traffic
+from edgeflock.server.roster.registry import Identity
 from edgeflock.server.sessions import settle
-from edgeflock.shared.errors import Refused
+from edgeflock.shared.errors import Refused, SessionRefused
+from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.settings.config import Config
+
+
+class _Line:
+    """Of a device that is there. Nobody asks anything of it."""
+
+    credential = b""
+
+    def __init__(self) -> None:
+        self.meter = Meter()
+
+    async def is_alive(self) -> bool:
+        return True
+
+    async def supersede(self) -> None: ...
+
+    async def drop(self, because: SessionRefused) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    def heed(self) -> None: ...
 
 
 class EmulatedServer:
@@ -22,17 +44,21 @@ class EmulatedServer:
         engine: Engine,
         committed: Callable[[], None],
         shape: tuple[int, ...] | None,
+        held_out: Sketch | None = None,
         *,
         keep_frames: bool,
         made: Callable[[Push, Accepted], None],
     ) -> None:
         self.config = config
         self.input = shape
+        self.held_out = held_out
         self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()
         """WebSocket messages, framed. The HTTP request that opens a session is not counted."""
         self.committed = committed
+        self.devices: dict[int, Device] = {}
+        """By their numbers: what it knows of them, by the virtual clock."""
         self._made = made
         self.relay = Relay(config.injection, config.limits.samples)
         self.turned = asyncio.Event()
@@ -66,7 +92,16 @@ class EmulatedServer:
         self._set_alarm()
         return shard
 
-    def arrive(self, device: int, *, shares: bool, shards: Sequence[str] = ()) -> None:
+    def hear(self, device: int) -> None:
+        """Something came from it."""
+        if (known := self.devices.get(device)) is not None:
+            now = asyncio.get_running_loop().time()
+            known.connection.last_seen = known.connection.last_heard = now
+
+    def arrive(self, device: int, name: str, *, shares: bool, shards: Sequence[str] = ()) -> None:
+        known = self.devices.setdefault(device, Device(Identity(name, device)))
+        known.connection.join(_Line())
+        self.hear(device)
         if self.engine.tasks is not None:
             self.engine.tasks.holds(device, shards)
         self.engine.arrived(device)
@@ -74,7 +109,9 @@ class EmulatedServer:
         if shares:
             self.relay.join(device)
 
-    def leave(self, device: int) -> None:
+    def leave(self, device: int, why: str) -> None:
+        if (known := self.devices.get(device)) is not None and known.connection.here:
+            known.connection.leave(why)
         self.engine.left(device)
         self.relay.leave(device)
         self._commit([])

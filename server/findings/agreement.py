@@ -6,11 +6,14 @@ entries w, agrees with the others as
 
     cos(delta_w, sum of the votes of all groups but g at w)
 
-and of that, of the loss and of the logarithm of its norm each device has a moving average. So it has of how
-often its running statistics are absurd, while those of most are not. Nothing of it touches the model.
+and of that each device has a moving average. So it has of its loss and of the logarithm of its norm, against
+what was usual in the fleet when the update came: a slow device, or one that comes back, is not compared with
+those whose model has learned meanwhile. So it has of how often its running statistics are absurd, while those
+of most are not. Nothing of it touches the model.
 """
 
 import math
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +52,12 @@ _ABSURD = 100.0
 devices with one label each, were up to 3.3 times as far."""
 _UNSETTLED = 0.5
 """While such a part of all are, the model begins, or was changed: that is nobody's fault."""
+_RECENT, _FEW = 60.0, 4
+"""What is usual is the median of the devices' last updates, of those of so many seconds; of all devices if
+fewer than so many sent one."""
+
+_LOOK_EVERY, _THOUSAND = 1.0, 1000
+"""It is found again after a second, and after as many seconds as there are thousands of devices."""
 
 _LARGEST_SCALE = 1e6
 """Instead of all old votes shrinking, new ones grow; at this size all are made small again."""
@@ -63,9 +72,21 @@ class Seen(NamedTuple):
     """-1 to 1; None: there was nothing to compare with."""
     loss: float | None
     norm: float
-    """Natural logarithm of the updates' norm."""
+    """Natural logarithm of the updates' norm over the usual one at their time."""
+    excess: float = 0.0
+    """Loss over the usual one at that time, a difference."""
+    peak: float | None = None
+    """The highest that `loss` has been."""
     absurd: float = 0.0
     """Part of them whose running statistics are no batch's, while those of most are."""
+
+
+class _Latest(NamedTuple):
+    """An update of a device, or what is usual."""
+
+    time: float
+    norm: float
+    loss: float | None
 
 
 class Agreement:
@@ -80,9 +101,11 @@ class Agreement:
         self._votes = _in_lines(size)
         self._scale = 1.0
         self._seen: dict[int, Seen] = {}
-        self._times: dict[int, float] = {}
+        self._latest: dict[int, _Latest] = {}
+        self._usual, self._found = _Latest(0.0, 0.0, None), -math.inf
+        """What is usual, and when that was found."""
         self._absurd = 1.0
-        """The same part of all devices' updates of late. Nothing is known of the first ones."""
+        """The part of all devices' updates of late that are absurd. Nothing is known of the first ones."""
 
     def of(self, device: int) -> Seen | None:
         """None of a device that has sent nothing."""
@@ -90,15 +113,16 @@ class Agreement:
 
     def observe(self, device: int, loss: float, step: Step) -> None:
         """An update that was admitted; its time is `step`'s, in seconds."""
-        last = self._times.get(device)
-        if last is not None and 0 <= step.time - last < max(_PAUSE, len(self._times) / _A_SECOND):
+        last = self._latest.get(device)
+        if last is not None and 0 <= step.time - last.time < max(_PAUSE, len(self._latest) / _A_SECOND):
             return
-        self._times[device] = step.time
         where, most = (self._last, _DENSE) if isinstance(step.where, slice) else (step.where, _TOUCHED)
         norm, along, length, own = compare_and_vote(
             where, step.delta, most, self._first, self._votes, 1 + device % _GROUPS, self._scale / _DECAY
         )
         if not 0 < norm < math.inf:
+            if last is not None:
+                self._latest[device] = last._replace(time=step.time)
             return
         self._scale /= _DECAY
         agreement: float | None = None
@@ -109,14 +133,32 @@ class Agreement:
             self._scale = 1.0
         absurd = step.beyond >= _ABSURD
         self._absurd += _FOLLOW * (absurd - self._absurd)
+        latest = _Latest(step.time, math.log(norm), loss if math.isfinite(loss) else None)
+        self._latest[device] = latest
+        self._find_usual(step.time)
+        usual = self._usual
+        excess = 0.0 if latest.loss is None or usual.loss is None else latest.loss - usual.loss
         now = Seen(
             1,
             agreement,
-            loss if math.isfinite(loss) else None,
-            math.log(norm),
+            latest.loss,
+            latest.norm - usual.norm,
+            excess,
+            latest.loss,
             float(absurd and self._absurd < _UNSETTLED),
         )
         self._seen[device] = _followed(self._seen.get(device), now)
+
+    def _find_usual(self, now: float) -> None:
+        """Now and then: it takes a look at each device."""
+        if 0 <= now - self._found < _LOOK_EVERY * max(1.0, len(self._latest) / _THOUSAND):
+            return
+        self._found = now
+        known = list(self._latest.values())
+        recent = [one for one in known if now - one.time <= _RECENT]
+        recent = recent if len(recent) >= _FEW else known
+        losses = [one.loss for one in recent if one.loss is not None]
+        self._usual = _Latest(now, median(one.norm for one in recent), median(losses) if losses else None)
 
 
 def _in_lines(size: int) -> NDArray[np.float32]:
@@ -133,11 +175,14 @@ def _followed(before: Seen | None, now: Seen) -> Seen:
     if before is None:
         return now
     part = max(_FOLLOW, 1 / (before.updates + 1))
+    loss = _towards(before.loss, now.loss, part)
     return Seen(
         before.updates + 1,
         _towards(before.agreement, now.agreement, part),
-        _towards(before.loss, now.loss, part),
+        loss,
         before.norm + part * (now.norm - before.norm),
+        before.excess + part * (now.excess - before.excess),
+        loss if before.peak is None or loss is None else max(before.peak, loss),
         before.absurd + part * (now.absurd - before.absurd),
     )
 

@@ -24,7 +24,7 @@ class Lowest:
 
     loss: float
     training: float
-    """The training loss then."""
+    """The training loss then, averaged alike."""
     version: int
 
 
@@ -39,10 +39,12 @@ class Course:
     lowest: Lowest | None = None
     since_lowest: int = 0
     """Evaluations after it."""
+    first: tuple[float | None, float | None] = (None, None)
+    """The first test loss, and the first training loss, that were known."""
     losses: tuple[float, ...] = ()
-    """The last test losses."""
-    training: float | None = None
-    """The training loss at the last one."""
+    """The last test losses, and"""
+    trainings: tuple[float, ...] = ()
+    """the last training losses."""
 
     def after(self, evaluation: Evaluation, training: float | None) -> "Course":
         """One more; `training` is the average training loss at that time, if it is known."""
@@ -51,12 +53,16 @@ class Course:
         best = self.best
         if score is not None and (best is None or score > best.score):
             best = Best(score, evaluation.version, evaluation.time)
+        first = (
+            loss if self.first[0] is None else self.first[0],
+            training if self.first[1] is None else self.first[1],
+        )
         losses = () if loss is None else (*self.losses, loss)[-_LATELY:]
+        trainings = () if training is None else (*self.trainings, training)[-_LATELY:]
         lowest, since = self.lowest, self.since_lowest + 1
-        if len(losses) == _LATELY and training is not None:
-            lately = sum(losses) / _LATELY
-            if lowest is None or lately <= lowest.loss:
-                lowest, since = Lowest(lately, training, evaluation.version), 0
+        lately, trained = _average(losses), _average(trainings)
+        if lately is not None and trained is not None and (lowest is None or lately <= lowest.loss):
+            lowest, since = Lowest(lately, trained, evaluation.version), 0
         return replace(
             self,
             count=self.count + 1,
@@ -64,11 +70,21 @@ class Course:
             best=best,
             lowest=lowest,
             since_lowest=since,
+            first=first,
             losses=losses,
-            training=training,
+            trainings=trainings,
         )
 
     @property
     def lately(self) -> float | None:
         """The test loss, averaged over the last few evaluations."""
-        return sum(self.losses) / _LATELY if len(self.losses) == _LATELY else None
+        return _average(self.losses)
+
+    @property
+    def training(self) -> float | None:
+        """The training loss, averaged alike."""
+        return _average(self.trainings)
+
+
+def _average(last: tuple[float, ...]) -> float | None:
+    return sum(last) / _LATELY if len(last) == _LATELY else None

@@ -1,6 +1,7 @@
 """Rules of one device alone."""
 
 from collections.abc import Callable, Iterator
+from statistics import median, median_low
 
 from edgeflock.server.findings.picture import Picture, Portrait
 from edgeflock.server.findings.signs import Before, Sign
@@ -20,6 +21,13 @@ _GONE = {
 
 _OFTEN, _SELDOM, _LEAST_REFUSED = 0.3, 0.1, 5
 """Part of its updates that are refused, and how many at least: a restart costs each device one or two."""
+
+_LEFT, _STAYED = 4, 2
+"""A device flaps if its session ends so often in ten minutes, until fewer do; and so many times more for each
+time that is usual: where all leave, it is for a common reason."""
+
+_UNFIT, _FIT = 0.05, 0.02
+"""Part of the samples that are unfit."""
 
 _HOT, _COOL, _BOILING = 80.0, 75.0, 85.0
 """Degrees Celsius: a Raspberry Pi slows down at 80, and more at 85."""
@@ -56,10 +64,20 @@ def gone(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 def refused(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Much of what it sends is not taken."""
-    for one in _here(picture):
+    """Much of what it sends is not taken; where that is so of most devices, nobody is to blame."""
+    known = [one for one in _here(picture) if one.refused >= _LEAST_REFUSED]
+    least = _SELDOM if ("refused", None) in before else _OFTEN
+    many = [one for one in known if one.refusing >= least]
+    if len(known) > 1 and 2 * len(many) > len(list(_here(picture))):
+        yield Sign(
+            "refused", "warning", None,
+            f"of most devices {median(one.refusing for one in many):.0%} of the updates of late were refused",
+            "the events say why; if they would go too far, lower coordination.learning_rate",
+        )  # fmt: skip
+        return
+    for one in known:
         most = _SELDOM if ("refused", one.name) in before else _OFTEN
-        if one.refused >= _LEAST_REFUSED and one.refusing >= most:
+        if one.refusing >= most:
             yield Sign(
                 "refused", "warning", one.name,
                 f"{one.refusing:.0%} of its updates of late were refused, {one.refused:,} in all",
@@ -67,8 +85,53 @@ def refused(picture: Picture, before: Before) -> Iterator[Sign]:
             )  # fmt: skip
 
 
+def flapping(picture: Picture, before: Before) -> Iterator[Sign]:
+    """It comes and goes."""
+    if picture.state != "training" or not picture.devices:
+        return
+    usual = median_low(one.left for one in picture.devices) if len(picture.devices) > 1 else 0
+    for one in picture.devices:
+        least = _STAYED if ("flapping", one.name) in before else _LEFT
+        if one.left >= least + _LEFT * usual:
+            yield Sign(
+                "flapping", "warning", one.name,
+                f"it left {one.left} times within ten minutes"
+                + (f", last: {one.why_left}" if one.why_left else ""),
+                "look at its network, its supply and its own log; each time it pulls the model again",
+            )  # fmt: skip
+
+
+def full(picture: Picture, before: Before) -> Iterator[Sign]:
+    """The disk of the device is full."""
+    for one in _here(picture):
+        if one.unwritten > 0:
+            yield Sign(
+                "disk", "warning", one.name,
+                f"its disk is full: {one.unwritten:,} samples of late were dropped instead of kept",
+                "make room on the device's disk (client.buffer), or leave client.buffer out",
+            )  # fmt: skip
+        elif one.spool_fails:
+            yield Sign(
+                "disk", "warning", one.name,
+                "its disk takes nothing: an update on its way is lost if the device ends, and computed again",
+                "make room on the device's disk, or name another folder (client.directory)",
+            )  # fmt: skip
+
+
+def unfit(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Much of what its stream brings is no sample."""
+    for one in _here(picture):
+        part = one.unfit / one.came if one.came else 0.0
+        if part >= (_FIT if ("unfit", one.name) in before else _UNFIT):
+            yield Sign(
+                "unfit", "warning", one.name,
+                f"{part:.0%} of its samples of late were not fit for training, and were set aside",
+                "its quarantine file says what is wrong with them (client.quarantine): mend their source",
+            )  # fmt: skip
+
+
 def dropping(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Its stream is faster than it is."""
+    """Its stream is faster than it is. What a full disk costs is another finding."""
     for one in _here(picture):
         if one.dropped > 0:
             yield Sign(
@@ -145,5 +208,5 @@ def _here(picture: Picture) -> Iterator[Portrait]:
 
 
 RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (
-    silent, gone, refused, dropping, held_out, hot, throttled, undervoltage, clock,
+    silent, gone, flapping, refused, full, unfit, dropping, held_out, hot, throttled, undervoltage, clock,
 )  # fmt: skip

@@ -12,8 +12,9 @@ from edgeflock.server.findings.agreement import Seen
 from edgeflock.server.findings.picture import Picture, Portrait
 from edgeflock.server.findings.signs import Before, Sign
 
-_ENOUGH = 30
-"""Updates of a device that say something, and"""
+_ENOUGH, _MANY = 30, 100
+"""Updates of a device that say something of their size, and of where they go: the loss of who has labels that
+others lack needs some until it falls. And"""
 _OTHERS = 4
 """devices of which each has as many: with three nobody can tell who of two is wrong."""
 
@@ -23,9 +24,14 @@ _SIGMA = 1.4826
 _AGAINST, _WITH = -5.0, -2.5
 """Deviations below the median agreement. Honest devices with one label each stay above -4 or so."""
 
-_WORSE, _ALIKE = 3.0, 1.5
-"""Deviations above the median loss: who is right about labels that others have, too, soon fits them. Alone it
+_WORSE, _ALIKE, _FALLEN = 3.0, 1.5, 0.85
+"""Deviations above the median loss, of a loss that has not fallen below this part of its highest: who is
+right about labels that others have, too, soon fits them, and who has labels of its own comes to. Alone it
 says nothing, since data may be hard; with the direction it does."""
+
+_UNITED, _MIRRORED, _USUAL, _AS_LARGE = 0.15, 0.5, 1.0, 0.35
+"""Of those who agree so much at least: who goes against them by this part of it, with a loss that is usual to
+so many deviations and updates as large as usual (a logarithm), fits what all have and sends the opposite."""
 
 _LEAST_AGREEMENT, _LEAST_LOSS, _LEAST_NORM = 0.05, 0.25, 0.25
 """A deviation counts as this at least (of the median loss; of a logarithm): in a fleet whose devices are all
@@ -33,50 +39,67 @@ alike, the smallest difference would be many."""
 
 _FAR, _NEAR = 6.0, 4.0
 """Deviations of the norms' logarithm, and"""
-_TIMES = 5.0
-"""so many times as large as the median, or as small."""
+_TIMES, _STILL, _AT_MOST = 10.0, 5.0, 5.0
+"""so many times as large as the median, or as small; as many times more as its loss is higher, up to so many:
+who has labels that others lack still learns, and others hardly any more."""
 
 _ABSURD, _SOUND = 0.3, 0.1
 """Part of a device's updates whose running statistics are no batch's (agreement.py)."""
 
-_STALE, _FRESH, _LEAST_LAG = 5.0, 3.0, 20.0
-"""Times the fleet's median tau, and the least tau that is worth a word."""
+_STALE, _FRESH, _LEAST_LAG = 15.0, 10.0, 20.0
+"""Times the fleet's median tau, and the least tau that is worth a word. A fleet of two makes of devices, one
+of them ten times as fast, is as it should be."""
+
+_COMPUTES = 0.5
+"""Of the time between two updates: a device whose steps take more of it is slow; of others the line is."""
 
 
 def disagreeing(picture: Picture, before: Before) -> Iterator[Sign]:
-    """Updates that go against the others', of data that the model does not come to fit."""
-    judged = [(one, seen) for one, seen in _known(picture) if seen.agreement is not None]
+    """Updates that go against the others', of data that the model does not come to fit; or the opposite of
+    the others', of data that it fits as well as theirs.
+    """
+    judged = [(one, seen) for one, seen in _known(picture, _MANY) if seen.agreement is not None]
     if len(judged) < _OTHERS:
         return
     agreements = [seen.agreement or 0.0 for _, seen in judged]
-    losses = [0.0 if seen.loss is None else seen.loss for _, seen in judged]
-    usual = median(losses)
+    usual, united = median(seen.loss or 0.0 for _, seen in judged), median(agreements)
     against = _deviations(agreements, _LEAST_AGREEMENT)
-    worse = _deviations(losses, _LEAST_LOSS * abs(usual) or math.inf)
-    for (one, _), agreement, loss, below, above in zip(
-        judged, agreements, losses, against, worse, strict=True
-    ):
+    worse = _deviations([seen.excess for _, seen in judged], _LEAST_LOSS * abs(usual) or math.inf)
+    for (one, seen), agreement, below, above in zip(judged, agreements, against, worse, strict=True):
         held = ("disagrees", one.name) in before
-        if agreement < 0 and below <= (_WITH if held else _AGAINST) and above >= (_ALIKE if held else _WORSE):
+        if agreement >= 0 or below > (_WITH if held else _AGAINST):
+            continue
+        mirrored = united >= _UNITED and agreement <= -_MIRRORED * united
+        mirrored = mirrored and abs(above) <= _USUAL and abs(seen.norm) <= _AS_LARGE
+        if mirrored or (not _falls(seen) and above >= (_ALIKE if held else _WORSE)):
             yield Sign(
                 "disagrees", "warning", one.name,
                 f"its updates point away from the others' (cosine {agreement:+.2f}, the median is "
-                f"{median(agreements):+.2f}) and its loss is {loss:.3g} where {usual:.3g} is usual",
-                "look at its labels and how it prepares its data; pause it meanwhile, or drop it",
+                f"{united:+.2f}) and its loss is {seen.loss or 0.0:.3g} where {usual:.3g} is usual",
+                "its gradients seem to have the wrong sign: look at its code; pause it meanwhile, or drop it"
+                if mirrored
+                else "look at its labels and how it prepares its data; pause it meanwhile, or drop it",
             )  # fmt: skip
+
+
+def _falls(seen: Seen) -> bool:
+    """Whether the model comes to fit it."""
+    return seen.loss is not None and seen.peak is not None and seen.loss < _FALLEN * seen.peak
 
 
 def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
     """Updates much larger, or smaller, than those of the others."""
-    judged = _known(picture)
+    judged = _known(picture, _ENOUGH)
     if len(judged) < _OTHERS:
         return
-    norms = [seen.norm for _, seen in judged]
-    for (one, _), norm, far in zip(judged, norms, _deviations(norms, _LEAST_NORM), strict=True):
+    norms, usual = [seen.norm for _, seen in judged], median(seen.loss or 0.0 for _, seen in judged)
+    for (one, seen), norm, far in zip(judged, norms, _deviations(norms, _LEAST_NORM), strict=True):
         held = ("norm", one.name) in before
         times = math.exp(min(abs(norm - median(norms)), 700.0))
         told = f"{times:,.0f}" if 999.5 <= times < 1e9 else f"{times:.3g}"
-        if abs(far) >= (_NEAR if held else _FAR) and times >= _TIMES:
+        harder = seen.loss / usual if far > 0 and usual > 0 and seen.loss is not None else 1.0
+        least = (_STILL if held else _TIMES) * min(max(harder, 1.0), _AT_MOST)
+        if abs(far) >= (_NEAR if held else _FAR) and times >= least:
             yield Sign(
                 "norm", "warning", one.name,
                 f"its updates are {told} times as {'large' if far > 0 else 'small'} as is usual here",
@@ -86,7 +109,7 @@ def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
 
 def absurd(picture: Picture, before: Before) -> Iterator[Sign]:
     """Running statistics that no batch has."""
-    judged = _known(picture)
+    judged = _known(picture, _ENOUGH)
     if len(judged) < _OTHERS:
         return
     for one, seen in judged:
@@ -111,16 +134,25 @@ def stale(picture: Picture, before: Before) -> Iterator[Sign]:
             yield Sign(
                 "stale", "notice", one.name,
                 f"its updates are {lag:,.0f} versions late, the usual is {usual:,.0f}: they count less",
-                "it is slow, or its line is: give it smaller batches or fewer local steps",
+                _why_late(one),
             )  # fmt: skip
 
 
-def _known(picture: Picture) -> list[tuple[Portrait, Seen]]:
-    """Those that are here and have sent enough."""
+def _why_late(one: Portrait) -> str:
+    if one.step is None or not one.interval:
+        return "it is slow, or its line is: give it smaller batches or fewer local steps"
+    times = f"it computes for {one.step:.2g} s of the {one.interval:.2g} s between two updates"
+    if one.step >= _COMPUTES * one.interval:
+        return f"its processor is slow, {times}: give it smaller batches or fewer local steps"
+    return f"its line is slow, {times}: give it a faster one, or let updates be smaller (compression)"
+
+
+def _known(picture: Picture, updates: int) -> list[tuple[Portrait, Seen]]:
+    """Those that are here and have sent so many."""
     return [
         (one, one.seen)
         for one in picture.devices
-        if one.here and one.seen is not None and one.seen.updates >= _ENOUGH
+        if one.here and one.seen is not None and one.seen.updates >= updates
     ]
 
 

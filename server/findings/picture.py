@@ -30,6 +30,12 @@ class Portrait:
     """What its updates are like."""
     lag: float | None = None
     """tau of its updates of late."""
+    step: float | None = None
+    """Seconds that it computed for its last update, as it says, of the"""
+    interval: float = 0.0
+    """seconds between two of its updates."""
+    left: int = 0
+    """How often its session ended within the last ten minutes, before its part was done."""
     refused: int = 0
     """Since the server started, and"""
     refusing: float = 0.0
@@ -38,6 +44,14 @@ class Portrait:
     """Samples that its buffer had no room for, within the last minutes, and"""
     drops: int = 0
     """since it started."""
+    unwritten: int = 0
+    """Samples that were dropped because its disk was full, within the last minutes."""
+    spool_fails: bool = False
+    """Whether it says that it cannot keep the update that is on its way."""
+    unfit: int = 0
+    """Samples that it set aside since they were unfit, within the last minutes, of the"""
+    came: int = 0
+    """samples that came meanwhile."""
     temperature: float | None = None
     throttled: bool = False
     undervoltage: bool = False
@@ -66,6 +80,8 @@ class Picture:
     state: RunState = "training"
     diverged: Blamed | None = None
     course: Course = Course()
+    evaluated: bool = True
+    """Whether there are held-out data."""
     free: int | None = None
     """Bytes of room on the disk of the journal."""
     commit: float = 0.0

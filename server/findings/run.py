@@ -10,12 +10,16 @@ _STALLED_SECONDS, _STALLED_PART, _STALLED_UPDATES = 900.0, 0.3, 1000
 """A model does not improve if its best evaluation is a quarter of an hour, three tenths of the time since the
 first one and a thousand updates ago: runs have plateaus, the longer the longer they take."""
 
-_RISEN, _RISEN_OVER, _FALLEN = 1.1, 1.05, 0.9
+_RISEN, _RISEN_OVER, _FALLEN, _FALLEN_OVER = 1.1, 1.05, 0.9, 1.0
 """It overfits if the test loss is a tenth above its lowest, while the training loss is a tenth below what it
 was there: either alone is what noise and new data do."""
 
 _RISING = 10
 """And for so many evaluations at least."""
+
+_LEARNT, _EVALUATIONS, _UPDATES = 0.95, 20, 500
+"""It hardly learns if after so many evaluations and updates neither the test loss nor the training loss is
+below this part of the first ones."""
 
 _LITTLE, _ENOUGH, _NOTHING = 1 << 30, 3 << 29, 128 << 20
 """Bytes of room on the disk: a journal of small models grows by that in a day; 1.5 times it is enough again;
@@ -56,13 +60,46 @@ def stalled(picture: Picture, before: Before) -> Iterator[Sign]:
         )  # fmt: skip
 
 
+def learning(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Neither the test loss nor the training loss falls."""
+    course, (first, trained) = picture.course, picture.course.first
+    lately, training = course.lately, course.training
+    if picture.state != "training" or first is None or trained is None or lately is None or training is None:
+        return
+    if course.count < _EVALUATIONS or picture.version < _UPDATES or min(first, trained) <= 0:
+        return
+    if lately >= _LEARNT * first and training >= _LEARNT * min(first, trained):
+        rises = lately > first / _LEARNT
+        yield Sign(
+            "learning", "warning", None,
+            f"the model {'gets worse' if rises else 'hardly learns'}: after {picture.version:,} updates the "
+            f"test loss is {lately:.4g}, it was {first:.4g} at first",
+            f"{'lower' if rises else 'raise'} coordination.learning_rate, and look whether inputs are scaled "
+            "and labels are right",
+        )  # fmt: skip
+
+
+def unevaluated(picture: Picture, before: Before) -> Iterator[Sign]:
+    """Nobody knows how good the model is."""
+    if picture.state == "training" and not picture.evaluated:
+        yield Sign(
+            "unevaluated", "notice", None,
+            "the run has no held-out data: nobody knows how good the model is, or whether it overfits",
+            "name some at the next start (model.data), which no device trains on",
+        )  # fmt: skip
+
+
 def overfitting(picture: Picture, before: Before) -> Iterator[Sign]:
-    """The test loss rises while the training loss falls."""
+    """The test loss rises while the training loss falls, of a model that has learned something."""
     course, lowest, lately = picture.course, picture.course.lowest, picture.course.lately
     if lowest is None or lately is None or course.training is None or course.since_lowest < _RISING:
         return
-    risen = _RISEN_OVER if ("overfitting", None) in before else _RISEN
-    if lately >= risen * lowest.loss > 0 and course.training <= _FALLEN * lowest.training:
+    first, trained = course.first
+    if (first is not None and lowest.loss > first) or (trained is not None and course.training > trained):
+        return  # the training loss falls again from where a rate that is too high has thrown it
+    held = ("overfitting", None) in before
+    risen, fallen = (_RISEN_OVER, _FALLEN_OVER) if held else (_RISEN, _FALLEN)
+    if lately >= risen * lowest.loss > 0 and course.training <= fallen * lowest.training:
         yield Sign(
             "overfitting", "warning", None,
             f"the test loss is {lately:.4g}, {lately / lowest.loss:.2f} times that at version "
@@ -92,5 +129,5 @@ def journal(picture: Picture, before: Before) -> Iterator[Sign]:
 
 
 RULES: tuple[Callable[[Picture, Before], Iterator[Sign]], ...] = (
-    diverged, unscaled, stalled, overfitting, disk, journal,
+    diverged, unscaled, unevaluated, learning, stalled, overfitting, disk, journal,
 )  # fmt: skip

@@ -5,8 +5,11 @@ from typing import NamedTuple
 
 from edgeflock.shared.protocol.frames import FindingKind, Severity
 
-Before = Container[tuple[FindingKind, str | None]]
-"""(kind, device) of what was found last."""
+Subject = tuple[FindingKind, str | None]
+"""(kind, device): of each there is one finding at most."""
+
+Before = Container[Subject]
+"""What was found last."""
 
 
 class Sign(NamedTuple):

@@ -15,7 +15,7 @@ from edgeflock.server.identity.certificate import Certificate, own_certificate, 
 from edgeflock.server.identity.databases import ELSEWHERE, IDENTITIES
 from edgeflock.server.identity.entry import Entry
 from edgeflock.server.identity.logins import SECONDS, Logins
-from edgeflock.server.identity.records import NOBODY, Caller, Enrolled, Joined, Role
+from edgeflock.server.identity.records import NOBODY, Caller, Enrolled, Joined, Ordered, Role
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Entry",
     "Joined",
     "Logins",
+    "Ordered",
     "Register",
     "Role",
     "certificate_shown",

@@ -62,6 +62,15 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class Ordered:
+    """What an operator wants of a device until it is resumed."""
+
+    dropped: bool
+    """It may not come back; else it waits for its answers."""
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Whoever asks something of the server."""
 

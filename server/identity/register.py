@@ -9,7 +9,17 @@ import os
 import time
 
 from edgeflock.server.identity.quarantine import Quarantine, sentence
-from edgeflock.server.identity.records import Caller, Enrolled, Joined, Kept, Labels, Role, Who, digests
+from edgeflock.server.identity.records import (
+    Caller,
+    Enrolled,
+    Joined,
+    Kept,
+    Labels,
+    Ordered,
+    Role,
+    Who,
+    digests,
+)
 from edgeflock.server.identity.store import Store
 from edgeflock.shared.errors import ConfigError, NameInUse, Quarantined, TooManyDevices, Unauthorized
 from edgeflock.shared.identity import (
@@ -279,6 +289,15 @@ class Register(Store):
         self._device(name)
         with self.writing():
             self.db.execute("DELETE FROM quarantines WHERE name = ?", (name,))
+
+    def order(self, name: str, order: Ordered | None) -> None:
+        """What an operator wants of a device, whether it has joined or not; None: nothing any more."""
+        with self.writing():
+            self.db.execute("DELETE FROM orders WHERE name = ?", (name,))
+            if order is not None:
+                self.db.execute(
+                    "INSERT INTO orders VALUES (?, ?, ?)", (name, int(order.dropped), order.because)
+                )
 
     def rotate(self, name: str) -> None:
         """The device is to get another key and credential when it next comes. Raises ConfigError."""

@@ -5,6 +5,7 @@
     devices  name, public key, digest of its credential, labels, when it joined and was revoked; the key and
              the digest that it was given when it was last rotated, until it has shown that it has them
     revoked  public keys that devices had when they were revoked, and whose names others have since
+    orders   devices that an operator has paused or dropped, and why
     quarantines  the last one of each device that has had one
     logins   digests of the number in a browser's cookie and of the token that it stands for, until when
 
@@ -20,7 +21,15 @@ from pathlib import Path
 
 from edgeflock.server.identity.databases import database
 from edgeflock.server.identity.quarantine import Quarantine
-from edgeflock.server.identity.records import Enrolled, Kept, Login, device_of, digests, token_of
+from edgeflock.server.identity.records import (
+    Enrolled,
+    Kept,
+    Login,
+    Ordered,
+    device_of,
+    digests,
+    token_of,
+)
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -32,6 +41,8 @@ CREATE TABLE IF NOT EXISTS devices (
     joined REAL NOT NULL, token BLOB NOT NULL, revoked REAL, rotate INTEGER NOT NULL DEFAULT 0,
     next_key BLOB, next_digest BLOB) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revoked (key BLOB PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS orders (
+    name TEXT PRIMARY KEY, dropped INTEGER NOT NULL, because TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quarantines (
     name TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL, because TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS logins (
@@ -53,6 +64,7 @@ class Store:
         """How often others have been found to have written something."""
         self.tokens: dict[bytes, Kept] = {}
         self.devices: dict[str, Enrolled] = {}
+        self.orders: dict[str, Ordered] = {}
         self.quarantines: dict[str, Quarantine] = {}
         self.logins: dict[bytes, Login] = {}
         self.credentials: dict[bytes, str] = {}
@@ -105,6 +117,8 @@ class Store:
     def _read(self) -> None:
         meta: dict[str, bytes] = dict(self.db.execute("SELECT key, value FROM meta").fetchall())
         self.realm, self.url, self.pin = meta["realm"], meta.get("url", b"").decode(), meta.get("pin", b"")
+        orders = self.db.execute("SELECT name, dropped, because FROM orders").fetchall()
+        self.orders = {name: Ordered(bool(dropped), because) for name, dropped, because in orders}
         rows = self.db.execute("SELECT * FROM quarantines").fetchall()
         self.quarantines = {name: Quarantine(*of_it) for name, *of_it in rows}
         self.logins = self._logins()

@@ -1,6 +1,7 @@
 """Which update may have broken the model: the one with the largest step, of those that the journal has."""
 
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -17,11 +18,18 @@ class Suspect:
     """The one that it made."""
     device: str
     sequence: int
+    stands_out: bool = True
+    """Whether it is much larger than those of the others then, as far as there are enough to tell."""
+
+
+_OTHERS, _TIMES = 3, 30.0
+"""So many others, and so many times the median of their last steps. With a rate too high all steps grow,
+each by less: then no device is to blame."""
 
 
 def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Suspect | None:
-    """That of the versions after `after` up to `until` whose largest entry is the largest, samples counted if
-    the run counts them. None if no record of these is kept.
+    """Of the versions after `after` up to `until` the first one whose largest entry, samples counted if the
+    run counts them, stands out; else the one with the largest. None if no record of these is kept.
 
     Between two rates or of different staleness it compares what is not quite alike: a hint, no proof.
     """
@@ -30,8 +38,14 @@ def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Su
     regime = journal.regimes()[-1].regime
     counts = regime.rounds or regime.base_batch > 0
     largest, found = -1.0, 0
+    last: dict[str, float] = {}
     for version, step in enumerate(steps(journal, layout, begin, until) if begin < until else (), begin + 1):
         size = float(np.abs(step.delta).max(initial=0)) * (step.samples if counts else 1)
+        device, sequence = journal.maker(version)
+        others = [other for name, other in last.items() if name != device]
+        if len(others) >= _OTHERS and size > _TIMES * median(others):
+            return Suspect(version, device, sequence)
+        last[device] = size
         if size > largest:
             largest, found = size, version
-    return Suspect(found, *journal.maker(found)) if found else None
+    return Suspect(found, *journal.maker(found), len(last) <= _OTHERS) if found else None

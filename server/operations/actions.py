@@ -1,5 +1,6 @@
 """What an admin may do to a run: POST, with a JSON body where there is something to say."""
 
+import asyncio
 import json
 import time
 from contextlib import suppress
@@ -7,8 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
+from edgeflock.server.identity import Ordered
 from edgeflock.server.operations.access import problem
-from edgeflock.server.operations.keys import HOST, WRITER
+from edgeflock.server.operations.keys import HOST, REGISTER, WRITER
 from edgeflock.server.roster import Device
 from edgeflock.shared.errors import ConfigError, Dropped
 from edgeflock.shared.protocol.frames import EventKind
@@ -24,6 +26,7 @@ _LONGEST = 200
 async def pause(request: web.Request) -> web.Response:
     """Let a device wait for its answers until it is resumed. {"because": text} is optional."""
     device, because = await _device_and_reason(request)
+    await _keep(request, device, Ordered(False, because))
     device.connection.pause(because)
     _told(request, "paused", device, because)
     return _of(device)
@@ -33,6 +36,7 @@ async def pause(request: web.Request) -> web.Response:
 async def drop(request: web.Request) -> web.Response:
     """End the session of a device, and refuse it until it is resumed. {"because": text} is optional."""
     device, because = await _device_and_reason(request)
+    await _keep(request, device, Ordered(True, because))
     device.connection.drop(because)
     _told(request, "dropped", device, because)
     if device.connection.line is not None:
@@ -44,6 +48,8 @@ async def drop(request: web.Request) -> web.Response:
 async def resume(request: web.Request) -> web.Response:
     """Let a device go on, or come back."""
     device, _ = await _device_and_reason(request)
+    if device.connection.order is not None:
+        await _keep(request, device, None)
     if device.connection.order is not None:
         device.connection.resume()
         _told(request, "resumed", device)
@@ -113,6 +119,12 @@ async def roll_back(request: web.Request) -> web.Response:
     of, version = done
     _note(request, "config", None, f"the model of version {of:,} again, as version {version:,}, by an admin")
     return web.json_response({"of": of, "version": version})
+
+
+async def _keep(request: web.Request, device: Device, order: Ordered | None) -> None:
+    """So that the next server does as this one; return when that is durable."""
+    if (register := request.app.get(REGISTER)) is not None:
+        await asyncio.to_thread(register.order, device.name, order)
 
 
 def _told(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:

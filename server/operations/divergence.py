@@ -37,6 +37,8 @@ def blame(suspect: Suspect | None) -> str:
     """What to add for operators: devices are told nothing of each other."""
     if suspect is None:
         return ""
+    if not suspect.stands_out:
+        return "; no device's steps stand out: the learning rate may be too high (coordination.learning_rate)"
     return (
         f"; the largest step between is update {suspect.sequence} of {suspect.device!r}, which made "
         f"version {suspect.version}"

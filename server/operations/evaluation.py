@@ -73,6 +73,11 @@ class Evaluator:
         self._judge()
 
     @property
+    def evaluates(self) -> bool:
+        """Whether there are data to evaluate on."""
+        return self._evaluate is not None
+
+    @property
     def state(self) -> RunState:
         if self.diverged is not None:
             return "diverged"

@@ -84,7 +84,7 @@ _HELD = (_S.PAUSED, _S.PAUSED_AWAY, _S.DROPPING, _S.DROPPED)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An operator wants a device to wait. Forgotten when the server stops."""
+    """An operator wants a device to wait. The register remembers it for the next server."""
 
     because: str
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -109,6 +109,8 @@ class Connection:
     """Traffic of its earlier lines."""
     why_left: str | None = None
     """Why its last session ended (frames.LEFT); None while it has one, or if there was none."""
+    ended: int = 0
+    """Sessions that ended before the device had done its part, and not because the server stopped."""
     given: bool = True
     """Whether an update of it was taken since it last asked for the model."""
     waits: bool = False
@@ -162,6 +164,7 @@ class Connection:
         """Its session has ended, and why."""
         self._happen(Event.LEAVE)
         self.why_left = why
+        self.ended += why is not None and not why.startswith(("finished", "stopped"))
         self.past, self.line = Meter(*self.traffic), None
 
     def pause(self, because: str) -> None:

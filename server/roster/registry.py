@@ -85,6 +85,14 @@ class Registry:
         """(device, ingress, egress) for each."""
         return [(device.id, *device.connection.traffic) for device in self.devices.values()]
 
+    def remember(self, name: str, because: str, *, dropped: bool) -> None:
+        """What an operator wanted of a device before the server started."""
+        connection = self.devices.setdefault(name, Device(Identity(name))).connection
+        if dropped:
+            connection.drop(because)
+        else:
+            connection.pause(because)
+
     def admit(self, name: str) -> Device:
         """The device of this name. Raises TooManyDevices if it is new and there is no room for it, NameInUse
         if it is new and reads like another one, Dropped if an operator does not want it.

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from statistics import median
 
 from edgeflock.server.roster.history import History
 from edgeflock.shared.codecs import sparse
@@ -15,6 +16,10 @@ _SILENT = 3.0
 
 _RECENTLY = 0.1
 """How fast the averages of loss, staleness and refusals follow the last update."""
+
+_FEW = 3
+"""Updates whose staleness is remembered: their median knows nothing of one that waited while its device was
+away."""
 
 _LEAST_SILENCE, _UNKNOWN_INTERVAL = 3.0, 10.0
 """but not before so many seconds; and what counts as its interval before it has one."""
@@ -39,8 +44,8 @@ class Statistics:
     """Part of the updates of late that were refused."""
     staleness: int = 0
     """tau of the last one, and"""
-    lag: float | None = None
-    """of those of late."""
+    lags: tuple[int, ...] = ()
+    """of the last few."""
     loss: float = 0.0
     smoothed_loss: float | None = None
     samples: int = 0
@@ -74,7 +79,7 @@ class Statistics:
         self.loss = update.loss
         self.staleness = max(0, staleness)
         self.refusing -= _RECENTLY * self.refusing
-        self.lag = _followed(self.lag, float(self.staleness))
+        self.lags = (*self.lags, self.staleness)[-_FEW:]
         if math.isfinite(update.loss):
             self.smoothed_loss = _followed(self.smoothed_loss, update.loss)
         if update.index_mode == sparse.DENSE:
@@ -90,6 +95,11 @@ class Statistics:
         if self.history is not None:
             self.history.add(now, update.loss, self.staleness, ingress)
         return True
+
+    @property
+    def lag(self) -> float | None:
+        """tau of the updates of late; None before there are some."""
+        return median(self.lags) if len(self.lags) == _FEW else None
 
     def refuse(self) -> None:
         """One of its updates was refused."""

@@ -104,6 +104,7 @@ def test_a_folder_that_cannot_keep_it_is_told_of_once(
     with caplog.at_level(logging.WARNING):
         spool.keep(RUN, LAYOUT, update(8, 3))
         spool.keep(RUN, LAYOUT, update(9, 3))
+    assert spool.fails
     spool.drop()
     (record,) = caplog.records
     assert "cannot be written" in record.getMessage()

@@ -106,6 +106,36 @@ async def test_a_dropped_device_goes_and_stays_away_until_it_is_resumed(tmp_path
         assert hosted.hub.tally.refusals["dropped"] == 1
 
 
+async def test_what_an_operator_wants_of_devices_outlasts_the_server(tmp_path: Path) -> None:
+    async with hosting(tmp_path, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
+        for name in ("paused", "dropped", "resumed", "other"):
+            async with link(hosted.port, name) as device:
+                await device.join()
+                await device.push(update(1, 0))
+        await admin.post("/v1/devices/paused/pause", {"because": "too hot"})
+        await admin.post("/v1/devices/dropped/drop", {"because": "stolen"})
+        await admin.post("/v1/devices/resumed/pause")
+        await admin.post("/v1/devices/resumed/resume")
+    async with hosting(tmp_path, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
+        orders = {name: one.connection.order for name, one in hosted.registry.devices.items()}
+        assert {name: order and order.because for name, order in orders.items()} == {
+            "paused": "too hot", "dropped": "stolen", "resumed": None, "other": None,
+        }  # fmt: skip
+        async with link(hosted.port, "paused") as paused, link(hosted.port, "dropped") as dropped:
+            with pytest.raises(Dropped, match="stolen"):
+                await dropped.join()
+            await paused.join()
+            waiting = asyncio.create_task(paused.push(update(2, 4)))
+            await reached(hosted, 5)
+            assert not waiting.done()
+            await admin.post("/v1/devices/paused/resume")
+            await waiting
+            await admin.post("/v1/devices/dropped/resume")
+            await dropped.join()
+    async with hosting(tmp_path) as hosted:
+        assert all(one.connection.order is None for one in hosted.registry.devices.values())
+
+
 async def test_the_learning_rate_changes_durably_and_replays_bit_for_bit(tmp_path: Path) -> None:
     async with hosting(tmp_path, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
         async with link(hosted.port) as device:

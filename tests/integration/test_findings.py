@@ -25,6 +25,12 @@ def kinds(hosted: Hosted) -> list[str]:
     return [one.kind for one in hosted.health.findings]
 
 
+async def lasting(hosted: Hosted) -> None:
+    """Look, and again as if what is so now had been so for a while."""
+    await hosted.health.look()
+    await hosted.health.look(later=20.0)
+
+
 async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> None:
     hot: Facts = {"temperature": 82.5, "throttled": 1, "clock": int(time.time()) - 3600}
     async with hosting(tmp_path) as hosted, operating(hosted.port, "") as viewer, link(hosted.port) as device:
@@ -53,9 +59,11 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         well: Facts = {"temperature": 60.0, "throttled": 0, "clock": int(time.time())}
         await device.push(replace(update(2, 1), facts=well))
         await hosted.health.look()
-        assert hosted.health.findings == ()
+        assert kinds(hosted) == ["hot", "throttled", "clock"], "it may be hot again in a moment"
+        await hosted.health.look(later=61.0)
+        assert kinds(hosted) == ["unevaluated"]
         assert sorted(events(hosted, "over")) == ["pi: clock", "pi: hot", "pi: throttled"]
-        assert "edgeflock_finding{" not in (await viewer.get("/metrics"))[1]
+        assert 'edgeflock_finding{device="pi"' not in (await viewer.get("/metrics"))[1]
 
 
 async def test_who_waits_for_the_server_s_export_is_not_silent(
@@ -90,14 +98,55 @@ async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch:
 async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted, link(hosted.port) as device:
         await device.join()
-        for sequence, drops in enumerate((5, 12, 0), 1):
+        # 5 may be of long ago, and who begins at 0 again is a new process.
+        for sequence, (drops, said) in enumerate(
+            [(5, []), (12, ["7 samples of late, 12 in all"]), (0, [])], 1
+        ):
             await device.push(replace(update(sequence, sequence - 1), facts={"drops": drops}))
-            await hosted.health.look()
-            found = [one.text for one in hosted.health.findings]
-            # 5 may be of long ago, and who begins at 0 again is a new process.
-            assert found == (
-                ["its buffer had no room for 7 samples of late, 12 in all"] if drops == 12 else []
-            )
+            await lasting(hosted)
+            await hosted.health.look(later=100.0)
+            found = [one.text for one in hosted.health.findings if one.kind == "dropping"]
+            assert found == [f"its buffer had no room for {rest}" for rest in said]
+
+
+async def test_a_full_disk_of_a_device_is_told_as_such(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        told: list[Facts] = [{"drops": 5}, {"drops": 905, "unwritten": 900}]
+        for sequence, facts in enumerate(told, 1):
+            await device.push(replace(update(sequence, sequence - 1), facts=facts))
+            await lasting(hosted)
+        (one,) = hosted.health.findings
+        assert (one.kind, one.device) == ("disk", "pi")
+        assert one.text == "its disk is full: 900 samples of late were dropped instead of kept"
+        await device.push(replace(update(3, 2), facts={"drops": 905, "unwritten": 900}))
+        await hosted.health.look(later=200.0)
+        await hosted.health.look(later=300.0)
+        assert "disk" not in kinds(hosted), "there is room again"
+
+
+async def test_a_device_that_comes_and_goes_is_named(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted, link(hosted.port, "well") as well:
+        await well.join()
+        for _ in range(4):
+            await lasting(hosted)
+            assert "flapping" not in kinds(hosted)
+            async with link(hosted.port, "weak") as device:
+                await device.join()
+            while hosted.registry.devices["weak"].connection.here:
+                await asyncio.sleep(0.01)
+        await hosted.health.look()
+        assert [(one.kind, one.device) for one in hosted.health.findings] == [("flapping", "weak")]
+
+
+async def test_a_run_that_nobody_evaluates_says_so(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted:
+        await hosted.health.look()
+        assert kinds(hosted) == []
+        await hosted.health.look(later=31.0)
+        (one,) = hosted.health.findings
+        assert (one.kind, one.severity, one.device) == ("unevaluated", "notice", None)
+        assert "nobody knows how good the model is" in one.text
 
 
 async def test_every_way_to_leave_is_told_apart(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.protocol.messages import Facts
 
 
 def tallies(file: FleetFile) -> dict[str, ClassTotals]:
@@ -35,9 +36,11 @@ def members(
     totals: Mapping[str, ClassTotals],
     number_of: Callable[[str], int],
     earlier: Interrupted | None,
+    health_of: Callable[[str], Callable[[], Facts]],
 ) -> Iterator[tuple[int, EmulatedDevice]]:
     """(number in the journal, which is `number_of` its name, device): classes are dealt over the shares at
-    random, so that no class gets certain data. `backends` are by a device's place in the fleet.
+    random, so that no class gets certain data. `backends` are by a device's place in the fleet; what
+    `health_of` its name gives is what it tells of itself.
     """
     file = prepared.file
     kinds = file.classes
@@ -64,6 +67,7 @@ def members(
                 np.random.default_rng([seed, 2, place]),
                 np.random.default_rng([seed, 4, place]),
                 partial(earlier.update, number) if earlier else lambda sequence, until: None,
+                health_of(name),
                 [f"shard-{shard}" for shard in shards],
             ),
         )

@@ -35,6 +35,8 @@ class Prepared:
     """Builds the model, if no import string does."""
     metrics: Mapping[str, Own] = field(default_factory=dict)
     """A program's own."""
+    targets: Targets | None = None
+    """The numbers to predict, if they are not scaled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
         raise ConfigError(
             f"fleet.devices = {fleet.devices}: limits.devices = {file.limits.devices}; raise it"
         )
-    _look_at(train, test, scaled=scaled, source=fleet.data)
+    targets = Targets.of(test.y) if scaled and not test.described.target else None
+    _look_at(train, test, targets, source=fleet.data)
     flat = FlatModule(file.model.module, file.model.loss, make=given.make)
     check_limits(file, flat.layout)
     scores = Scores(file.model.metrics, given.metrics)
@@ -89,12 +92,11 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
             f"model.data = {file.model.data!r}: {error}"
         ) from error
     scores.check()
-    return Prepared(file, shares, test, flops, given.make, given.metrics)
+    return Prepared(file, shares, test, flops, given.make, given.metrics, targets)
 
 
-def _look_at(train: Dataset, test: Dataset, *, scaled: bool, source: str) -> None:
+def _look_at(train: Dataset, test: Dataset, targets: Targets | None, *, source: str) -> None:
     """Say what makes a run useless though it works."""
-    targets = Targets.of(test.y) if scaled and not test.described.target else None
     if targets is not None and targets.far:
         log.warning("%s; %s", targets.far, REMEDY)
     if (sketch := sketch_of("fleet", test.x, test.y)) is not None:

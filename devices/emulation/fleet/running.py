@@ -32,14 +32,19 @@ from edgeflock.server.weights import first_model
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.model.held_out import sketch_of
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Facts
 from edgeflock.shared.settings.coordination import ELASTIC
 
 News = TypeVar("News")
 
 BackendOf = Callable[[int, Backend], Backend]
 """(device's number, what computes gradients) -> what computes that device's."""
+
+HealthOf = Callable[[str], Callable[[], Facts]]
+"""A device's name -> what tells how it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,14 @@ def run_fleet(
     listening: Listening | None = None,
     stop: Callable[[Evaluation], object] = lambda _: False,
     backend_of: BackendOf = lambda number, backend: backend,
+    health_of: HealthOf = lambda name: dict,
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
     With error feedback, a threshold, injection, elastic averaging or tasks a step depends on more of the
     earlier ones than the journal holds: such a run begins again if it is interrupted. It ends after an
-    evaluation of which `stop` is true. `backend_of` may give devices gradients of their own. Raises
-    ConfigError, and what those raise that are `listening`.
+    evaluation of which `stop` is true. `backend_of` may give devices gradients of their own, `health_of` what
+    they tell of themselves. Raises ConfigError, and what those raise that are `listening`.
     """
     began = time.process_time()
     file = prepared.file
@@ -99,7 +105,7 @@ def run_fleet(
     def backends(place: int) -> Backend:
         return backend_of(place, timed)
 
-    run = _FleetRun(prepared, seed, flat, backends, journal, earlier, told, stop)
+    run = _FleetRun(prepared, seed, flat, backends, journal, earlier, told, stop, health_of)
     try:
         result = run.result()
     finally:
@@ -141,6 +147,7 @@ class _FleetRun:
         earlier: Interrupted | None,
         listening: Listening,
         stop: Callable[[Evaluation], object],
+        health_of: HealthOf,
     ) -> None:
         file = self._file = prepared.file
         self._seed, self._flat = seed, flat
@@ -166,16 +173,17 @@ class _FleetRun:
             self._engine,
             self._committed,
             None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
+            sketch_of("fleet", self._test.x, self._test.y) if listening.on_finding is not None else None,
             keep_frames=earlier is not None,
             made=self._made,
         )
-        self._watch = Watch(flat.layout.parameters.size)
+        self._watch = Watch(flat.layout.parameters.size, prepared.targets)
         if listening.on_finding is not None and file.coordination.mode != ELASTIC:
             self._engine.observe = self._watch.observe
         self._tallies = tallies(file)
         number_of = self._engine.device_id
         self._devices = dict(
-            members(prepared, seed, self._server, backends, self._tallies, number_of, earlier)
+            members(prepared, seed, self._server, backends, self._tallies, number_of, earlier, health_of)
         )
         """By their numbers in the journal."""
         self._look_again()
@@ -207,6 +215,10 @@ class _FleetRun:
     async def _live(self) -> str:
         """Until the run has its updates or its time, or nobody is left. Returns how it ended."""
         self._over = asyncio.Event()
+        if self._listening.on_finding is not None:  # as a server does that begins
+            version, theta = self._engine.result()
+            loss, accuracy = self._flat.evaluate(theta, self._test.x, self._test.y)
+            self._watch.evaluated(Evaluation(version, 0.0, loss, accuracy, 0, 0))
         lives = [asyncio.create_task(device.live()) for device in self._devices.values()]
         everybody, over = asyncio.gather(*lives), asyncio.create_task(self._over.wait())
         try:
@@ -252,7 +264,8 @@ class _FleetRun:
             self._tell(self._listening.on_update, applied)
         if self._listening.on_finding is not None:
             now, version = asyncio.get_running_loop().time(), self._engine.published.version
-            for finding in self._watch.look(now, version, self._devices):
+            self._watch.count(push, accepted)
+            for finding in self._watch.look(now, version, self._server.devices.values()):
                 self._tell(self._listening.on_finding, finding)
 
     def _tell(self, function: Callable[[News], object], news: News) -> object:
@@ -280,10 +293,16 @@ class _FleetRun:
         evaluation = Evaluation(version, seconds, known, accuracy, traffic.ingress, traffic.egress, metrics)
         self._engine.steering.record(evaluation, ())
         self._evaluations.append(evaluation)
+        self._watch.evaluated(evaluation)
         self._evaluation_s += time.process_time() - began
         if self._listening.on_evaluated is not None:
             self._tell(self._listening.on_evaluated, evaluation)
         ends = [self._stop, *filter(None, [self._listening.stop])]
         self._stopped = any([self._tell(one, evaluation) for one in ends])
         if not finite:
+            if self._listening.on_finding is not None:
+                for finding in self._watch.look(
+                    seconds, version, self._server.devices.values(), diverged=True
+                ):
+                    self._tell(self._listening.on_finding, finding)
             raise Diverged(f"the loss at update {version} is no number")

@@ -359,6 +359,18 @@ def test_another_run_is_told_at_once() -> None:
     assert facts == [{"asked": 1}, None, {"asked": 2}, None]
 
 
+def test_it_tells_how_long_a_step_takes_and_that_its_disk_is_full() -> None:
+    async def slowly(step: Callable[..., object], *arguments: object) -> object:
+        await asyncio.sleep(1.5)
+        return step(*arguments)
+
+    server, batches, spool = FakeServer([None]), Instrumented(), Kept()
+    spool.fails = True
+    run_virtually(Worker(server, training(FakeBackend(), batches), batches, slowly, spool=spool).run())
+    facts = server.updates[0].facts
+    assert facts == {"asked": 1, "step": 1.5, "spool_fails": 1}
+
+
 def test_the_device_s_health_goes_with_it() -> None:
     readings = iter(range(10))
 
@@ -379,6 +391,8 @@ def test_stored_data_have_nothing_to_tell() -> None:
 
 class Kept:
     """A spool in memory."""
+
+    fails = False
 
     def __init__(self, update: Update | None = None) -> None:
         self.update = update

@@ -25,7 +25,7 @@ def said(agreement: Agreement, device: int) -> Seen:
 def test_it_is_the_cosine_with_the_votes_of_the_others_where_it_touches() -> None:
     agreement = Agreement(8)
     agreement.observe(1, 0.5, step([0, 1], [3.0, 4.0], 0.0))
-    assert said(agreement, 1) == (1, None, 0.5, math.log(5.0), 0.0), "there are no others yet"
+    assert said(agreement, 1) == Seen(1, None, 0.5, 0.0, 0.0, 0.5), "there are no others yet"
     agreement.observe(2, 0.5, step([1, 2], [5.0, 5.0], 1.0))
     assert said(agreement, 2).agreement == pytest.approx(math.sqrt(0.5)), "at 1 and 2 they say (0.8, 0)"
     agreement.observe(3, 0.5, step([0, 1], [-300.0, 0.0], 2.0))
@@ -39,7 +39,32 @@ def test_one_device_alone_agrees_with_nobody() -> None:
     for second in range(2000):
         agreement.observe(5, 1.0, step([0, 3], [1.0, -1.0], second))
     assert said(agreement, 5)[:3] == (2000, None, 1.0)
-    assert said(agreement, 5).norm == pytest.approx(math.log(2) / 2)
+    assert said(agreement, 5).norm == 0.0, "its own size is the usual one"
+
+
+def test_size_and_loss_are_against_what_is_usual_at_their_time() -> None:
+    agreement = Agreement(4)
+    for second in range(200):
+        size, loss = math.exp(-second / 40), 2.0 - second / 100  # all learn: updates and losses fall
+        for device in (1, 2, 3, 4):
+            agreement.observe(device, loss, step([0], [size], second))
+        if not second % 40:  # a slow one, whose average reaches farther back, and one whose updates are large
+            agreement.observe(5, loss, step([0], [size], second + 0.5))
+            agreement.observe(6, loss + 1.0, step([0], [20.0 * size], second + 0.5))
+    assert said(agreement, 5).norm == pytest.approx(0.0, abs=0.05)
+    assert said(agreement, 5).excess == pytest.approx(0.0, abs=0.05)
+    assert said(agreement, 6).norm == pytest.approx(math.log(20.0), abs=0.05)
+    assert said(agreement, 6).excess == pytest.approx(1.0, abs=0.05)
+
+
+def test_what_is_usual_is_asked_of_those_who_send() -> None:
+    agreement = Agreement(4)
+    for device in range(10):  # of an hour ago, when the model was new
+        agreement.observe(device, 5.0, step([0], [100.0], device))
+    for second in range(3600, 3700):
+        for device in (10, 11, 12, 13):
+            agreement.observe(device, 0.5, step([0], [1.0], second))
+    assert said(agreement, 13).norm == pytest.approx(0.0, abs=0.1)
 
 
 def test_a_large_update_weighs_no_more_than_a_small_one() -> None:

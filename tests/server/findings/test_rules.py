@@ -1,20 +1,30 @@
-"""What is found in a picture, how long it stays, and what is not found."""
+"""What is found in a picture, and what is not."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from edgeflock.server.findings import Blamed, Course, Picture, Portrait, Seen, Targets, changes, findings
+from edgeflock.server.findings import Blamed, Course, Diagnosis, Picture, Portrait, Seen, Targets, diagnose
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
-NOW = 1e9
+NOW, LONG = 1e9, 3600.0
 PI = Portrait("pi", here=True)
-USUAL = Seen(50, 0.6, 0.3, 1.0)
+NOTHING = Diagnosis()
+USUAL = Seen(100, 0.6, 0.3, 0.0)
 
 
-def kinds(picture: Picture, before: tuple[Finding, ...] = ()) -> list[tuple[str, str | None]]:
-    return [(one.kind, one.device) for one in findings(picture, before)]
+def lasting(picture: Picture, before: Diagnosis = NOTHING) -> Diagnosis:
+    """Of a picture that stays as it is."""
+    return diagnose(replace(picture, time=picture.time + LONG), diagnose(picture, before))
+
+
+def findings(picture: Picture) -> tuple[Finding, ...]:
+    return lasting(picture).findings
+
+
+def kinds(picture: Picture, before: Diagnosis = NOTHING) -> list[tuple[str, str | None]]:
+    return [(one.kind, one.device) for one in lasting(picture, before).findings]
 
 
 def of(device: Portrait, **more: Any) -> Picture:
@@ -29,6 +39,9 @@ ALONE = {
     "silent": (replace(PI, idle=True, silent=40.0), replace(PI, idle=False, silent=40.0)),
     "gone": (replace(PI, here=False, silent=40.0, why_left="killed: x"), replace(PI, here=False, silent=9.0)),
     "refused": (replace(PI, refused=5, refusing=0.3), replace(PI, refused=4, refusing=0.4)),
+    "flapping": (replace(PI, left=4), replace(PI, left=3)),
+    "disk": (replace(PI, unwritten=1), PI),
+    "unfit": (replace(PI, unfit=5, came=100), replace(PI, unfit=4, came=100)),
     "dropping": (replace(PI, dropped=1, drops=9), replace(PI, dropped=0, drops=9)),
     "held-out": (replace(PI, held_out=1), PI),
     "hot": (replace(PI, temperature=80.0), replace(PI, temperature=79.0)),
@@ -42,8 +55,30 @@ ALONE = {
 @pytest.mark.parametrize("kind", ALONE)
 def test_a_device_alone(kind: str) -> None:
     wrong, well = ALONE[kind]
-    assert kinds(of(wrong)) == [(kind, "pi")]
-    assert kinds(of(well)) == []
+    quiet = [Portrait(name, here=True) for name in "abc"]  # of one device alone nobody can tell what is usual
+    assert kinds(Picture(NOW, devices=(wrong, *quiet))) == [(kind, "pi")]
+    assert kinds(Picture(NOW, devices=(well, *quiet))) == []
+
+
+def test_a_full_disk_is_no_buffer_that_is_too_small() -> None:
+    (one,) = findings(of(replace(PI, unwritten=7, drops=9)))
+    assert (one.kind, one.text) == (
+        "disk",
+        "its disk is full: 7 samples of late were dropped instead of kept",
+    )
+    (one,) = findings(of(replace(PI, spool_fails=True)))
+    assert (one.kind, one.device) == ("disk", "pi")
+
+
+def test_where_most_are_refused_nobody_is_to_blame() -> None:
+    refused = tuple(Portrait(f"pi-{n}", here=True, refused=9, refusing=0.6) for n in range(5))
+    assert kinds(Picture(NOW, devices=(*refused, PI, PI, PI))) == [("refused", None)]
+    assert len(kinds(Picture(NOW, devices=(*refused[:2], PI, PI, PI)))) == 2
+
+
+def test_where_all_come_and_go_nobody_flaps() -> None:
+    fleet = tuple(Portrait(f"pi-{n}", here=True, left=5 + n % 3) for n in range(8))
+    assert kinds(Picture(NOW, devices=fleet)) == []
 
 
 @pytest.mark.parametrize("why", ["finished: its part is done", "retired", "replaced: x", "stopped", None])
@@ -69,6 +104,7 @@ def test_nobody_is_missed_once_the_run_is_over() -> None:
 RUN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "disk": ({"free": 1 << 29}, {"free": 1 << 30}),
     "journal": ({"commit": 0.25}, {"commit": 0.2}),
+    "unevaluated": ({"evaluated": False}, {}),
     "targets": ({"targets": Targets(21.4, 1.0)}, {"targets": Targets(2.0, 3.0)}),
     "diverged": ({"diverged": Blamed("no number", None)}, {}),
 }
@@ -86,23 +122,12 @@ def test_a_model_that_has_diverged_names_whose_update_it_was() -> None:
     assert (one.device, one.severity, one.text) == ("pi-3", "critical", "no number")
 
 
-def test_a_finding_keeps_its_time_and_does_not_flicker() -> None:
-    began = findings(of(replace(PI, temperature=81.0)))
-    cooler = of(replace(PI, temperature=76.0), time=NOW + 60)
-    (still,) = findings(cooler, began)
-    assert (still.since, still.text) == (NOW, "its processor has 76 degrees Celsius")
-    assert kinds(cooler) == [], "it would not begin here"
-    cold = findings(of(replace(PI, temperature=74.0)), (still,))
-    assert changes((still,), cold).over == (still,)
-    assert changes((), began).began == began
-
-
 def test_the_worst_comes_first() -> None:
     picture = of(replace(PI, temperature=80.0, name="a"), diverged=Blamed("x", None), commit=1.0)
     assert [one.severity for one in findings(picture)] == ["critical", "warning", "warning"]
 
 
-WRONG = Seen(50, -0.7, 2.0, 1.1)
+WRONG = Seen(100, -0.7, 2.0, 1.1, 1.7)
 
 
 def test_who_goes_against_the_others_and_fits_nothing_is_named() -> None:
@@ -111,16 +136,26 @@ def test_who_goes_against_the_others_and_fits_nothing_is_named() -> None:
     assert "cosine -0.70, the median is +0.60) and its loss is 2 where 0.3 is usual" in one.text
 
 
+def test_who_fits_its_labels_and_sends_the_opposite_is_named() -> None:
+    (one,) = findings(fleet(USUAL, USUAL, Seen(100, -0.5, 0.3, 0.0, 0.0), USUAL, USUAL))
+    assert (one.kind, one.device) == ("disagrees", "pi-2")
+    assert "wrong sign" in one.remedy
+
+
 @pytest.mark.parametrize(
     "seen",
     [
         [USUAL, USUAL, WRONG],  # too few to tell
-        [USUAL, USUAL, USUAL, USUAL, Seen(29, -0.7, 2.0, 1.1)],  # too early
-        [USUAL, USUAL, USUAL, USUAL, Seen(50, -0.7, 0.4, 1.1)],  # it has what others lack
-        [USUAL, USUAL, USUAL, USUAL, Seen(50, 0.6, 2.0, 1.1)],  # its data are hard
-        [USUAL, USUAL, USUAL, USUAL, Seen(50, None, 2.0, 1.1), None],
-        [Seen(50, -0.4 - n / 50, 0.1 + n / 50, 1.0) for n in range(7)],  # a label each
-        [Seen(50, 0.0, 0.0, 0.0)] * 5,
+        [USUAL, USUAL, USUAL, USUAL, Seen(99, -0.7, 2.0, 1.1, 1.7)],  # too early
+        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.7, 0.4, 1.1, 0.1)],  # it has what others lack
+        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.7, 0.1, 1.1, -0.2)],  # and has come to fit it
+        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.2, 0.3, 1.1, 0.0)],  # it goes its own way
+        [USUAL, USUAL, USUAL, USUAL, WRONG._replace(peak=2.4)],  # the model comes to fit what it has
+        [USUAL, USUAL, USUAL, USUAL, Seen(100, -0.5, 0.3, 0.8, 0.0)],  # few labels: its updates are larger
+        [USUAL, USUAL, USUAL, USUAL, Seen(100, 0.6, 2.0, 1.1, 1.7)],  # its data are hard
+        [USUAL, USUAL, USUAL, USUAL, Seen(100, None, 2.0, 1.1, 1.7), None],
+        [Seen(100, -0.4 - n / 50, 0.1 + n / 50, 1.0) for n in range(7)],  # a label each
+        [Seen(100, 0.0, 0.0, 0.0)] * 5,
     ],
 )
 def test_who_is_only_different_is_not(seen: list[Seen | None]) -> None:
@@ -128,25 +163,29 @@ def test_who_is_only_different_is_not(seen: list[Seen | None]) -> None:
 
 
 def test_it_is_over_only_once_it_goes_with_the_others_again() -> None:
-    before = findings(fleet(USUAL, USUAL, WRONG, USUAL, USUAL))
-    better = fleet(USUAL, USUAL, Seen(90, -0.1, 0.6, 1.0), USUAL, USUAL)
+    before = lasting(fleet(USUAL, USUAL, WRONG, USUAL, USUAL))
+    better = fleet(USUAL, USUAL, Seen(190, -0.1, 0.6, 1.0, 0.3), USUAL, USUAL)
     assert kinds(better, before) == [("disagrees", "pi-2")]
-    assert kinds(fleet(USUAL, USUAL, Seen(90, 0.5, 0.6, 1.0), USUAL, USUAL), before) == []
+    assert kinds(fleet(USUAL, USUAL, Seen(190, 0.5, 0.6, 1.0), USUAL, USUAL), before) == []
 
 
-@pytest.mark.parametrize(("norm", "said"), [(4.0, "20.1 times as large"), (-2.0, "20.1 times as small")])
+@pytest.mark.parametrize(("norm", "said"), [(3.0, "20.1 times as large"), (-3.0, "20.1 times as small")])
 def test_updates_of_another_size(norm: float, said: str) -> None:
     (one,) = findings(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=norm)))
     assert (one.kind, one.device) == ("norm", "pi-3")
     assert said in one.text
-    assert kinds(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=2.5))) == []
-    (one,) = findings(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=8.1)))
+    assert kinds(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=2.2))) == []
+    (one,) = findings(fleet(USUAL, USUAL, USUAL, USUAL._replace(norm=7.1)))
     assert "its updates are 1,212 times as large" in one.text
+    hard = USUAL._replace(norm=3.0, loss=1.5)
+    assert kinds(fleet(USUAL, USUAL, USUAL, hard)) == [], "it still learns what the others know"
+    assert kinds(fleet(USUAL, USUAL, USUAL, hard._replace(norm=5.0, loss=1e3))) == [("norm", "pi-3")]
 
 
 def test_running_statistics_that_no_batch_has() -> None:
     absurd = USUAL._replace(absurd=0.3)
-    (one,) = found = findings(fleet(USUAL, absurd, USUAL, USUAL._replace(absurd=0.29)))
+    found = lasting(fleet(USUAL, absurd, USUAL, USUAL._replace(absurd=0.29)))
+    (one,) = found.findings
     assert (one.kind, one.device) == ("statistics", "pi-1")
     assert "30% of its updates of late have means or variances far from the model's" in one.text
     assert kinds(fleet(USUAL, USUAL._replace(absurd=0.1), USUAL, USUAL), found) == [("statistics", "pi-1")]
@@ -154,10 +193,23 @@ def test_running_statistics_that_no_batch_has() -> None:
     assert kinds(fleet(USUAL, absurd, USUAL)) == [], "too few to tell"
 
 
+def slow(lag: float, **more: Any) -> Picture:
+    others = [Portrait(f"pi-{n}", True, lag=of_it) for n, of_it in enumerate((6.0, 5.0, 6.0))]
+    return Picture(NOW, devices=(*others, Portrait("pi-3", True, lag=lag, **more)))
+
+
 def test_who_is_always_late() -> None:
-    devices = [Portrait(f"pi-{n}", True, lag=lag) for n, lag in enumerate((6.0, 5.0, 6.0, 45.0))]
-    assert kinds(Picture(NOW, devices=tuple(devices))) == [("stale", "pi-3")]
-    assert kinds(Picture(NOW, devices=tuple(replace(one, lag=(one.lag or 0) / 3) for one in devices))) == []
+    assert kinds(slow(91.0)) == [("stale", "pi-3")]
+    assert kinds(slow(60.0)) == [], "devices ten times as slow as others are no fault"
+    assert kinds(slow(61.0), lasting(slow(91.0))) == [("stale", "pi-3")]
+
+
+@pytest.mark.parametrize(
+    ("step", "said"), [(9.0, "its processor is slow"), (0.5, "its line is slow"), (None, "it is slow, or")]
+)
+def test_why_it_is_late(step: float | None, said: str) -> None:
+    (one,) = findings(slow(91.0, step=step, interval=10.0))
+    assert one.remedy.startswith(said)
 
 
 def course(*losses: tuple[float, float], accuracy: float | None = None) -> Course:
@@ -178,10 +230,48 @@ def test_overfitting() -> None:
     assert kinds(Picture(at, course=spoiled)) == [], "where both rise it is something else"
 
 
+def test_a_training_loss_that_wavers_does_not_end_it() -> None:
+    falling = [(1.0 - n / 40, 1.0 - n / 40) for n in range(20)]
+    rising = [(0.5 + n / 20, 0.5 - n / 80) for n in range(20)]
+    before = lasting(Picture(NOW, course=course(*falling, *rising)))
+    higher = Picture(NOW + 2 * LONG, course=course(*falling, *rising, *[(1.4, 0.48)] * 5))
+    assert kinds(higher) == [], "it would not begin here"
+    assert kinds(higher, before) == [("overfitting", None)]
+
+
+@pytest.mark.parametrize(
+    ("test", "training", "said"),
+    [
+        (2.25, 2.28, "hardly learns"),
+        (9.0, 8.0, "gets worse"),
+        (2.6, 7.0, "gets worse"),
+        (2.25, 1.0, ""),
+        (2.1, 2.28, ""),
+    ],
+)
+def test_a_model_that_does_not_learn(test: float, training: float, said: str) -> None:
+    after = course((2.3, 900.0), *[(test, training)] * 19)
+    found = findings(Picture(NOW + 20 * 60, 500, course=after))
+    assert [one.kind for one in found if one.kind != "overfitting"] == (["learning"] if said else [])
+    assert all(said in one.text for one in found)
+    early = Picture(NOW, 499, course=after)
+    assert "learning" not in [kind for kind, _ in kinds(early)], "nobody can tell yet"
+
+
+def test_who_falls_from_where_a_rate_has_thrown_it_does_not_overfit() -> None:
+    thrown = [
+        (4.0, 3.0),
+        *[(2.0, 900.0 / (n + 1)) for n in range(10)],
+        *[(3.0, 20.0 / n) for n in range(1, 9)],
+    ]
+    after = course(*thrown, *[(3.0, 3.5)] * 20)
+    assert "overfitting" not in [kind for kind, _ in kinds(Picture(NOW + 40 * 60, course=after))]
+
+
 def test_no_improvement_for_long() -> None:
     flat = course((0.5, 0.5), (0.4, 0.4), *[(0.45, 0.4)] * 30)
     late = Picture(NOW + 31 * 60, 3100, course=flat)
-    assert kinds(late) == [("stalled", None)]
-    assert kinds(replace(late, state="finished")) == []
-    assert kinds(replace(late, version=1000)) == [], "it has hardly moved"
-    assert kinds(replace(late, time=NOW + 15 * 60)) == []
+    assert [one.kind for one in diagnose(late).findings] == ["stalled"]
+    assert diagnose(replace(late, state="finished")).findings == ()
+    assert diagnose(replace(late, version=1000)).findings == (), "it has hardly moved"
+    assert diagnose(replace(late, time=NOW + 15 * 60)).findings == ()

@@ -262,6 +262,30 @@ def test_the_largest_step_is_suspected(tmp_path: Path) -> None:
     assert suspect.version > 12, "what was rolled back is not to blame"
 
 
+def fleet(directory: Path, sizes: dict[str, list[float]]) -> Journal:
+    """A run in which devices take steps of these sizes in turn."""
+    run = Run(directory)
+    for turn, step in enumerate(zip(*sizes.values(), strict=True), 1):
+        for name, size in zip(sizes, step, strict=True):
+            base = run.engine.published.version
+            run.engine.commit([push(run.engine.device_id(name), sparse_update(turn, base, {4: size}))])
+    return run.journal
+
+
+def test_who_broke_a_model_is_suspected_and_not_whom_it_broke(tmp_path: Path) -> None:
+    sizes = {name: [1.0, 1.0, 1.0, 900.0] for name in "abcd"} | {"e": [1.0, 1.0, 90.0, 900.0]}
+    journal = fleet(tmp_path, sizes)
+    suspect = largest_step(journal, LAYOUT, 0, 20)
+    assert suspect == Suspect(15, "e", 3)
+
+
+def test_where_all_steps_grow_nobody_stands_out(tmp_path: Path) -> None:
+    growing = {name: [1.1**place * 3.0**turn for turn in range(4)] for place, name in enumerate("abcde")}
+    suspect = largest_step(fleet(tmp_path, growing), LAYOUT, 0, 20)
+    assert suspect is not None
+    assert not suspect.stands_out
+
+
 def test_samples_are_suspected_where_they_count(tmp_path: Path) -> None:
     run = Run(tmp_path, "coordination.base_batch=10")
     one, two = run.devices

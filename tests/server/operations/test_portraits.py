@@ -1,0 +1,39 @@
+"""What a device is like, of what it tells and of what the server has seen of it."""
+
+from edgeflock.server.operations.portraits import Portraits, Recent
+from edgeflock.server.roster import Device
+from edgeflock.server.roster.registry import Identity
+from edgeflock.shared.protocol.messages import Facts
+
+
+def test_a_count_of_late_forgets_and_begins_anew_with_its_process() -> None:
+    drops = Recent(120.0)
+    for time, count in ((0.0, 5), (60.0, 9), (100.0, 9), (130.0, 20)):
+        drops.add(time, count)
+    assert drops.grown(130.0) == 15, "of the first nobody knows how old it is"
+    assert drops.grown(181.0) == 11
+    assert drops.grown(260.0) == 0
+    drops.add(270.0, 2)
+    assert (drops.grown(270.0), drops.count) == (0, 2)
+
+
+def test_what_a_full_disk_did_not_take_is_no_buffer_without_room() -> None:
+    device, portraits = Device(Identity("pi", 1)), Portraits(lambda number: None)
+    told: list[Facts] = [
+        {"drops": 3, "came": 9},
+        {"drops": 60, "unwritten": 50, "came": 99, "quarantined": 0},
+    ]
+    for second, facts in enumerate(told):
+        device.statistics.telemetry = facts
+        portrait = portraits.of(device, 10.0 + second, second)
+    assert (portrait.dropped, portrait.unwritten, portrait.drops, portrait.came) == (7, 50, 60, 90)
+
+
+def test_what_is_no_number_is_told_of_nobody() -> None:
+    device, portraits = Device(Identity("pi", 1)), Portraits(lambda number: None)
+    device.statistics.telemetry = {
+        "drops": "many", "step": "slow", "temperature": "warm", "clock": 1.5, "held_out": "all",
+    }  # fmt: skip
+    portrait = portraits.of(device, 10.0, 10.0)
+    assert (portrait.dropped, portrait.step, portrait.temperature) == (0, None, None)
+    assert (portrait.clock, portrait.held_out) == (None, 0)
