@@ -89,8 +89,8 @@ class Behind:
             self._talks(self._talk.follow())
 
     def count(self, ingress: int, egress: int) -> None:
-        """The device's bytes, at its socket. Raises Malformed if nobody can have sent as many. Beyond the most
-        of all they are left out: what one gateway says keeps no other one from saying more.
+        """The device's bytes, at its socket. Raises Malformed if nobody can have sent as many. What goes
+        beyond the most of all is left out: what one gateway says keeps no other one from saying more.
         """
         if max(ingress, egress) > _MOST_BYTES:
             raise Malformed("a gateway counts more bytes than there can be")
