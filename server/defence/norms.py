@@ -11,12 +11,14 @@ HELD = 8
 """So many must be known before anything is usual: the first ones may be anybody's."""
 
 _FEW = 16
-"""While fewer are known, the smallest of them is what is usual."""
+"""While fewer are known, a quarter of them are no larger than what is usual: few can make that large, and not
+one alone can make it small.
+"""
 
 
 class Norms:
-    """Of the latest updates, as they are `remembered` (rules.py): one that was cut short is no larger than
-    what was usual allows, so that few drive the median up. Sorted, in O(log n) an update.
+    """Of the latest updates, as they are `remembered` (rules.py): within what was usual allows, so that few
+    drive the median up or down. Sorted, in O(log n) an update.
     """
 
     def __init__(self, held: int = HELD) -> None:
@@ -41,7 +43,7 @@ class Norms:
             return 0.0
         if not count:
             return inf
-        return self._sorted[0 if count < _FEW else count // 2]
+        return self._sorted[count // 4 if count < _FEW else count // 2]
 
     @property
     def spread(self) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,15 @@ def remembered(share: float, norm: float, usual: float) -> float:
     """What is known from then on of an update with this norm, of which `share` counted, when this was usual.
 
     Of one that was too large at most LEAST usual ones: if only usual ones were known, what is usual could
-    never grow. While nothing is usual, all of it, though nothing of it counts; 0: nothing.
+    never grow. Of one that is much smaller as much the other way: tiny updates would make what is usual tiny,
+    and all others too large for long. While nothing is usual, all of it, though nothing of it counts; 0:
+    nothing.
     """
-    if not usual or share == 1:
+    if not usual or usual == inf or not norm:
         return norm
-    return min(norm, LEAST * usual) if share else 0.0
+    if not share:
+        return 0.0
+    return max(norm if share == 1 else min(norm, LEAST * usual), usual / LEAST)
 
 
 def clip(seen: Seen) -> float:

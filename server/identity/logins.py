@@ -13,8 +13,8 @@ from edgeflock.shared.identity import digest_of
 SECONDS = 8 * 3600.0
 """A login's life."""
 
-MOST = 1000
-"""Logins at a time; the oldest go."""
+MOST = 100
+"""Logins of a token at a time; its oldest go."""
 
 
 class Logins:
@@ -32,8 +32,9 @@ class Logins:
                 "INSERT INTO logins VALUES (?, ?, ?)", (digest_of(number), caller.digest, until)
             )
             self._register.db.execute(
-                "DELETE FROM logins WHERE number NOT IN "
-                f"(SELECT number FROM logins ORDER BY until DESC LIMIT {MOST})"
+                "DELETE FROM logins WHERE token = ? AND number NOT IN "
+                f"(SELECT number FROM logins WHERE token = ? ORDER BY until DESC LIMIT {MOST})",
+                (caller.digest, caller.digest),
             )
         return number
 

@@ -164,6 +164,8 @@ class Register(Store):
             self.refresh()  # nobody else writes now: what was revoked this moment is
             if (of := self._revoked_as(key)) is not None:
                 raise Unauthorized(f"this key was revoked, as that of {of!r}; join with a new key")
+            if any(key in (one.key, one.next_key) for one in self.devices.values() if one.name != name):
+                raise Unauthorized("another device has this key; make a new one, and join with that")
             caller = self.who(bearer)
             if caller.role == "device":
                 self._renew(caller, name, key, words, before, digest_of(credential))

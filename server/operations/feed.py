@@ -39,6 +39,9 @@ FIRST_EVENTS = 200
 _AT_ONCE = 250
 """Rows that are made before the devices get a turn: about a millisecond."""
 
+_MOST = 1e15
+"""Of any number that a device tells of itself."""
+
 _CENSUS_SECONDS = 0.1
 """For so long the sums over all devices are good enough: of 10,000 they take milliseconds."""
 
@@ -280,7 +283,8 @@ def _text(value: object) -> str | None:
 
 
 def _number(value: object) -> float | None:
-    return finite(value) if isinstance(value, int | float) else None
+    """What no machine has is none: it would fill a screen."""
+    return value if isinstance(value, int | float) and abs(value) <= _MOST else None
 
 
 def _whole(value: object) -> int | None:

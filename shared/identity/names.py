@@ -20,9 +20,13 @@ _TOGETHER = ({"CJK", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA", "LATIN"}, {"CJK", "H
 """Scripts that are written together."""
 
 _LIKE = str.maketrans(
-    # Cyrillic, Greek, Armenian, other Latin letters, dashes
-    "авеіјкмнорсутхѕһԁԛԝӏАВЕІЈКМНОРСТУХЅԚԜӀ" "ανορικυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" "հոսցքօ" "ɑɡı" "‐‒–—―−",
-    "aBeijkMHopcyTxshdqwlABEIJKMHOPCTYXSQWI" "avopikuxABEZHIKMNOPTYX" "hnugpo" "agi" "------",
+    # Cyrillic, Greek, Armenian, other Latin letters, Lisu, Cherokee, Coptic, dashes
+    "авгеіјкмнорсутхѕһԁԛԝӏѵАВЕІЈКМНОРСТУХЅԚԜӀ" "ανορικυχγΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" "հոսցքօ" "ɑɡıɩʏᴄᴏᴜᴠᴡᴢꜱƅǃǀ"
+    "ꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ" "ᎠᎡᎢᎪᎫᎬᎳᎷᎻᎽᏀᏃᏏᏒᏔᏙᏚᏞᏟᏢᏦᏧᏴ"
+    "ⲟⲣⲥⲭⲤⲞⲢⲬⲎⲚⲔⲘⲒⲈⲀⲂⲦ" "‐‒–—―−",
+    "aBreijkMHopcyTxshdqwlvABEIJKMHOPCTYXSQWI" "avopikuxyABEZHIKMNOPTYX" "hnugpo" "agiiycouvwzsb!l"
+    "BPDTGKJCZFMNLSRVHWXYAEIOU" "DRTAJEWMHYGZbRWVSLCPKdB"
+    "opcxCOPXHNKMIEABT" "------",
 )  # fmt: skip
 """What looks like a letter of ASCII -> that."""
 

@@ -74,6 +74,8 @@ async def test_a_device_that_lies_about_itself_does_not_break_the_feed(tmp_path:
         "drops": -1,
         "cpu": 1 << 63,
         "temperature": "hot",
+        "battery": 3e38,
+        "ram": -(1 << 62),
         "undervoltage": 0.1,
     }
     async with hosting(tmp_path) as hosted, link(hosted.port) as device, operating(hosted.port, "") as viewer:
@@ -84,7 +86,8 @@ async def test_a_device_that_lies_about_itself_does_not_break_the_feed(tmp_path:
             assert isinstance(snapshot, Snapshot)
             (row,) = snapshot.devices
             assert (row.rate, row.depth, row.temperature, row.undervoltage, row.loss) == (None,) * 5
-            assert (row.drops, row.cpu) == (-1, 1 << 63)
+            assert (row.battery, row.ram, row.cpu) == (None, None, None)
+            assert row.drops == -1
 
 
 async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:

@@ -137,6 +137,19 @@ async def test_what_no_gateway_says_ends_its_line(tmp_path: Path, items: Sequenc
         assert replays(leader)
 
 
+async def test_the_bytes_that_one_gateway_counts_send_no_other_one_away(tmp_path: Path) -> None:
+    """All that there is room for."""
+    async with hosting(tmp_path, RATE) as leader, gateway(leader) as (_, url), hostile(leader) as line:
+        await line.let_in()
+        await line.say(given(1, ingress=1 << 62))
+        await line.until(protocol.Taken)
+        async with joined(url, "honest") as honest:
+            await honest.step()
+            await honest.step()
+        assert events(leader, "refused") == []
+        assert leader.engine.published.version == 3
+
+
 async def test_no_message_is_longer_than_one_record_of_a_device(tmp_path: Path) -> None:
     async with hosting(tmp_path, RATE) as leader, hostile(leader) as line:
         await line.let_in()

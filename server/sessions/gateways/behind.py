@@ -89,11 +89,16 @@ class Behind:
             self._talks(self._talk.follow())
 
     def count(self, ingress: int, egress: int) -> None:
-        """The device's bytes, at its socket. Raises Malformed if nobody can have sent as many."""
-        meter, total = self.meter, self.desk.host.traffic.total
-        more = max(0, ingress - meter.ingress), max(0, egress - meter.egress)
-        if total.ingress + more[0] > _MOST_BYTES or total.egress + more[1] > _MOST_BYTES:
+        """The device's bytes, at its socket. Raises Malformed if nobody can have sent as many. What goes
+        beyond the most of all is left out: what one gateway says keeps no other one from saying more.
+        """
+        if max(ingress, egress) > _MOST_BYTES:
             raise Malformed("a gateway counts more bytes than there can be")
+        meter, total = self.meter, self.desk.host.traffic.total
+        more = (
+            min(max(0, ingress - meter.ingress), max(0, _MOST_BYTES - total.ingress)),
+            min(max(0, egress - meter.egress), max(0, _MOST_BYTES - total.egress)),
+        )
         total.ingress, total.egress = total.ingress + more[0], total.egress + more[1]
         meter.ingress, meter.egress = meter.ingress + more[0], meter.egress + more[1]
 

@@ -157,6 +157,30 @@ def test_what_is_usual_grows_with_what_is_sent() -> None:
     assert shares[-100:] == [1.0] * 100
 
 
+@pytest.mark.parametrize("place", range(10))
+def test_a_tiny_update_among_the_first_makes_no_other_too_large(place: int) -> None:
+    guard = Guard("clip")
+    for number in range(200):
+        delta = DELTA * np.float32(1e-12 if number == place else 1)
+        decision = guard.decide(number, number % 10, step(delta), 1.0)
+        guard.took(number + 1, number % 10, decision)
+        assert (decision.share == 1) == (number >= HELD)
+
+
+def test_one_who_sends_many_tiny_updates_does_not_stop_the_others() -> None:
+    """Twice as many as ten others together: what is usual goes down by a step at times, and comes back."""
+    guard, rng, shares = Guard("clip"), np.random.default_rng(0), []
+    devices = [*range(10)] * 30 + ([99] * 20 + [*range(10)]) * 60
+    for version, device in enumerate(devices):
+        delta = rng.uniform(0.5, 1.5, 2) * (1e-12 if device == 99 else 1)
+        decision = guard.decide(version, device, step(delta.astype(np.float32)), 1.0)
+        guard.took(version + 1, device, decision)
+        if version >= 300 and device != 99:
+            shares.append(decision.share)
+    assert min(shares) > 0.2
+    assert np.mean(shares) > 0.9
+
+
 def test_the_samples_that_a_device_tells_of_are_in_the_norm() -> None:
     guard = acquainted("clip", [5.0] * 20)
     assert guard.decide(0, 1, step(), 1.0).share == 1

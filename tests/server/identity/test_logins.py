@@ -89,3 +89,15 @@ def test_logins_take_bounded_room(register: Register, clock: Clock, monkeypatch:
     clock.now += SECONDS
     logins.begin(caller)
     assert len(register.logins) == 1, "those that are over are forgotten"
+
+
+def test_who_may_only_look_ends_no_login_of_another_token(
+    register: Register, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    logins, caller = Logins(register), register.who(register.create("viewer").text)
+    admin = register.who(register.create("admin").text)
+    number = logins.begin(admin)
+    for _ in range(4):
+        logins.begin(caller)
+    assert logins.who(number) == admin

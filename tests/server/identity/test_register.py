@@ -224,6 +224,18 @@ def test_a_revoked_key_never_joins_again(register: Register, tmp_path: Path) -> 
     assert register.devices.keys() == {"pi", "jetson", "nano"}
 
 
+def test_two_names_have_two_keys(register: Register) -> None:
+    """Else one whose key is revoked goes on under the other, which it took before."""
+    token, pi, other = register.create("device", reusable=True).text, device(), device("other")
+    pi.join(register, token)
+    credential = other.join(register, token).credential
+    with pytest.raises(Unauthorized, match="another device has this key"):
+        Key("pi-2", pi.key).join(register, token)
+    with pytest.raises(Unauthorized, match="another device has this key"):
+        Key("other", pi.key).join(register, credential, old=other.key)
+    pi.join(register, token)
+
+
 def test_nobody_joins_with_a_key_that_nobody_owns(register: Register) -> None:
     token, identity = register.create("device").text, bytes([1]) + bytes(31)
     with pytest.raises(Unauthorized, match="of small order"):

@@ -31,6 +31,16 @@ def test_an_account_that_is_guessed_from_everywhere_waits_and_no_other() -> None
     assert attempts.fail("192.0.2.99", "token 1") == 0, "what was refused did not count"
 
 
+def test_guesses_from_one_address_that_name_nobody_hide_no_other_address() -> None:
+    """All such together are a hundred a minute, so that an audit grows no faster."""
+    attempts = Attempts(Clock())
+    for _ in range(3 * ATTEMPTS):
+        attempts.fail("192.0.2.1", "")
+    for number in range(9 * ATTEMPTS):
+        assert attempts.fail(f"198.51.100.{number}", "") == 0
+    assert attempts.fail("192.0.2.2", "") == MINUTE
+
+
 def test_failures_take_bounded_room() -> None:
     attempts = Attempts(Clock())
     for _ in range(ATTEMPTS):

@@ -61,7 +61,19 @@ def test_names_that_are_not_what_they_seem_are_refused(name: str, wrong: str) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "other"), [(LIKE_PI, "pi"), ("pi\u20101", "pi-1"), ("\u0410\u0412", "AB"), ("p\u0131", "pi")]
+    ("name", "other"),
+    [
+        (LIKE_PI, "pi"),
+        ("pi\u20101", "pi-1"),
+        ("\u0410\u0412", "AB"),
+        ("p\u0131", "pi"),
+        ("p\u0269", "pi"),
+        ("b\u1d0fb", "bob"),
+        ("\ua4d0\ua4f3\ua4d0", "BOB"),  # Lisu
+        ("\u13a2\u13ac", "TE"),  # Cherokee
+        ("\u2ca3\u2c9f", "po"),  # Coptic
+    ],
+    ids=ascii,
 )
 def test_names_that_read_the_same_are_alike(name: str, other: str) -> None:
     assert names.alike(name, ["a", other, "b"]) == other

@@ -1,0 +1,24 @@
+"""What devices' own evaluations come to."""
+
+import pytest
+
+from edgeflock.server.operations.federated import federated
+from edgeflock.shared.protocol.messages import Facts
+
+
+def test_metrics_are_means_by_examples() -> None:
+    told: list[Facts] = [
+        {"eval.accuracy": 0.5, "eval.num-examples": 10},
+        {"eval.accuracy": 0.8, "eval.num-examples": 20},
+    ]
+    assert federated(told) == {"accuracy": pytest.approx(0.7), "num-examples": 30}
+    assert federated([{"eval.accuracy": 0.5}, {}]) is None
+
+
+def test_absurd_numbers_of_one_device_spoil_no_mean() -> None:
+    """JSON has no infinity, and nobody has so many examples."""
+    honest: Facts = {"eval.accuracy": 0.5, "eval.num-examples": 10}
+    boast: Facts = {"eval.accuracy": 0.9, "eval.num-examples": 1e308}
+    huge: Facts = {"eval.loss": 1.7e308, "eval.num-examples": 10}
+    assert federated([honest, boast]) == {"accuracy": 0.5, "num-examples": 10}
+    assert federated([honest, huge]) == {"accuracy": 0.5, "num-examples": 20}
