@@ -41,5 +41,6 @@ async def roll_back(server: str, token: str, version: int) -> dict[str, Any]:
         raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise EdgeflockError(
-            f"no answer from {server}: {str(error) or 'it says nothing'}; does it run, and is that its address?"
+            f"no answer from {server}: {str(error) or 'it says nothing'}; "
+            "does it run, and is that its address?"
         ) from error

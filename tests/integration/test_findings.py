@@ -97,7 +97,7 @@ async def test_a_device_with_wrong_labels_makes_no_run_overfit(tmp_path: Path) -
                 await device.push(replace(update(step + 1, version), loss=loss))
                 version += 1
             risen = 0.1 * max(1, step - 5)
-            hosted.evaluator.history.append(Evaluation(version, time.time(), risen, None, 0, 0))
+            hosted.health._evaluator.history.append(Evaluation(version, time.time(), risen, None, 0, 0))
             await hosted.health.look()
         assert "overfitting" not in kinds(hosted)
 
