@@ -99,6 +99,7 @@ async def test_a_device_with_wrong_labels_makes_no_run_overfit(tmp_path: Path) -
             risen = 0.1 * max(1, step - 5)
             hosted.health._evaluator.history.append(Evaluation(version, time.time(), risen, None, 0, 0))
             await hosted.health.look()
+        await lasting(hosted)
         assert "overfitting" not in kinds(hosted)
 
 
