@@ -17,6 +17,7 @@ from edgeflock.devices.numbers import loss, size
 from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.identity import pin_in, tls_for
+from edgeflock.shared.protocol.shown import shown
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient, body_of
 
@@ -48,14 +49,23 @@ async def fetch(http: aiohttp.ClientSession, server: str, path: str, token: str)
             if response.status == Unauthorized.status:
                 raise Unauthorized(NOT_KNOWN)
             if response.status != 200:
-                raise EdgeflockError(f"{server}{path} answered {response.status} {response.reason}")
+                raise EdgeflockError(complaint(response, await body_of(response)))
             return await body_of(response)
     except aiohttp.InvalidURL as error:
         raise ConfigError(f"client.server {server!r} must be a URL such as http://192.0.2.1:8470") from error
     except (aiohttp.ClientError, TimeoutError) as error:
         raise EdgeflockError(
-            f"no answer from {server}: {error or type(error).__name__}; does it run, and is that its address?"
+            f"no answer from {server}: {str(error) or 'it says nothing'}; "
+            "does it run, and is that its address?"
         ) from error
+
+
+def complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
+    """What the server says is wrong, or the status if it does not say."""
+    try:
+        return shown(str(json.loads(body)["detail"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return shown(f"{response.url} answered {response.status} {response.reason}")
 
 
 async def status(server: str, token: str = "", *, feed: bool = True) -> dict[str, Any]:
@@ -235,7 +245,7 @@ def _state(device: dict[str, Any]) -> str | Text:
         return Text("".join(c if c.isprintable() else "?" for c in told[:_LONGEST]))
     if not device["connected"]:
         return _away(device)
-    return "waits for its turn" if device["waits"] else "connected"
+    return str(device.get("state", "connected"))  # a server of an older version has none
 
 
 _COLUMNS: dict[str, Column] = {

@@ -17,7 +17,7 @@ from edgeflock.server.operations import ranges
 from edgeflock.server.operations.access import caller_of, pay, problem
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.federated import federated
-from edgeflock.server.operations.feed import because, dense_bytes, document, settings
+from edgeflock.server.operations.feed import because, dense_bytes, document, settings, state
 from edgeflock.server.operations.keys import EVALUATOR, GATEWAYS, GRAPHS, HEALTH, HOST, WATCHERS, WRITER
 from edgeflock.server.operations.saved import safetensors_of
 from edgeflock.server.roster import Device, Paces
@@ -243,6 +243,7 @@ def _device(device: Device, paces: Paces, guard: Guard | None, now: float) -> di
     ingress, egress = connection.traffic
     return {
         "name": identity.name,
+        "state": state(device, now),
         "connected": connection.here,
         "waits": connection.waits,
         "gateway": connection.line.through if isinstance(connection.line, Behind) else None,

@@ -6,8 +6,9 @@ It keeps no more than the picture needs and nobody else has: how the evaluations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median
 
 from edgeflock.server.findings import (
     EVERY,
@@ -23,6 +24,7 @@ from edgeflock.server.findings import (
 )
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.operations.portraits import Portraits
+from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Host, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 
@@ -84,11 +86,11 @@ class Health:
     async def _picture(self, later: float) -> Picture:
         host, evaluator = self._host, self._evaluator
         history = evaluator.history
+        devices = [device for device in host.registry.devices.values() if device.id]
         for evaluation in history[self._course.count :]:
             # Of those before the server started nobody knows the training loss.
-            self._course = self._course.after(evaluation, host.hub.tally.loss)
+            self._course = self._course.after(evaluation, usual_loss(devices))
         portraits: list[Portrait] = []
-        devices = [device for device in host.registry.devices.values() if device.id]
         for start in range(0, len(devices), _AT_ONCE):
             if start:
                 await asyncio.sleep(0)
@@ -110,6 +112,13 @@ class Health:
             devices=tuple(portraits),
             targets=self._targets,
         )
+
+
+def usual_loss(devices: Iterable[Device]) -> float | None:
+    """The median training loss of those that are there: one with wrong labels does not move it."""
+    losses = [one.statistics.smoothed_loss for one in devices if one.present]
+    known = [loss for loss in losses if loss is not None]
+    return median(known) if known else None
 
 
 def _free(directory: Path) -> int | None:

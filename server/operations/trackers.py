@@ -172,4 +172,4 @@ class Trackers:
             log.exception("the tracker %s failed and is given up", name)
             self._names.remove(name)
             self._open.pop(name, None)
-            self._failed(f"the tracker {name} failed and is given up: {error or type(error).__name__}")
+            self._failed(f"the tracker {name} failed and is given up: {str(error) or type(error).__name__}")

@@ -60,7 +60,7 @@ class Watchers:
                 sending.cancel()
                 with suppress(asyncio.CancelledError, ConnectionError):
                     await sending
-            if transport.get_write_buffer_size():  # it may never take the rest, which would be kept for it
+            if unsent(transport):  # it may never take the rest, which would be kept for it
                 transport.abort()
         return socket
 
@@ -95,5 +95,13 @@ async def _in_time(transport: asyncio.Transport, interval: float) -> None:
     """Until the next frame is due: not while the last one is on its way. What was skipped is in the next."""
     while True:
         await asyncio.sleep(interval)
-        if not transport.get_write_buffer_size():
+        if not unsent(transport):
             return
+
+
+def unsent(transport: asyncio.Transport) -> bool:
+    """Whether something waits in it. One of TLS that was closed twice keeps nothing, and cannot be asked."""
+    try:
+        return transport.get_write_buffer_size() > 0
+    except AttributeError:
+        return False

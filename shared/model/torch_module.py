@@ -327,6 +327,9 @@ def made(path: str, make: Make | None = None) -> nn.Module:
     try:
         factory = make or getattr(importlib.import_module(name), attribute)
         module = factory() if make is not None else factory(**call.arguments)
+    except ModuleNotFoundError as error:
+        where = "modules are looked for beside the settings and where pip installs"
+        raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}; {where}") from error
     except Exception as error:  # the user's own module may raise anything
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):

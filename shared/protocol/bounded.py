@@ -53,4 +53,4 @@ def options(bounds: Bounds, what: str) -> dict[str, Any]:
 
 def malformed(what: str, error: Exception) -> Malformed:
     """What msgpack raises, in words."""
-    return Malformed(f"{what} is not one whole msgpack object: {error or type(error).__name__}")
+    return Malformed(f"{what} is not one whole msgpack object: {str(error) or type(error).__name__}")

@@ -127,8 +127,8 @@ async def test_every_column_of_the_table_is_whole_however_narrow_the_terminal(tm
         await device.push(update(1, 0))
         status = await fetch_status(hosted)
     assert never["devices"][0]["loss"] is never["devices"][0]["staleness"] is None
-    assert printed(never)[name][1:6] == ["connected", "0", "0", "-", "-"]
-    assert printed(status)[name][1:6] == ["connected", "1", "0", "0", "0.500"]
+    assert printed(never)[name][1:6] == ["training", "0", "0", "-", "-"]
+    assert printed(status)[name][1:6] == ["training", "1", "0", "0", "0.500"]
     titles = printed(status)["device"]
     for width in (40, 60, 80):
         lines = shown(status, width)

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import socket
+import ssl
+from asyncio.sslproto import SSLProtocol
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -274,3 +276,13 @@ async def test_the_feed_needs_the_token(tmp_path: Path) -> None:
         with pytest.raises(WSServerHandshakeError, match="401"):
             async with stranger.feed():
                 pass
+
+
+async def test_a_tls_line_that_was_closed_twice_keeps_nothing() -> None:
+    loop = asyncio.get_running_loop()
+    context = ssl.create_default_context()
+    protocol = SSLProtocol(loop, asyncio.Protocol(), context, loop.create_future())
+    transport = cast(asyncio.Transport, protocol._get_app_transport())  # type: ignore[attr-defined]
+    transport.close()
+    transport.close()
+    assert not watchers.unsent(transport)

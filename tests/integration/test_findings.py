@@ -10,7 +10,7 @@ import pytest
 
 from edgeflock.server.operations.listeners import Listeners, Listening
 from edgeflock.server.training_graph.served import GraphStore
-from edgeflock.shared.protocol.frames import Finding, Snapshot
+from edgeflock.shared.protocol.frames import Evaluation, Finding, Snapshot
 from edgeflock.shared.protocol.messages import Facts
 from tests.hosting import Hosted, hosting
 from tests.integration.operator import ADMIN, operating
@@ -79,6 +79,28 @@ async def test_who_waits_for_the_server_s_export_is_not_silent(
         since[0] = 50.0
         await hosted.health.look()
         assert kinds(hosted) == ["silent"]
+
+
+async def test_a_device_with_wrong_labels_makes_no_run_overfit(tmp_path: Path) -> None:
+    """Its loss falls while the test loss rises, which is its doing; that of the others stays as it was."""
+    async with (
+        hosting(tmp_path) as hosted,
+        link(hosted.port, "a") as a,
+        link(hosted.port, "b") as b,
+        link(hosted.port, "wrong") as wrong,
+    ):
+        for device in (a, b, wrong):
+            await device.join()
+        version = 0
+        for step in range(30):
+            for device, loss in ((a, 0.3), (b, 0.3), (wrong, 4.0 / (step + 1))):
+                await device.push(replace(update(step + 1, version), loss=loss))
+                version += 1
+            risen = 0.1 * max(1, step - 5)
+            hosted.health._evaluator.history.append(Evaluation(version, time.time(), risen, None, 0, 0))
+            await hosted.health.look()
+        await lasting(hosted)
+        assert "overfitting" not in kinds(hosted)
 
 
 async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ import pytest
 from edgeflock.client.joining import join
 from edgeflock.client.servers import urls_of
 from edgeflock.client.transport import Link
+from edgeflock.devices.watching.rollback import roll_back
+from edgeflock.devices.watching.status import status
 from edgeflock.server.standby import Standby, StoodDown, standing_by
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
@@ -40,6 +42,17 @@ async def test_a_standby_says_so_to_everybody() -> None:
             }
         async with http.get(f"http://127.0.0.1:{config.run.port}/livez") as answer:
             assert answer.status == 200
+
+
+async def test_commands_say_why_a_standby_does_not_answer() -> None:
+    config, standby = waiting(), Standby()
+    standby.why = "other:8470 hosts the run"
+    url = f"http://127.0.0.1:{config.run.port}"
+    async with standing_by(config, None, standby):
+        with pytest.raises(EdgeflockError, match="^this server stands by: other:8470 hosts the run$"):
+            await status(url)
+        with pytest.raises(EdgeflockError, match="^this server stands by: other:8470 hosts the run$"):
+            await roll_back(url, "", 1)
 
 
 async def test_prometheus_learns_how_far_a_standby_follows() -> None:

@@ -86,7 +86,9 @@ async def polled(uri: Uri, tally: Skipped) -> AsyncGenerator[Chunk, None]:
                 if hopeless := permanent(where, error):
                     raise hopeless from error
                 delay = max(pause, next(delays))
-                log.warning("%s: %s; trying again in %.1f s", where, error or type(error).__name__, delay)
+                log.warning(
+                    "%s: %s; trying again in %.1f s", where, str(error) or type(error).__name__, delay
+                )
             await asyncio.sleep(delay)
 
 

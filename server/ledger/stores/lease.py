@@ -119,7 +119,7 @@ class Lease:
                 self._beat()
             except (OSError, psycopg().Error) as error:
                 if not self._over.is_set():
-                    self._why = f"the lease of the run is lost: {str(error).strip()}"
+                    self._why = f"the lease of the run is lost: {' '.join(str(error).split())}"
                     for lost in self._tell:
                         lost()
                 return

@@ -68,7 +68,9 @@ def connected(url: str, what: str) -> "Connection[Any]":
         }
         connection: Connection[Any] = driver.connect(**{**defaults, **given}, autocommit=True)
     except driver.Error as error:
-        raise Unreachable(f"journal.url: {shown(url)} cannot be reached: {str(error).strip()}") from error
+        raise Unreachable(
+            f"journal.url: {shown(url)} cannot be reached: {' '.join(str(error).split())}"
+        ) from error
     try:
         with named(shown(url)):
             _check_schema(connection, url)
@@ -124,7 +126,7 @@ def named(path: str, lost: Lost | None = None) -> Iterator[None]:
     try:
         yield
     except (driver.errors.UndefinedTable, driver.errors.UndefinedColumn) as error:
-        raise JournalDamaged(f"{path} is damaged, or no journal: {str(error).strip()}") from error
+        raise JournalDamaged(f"{path} is damaged, or no journal: {' '.join(str(error).split())}") from error
     except driver.errors.InsufficientPrivilege as error:
         raise ConfigError(
             f"journal.url: {path}: {error.diag.message_primary or error}; let its user own the schema, or "
@@ -132,4 +134,4 @@ def named(path: str, lost: Lost | None = None) -> Iterator[None]:
         ) from error
     except driver.Error as error:
         why = lost.why() if lost is not None else ""
-        raise JournalLost(f"{path}: {why or str(error).strip()}") from error
+        raise JournalLost(f"{path}: {why or ' '.join(str(error).split())}") from error

@@ -7,7 +7,7 @@ export function login_page(done, why) {
         type: "password",
         autocomplete: "current-password",
         "aria-label": "Token",
-        placeholder: "eft1...",
+        placeholder: "ef1...",
         required: true,
         spellcheck: "false",
     });

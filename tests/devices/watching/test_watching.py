@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.devices.watching.plot import draw, watched
+from edgeflock.devices.watching.status import fetch
 from edgeflock.devices.watching.text import first_state
 from edgeflock.devices.watching.top import Plan, sources
 from edgeflock.shared.errors import ConfigError, EdgeflockError
@@ -69,6 +72,14 @@ async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
 async def test_a_server_without_a_feed_has_no_first_state() -> None:
     async with serving(token="secret") as server:
         assert await first_state(FeedClient(server.url, "wrong")) is None
+
+
+async def test_a_server_that_hangs_is_told_of_as_one_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.05)) as http:
+            with pytest.raises(EdgeflockError, match=f"^no answer from {url}: it says nothing; does it run"):
+                await fetch(http, url, "/v1/status", "")
 
 
 async def test_a_live_server_is_watched_as_long_as_asked() -> None:

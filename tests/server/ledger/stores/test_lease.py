@@ -11,7 +11,7 @@ import pytest
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.place import open_journal
 from edgeflock.server.ledger.stores.lease import Lease, lease_of
-from edgeflock.server.ledger.stores.links import UNREACHABLE, JournalLost
+from edgeflock.server.ledger.stores.links import UNREACHABLE, JournalLost, Unreachable
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 from edgeflock.server.standby import Standby
 from edgeflock.shared.errors import ConfigError
@@ -41,6 +41,13 @@ def end_sessions(postgres: Cluster, what: str) -> None:
     """As PostgreSQL does with those that have been silent for too long; returns once their locks are free."""
     which = f"FROM pg_stat_activity WHERE application_name = 'edgeflock {what}'"
     postgres.execute(f"SELECT pg_terminate_backend(pid, 10000) {which}")
+
+
+def test_why_a_database_cannot_be_reached_is_one_line() -> None:
+    needed()
+    with pytest.raises(Unreachable, match="cannot be reached") as failure:
+        open_journal(f"postgresql://nobody@127.0.0.1:{lasting()}/nowhere", LEASE)
+    assert "\n" not in str(failure.value)
 
 
 def test_who_was_replaced_writes_nothing(postgres: Cluster) -> None:
