@@ -74,8 +74,8 @@ def listed(options: Mapping[str, object]) -> str:
 
 def by_name(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> Options:
     """FedAvg's arguments, some of them given by their places. Raises TypeError as Python does, and says what
-    may have been meant: names of Flower's earlier strategies (fraction_fit) are near those of today. The strategy has options
-    of its `own`, which it takes itself.
+    may have been meant: names of Flower's earlier strategies (fraction_fit) are near those of today. A
+    strategy has options of its `own`, too, which are not among these.
     """
     if len(positional) > len(FEDAVG):
         raise TypeError(f"{len(FEDAVG)} arguments at most have a place, as FedAvg's: {', '.join(FEDAVG)}")

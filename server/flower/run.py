@@ -5,6 +5,7 @@ the engine's. A node is a device whose name is the node's id.
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
@@ -41,10 +42,19 @@ _ERRORS = {
 }
 """Flower's error codes that say nothing about the ClientApp; any other is an "error-reply"."""
 
+_REASONS = {"vanished": "the node is gone", "timed-out": "no answer came in time"}
+
 
 def outcome_of(reply: Message) -> str:
     """What to count a reply without content as."""
     return _ERRORS.get(reply.error.code, "error-reply")
+
+
+def reason_of(reply: Message) -> str:
+    """Why a reply has no content, for people. Flower says of an app's exception `<class 'X'>:<'why'>`."""
+    reason = reply.error.reason or _REASONS.get(outcome_of(reply), "Flower says no more")
+    raised = re.fullmatch(r"<class '(?:.*?\.)?(\w+)'>:<'(.*)'>", reason, re.DOTALL)
+    return " ".join((": ".join(raised.groups()) if raised else reason).split())
 
 
 def pushed(grid: Grid, message: Message) -> str | None:
@@ -144,7 +154,7 @@ class FlowerRun:
             known = self._known(asked.node)
             known.ingress += size(reply)
             if reply.has_error():
-                self._failed(asked.node, outcome_of(reply), reply.error.reason or "", now)
+                self._failed(asked.node, outcome_of(reply), reason_of(reply), now)
                 continue
             try:
                 update = read_update(reply.content, asked.sent, self._template, self._keys)

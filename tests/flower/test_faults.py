@@ -1,5 +1,6 @@
 """Nodes that vanish, are late, fail or answer nonsense: counted, and survived."""
 
+import logging
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -351,3 +352,53 @@ def test_a_model_that_cannot_be_trained_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         AsyncAdaComp().start(grid, record(model))
+
+
+def said_by(run: Callable[[], object], caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The log of a run."""
+    logging.getLogger("flwr").addHandler(caplog.handler)
+    run()
+    logging.getLogger("flwr").removeHandler(caplog.handler)
+    return caplog.messages
+
+
+def test_an_evaluation_that_fails_is_said_with_its_node_and_why(
+    grid: FakeGrid, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = app(plus(1))
+    broken._registered_funcs.clear()
+
+    @broken.train()
+    def train(message: Message, context: Context) -> Message:
+        raise KeyError("no camera\nat all")
+
+    @broken.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        raise OSError("the disk is gone")
+
+    grid.add(1, app(plus(1)))
+    grid.add(2, broken)
+    said = said_by(lambda: AsyncAdaComp().start(grid, record(PLAIN), num_rounds=1), caplog)
+    assert "Node 2: its evaluation of round 1: error-reply: OSError: the disk is gone" in said
+    assert "Node 2: error-reply: KeyError: 'no camera\\nat all'" in said
+    assert not any("<class" in line for line in said)
+
+
+def test_who_is_waited_for_at_the_end_is_said(grid: FakeGrid, caplog: pytest.LogCaptureFixture) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1)), seconds=1e6)
+    said = said_by(lambda: AsyncAdaComp().start(grid, record(PLAIN), 1, timeout=50), caplog)
+    assert "Waiting for evaluations of node 1, 2, for 50 s at most" in said
+    assert "Node 2: its evaluation of round 1: timed-out: no answer came in time" in said
+    assert not any(line.rstrip().endswith(":") for line in said if line.startswith("Node"))
+
+
+def test_numbers_of_numpy_are_shown_as_numbers(grid: FakeGrid, caplog: pytest.LogCaptureFixture) -> None:
+    def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord:
+        return MetricRecord({"accuracy": np.float64(0.25), "recall": [np.float64(0.5)]})
+
+    for node in (1, 2):
+        grid.add(node, app(plus(1)))
+    strategy = AsyncAdaComp(fraction_evaluate=0.0)
+    said = said_by(lambda: strategy.start(grid, record(PLAIN), 1, evaluate_fn=evaluate), caplog)
+    assert "Global evaluation after round 1: {'accuracy': 0.25, 'recall': [0.5]}" in said
