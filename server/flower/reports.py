@@ -50,8 +50,9 @@ class Reports:
         for node in nodes:
             log.warning(
                 "Node %d: its replies are %.1f%% of what counts, and it has about %.0f%% of the data: what "
-                "only it has is hardly learned. It is slow, or fails. Use ScaDLES, which waits for every "
-                "node, or let other nodes have such data, too",
+                "only it has is hardly learned. It is slow, has far more data than others, or its answers "
+                "fail, which the log then says. ScaDLES without a quorum waits for every node until the "
+                "deadline, and counts replies by their samples. Or let other nodes have such data, too",
                 *(node.node, 100 * node.counted, 100 * node.data),
             )
 

@@ -277,7 +277,7 @@ class EdgeflockStrategy(Strategy):
         self._rounds, self._ended_at, self._round_began = self._rounds + 1, version, now
         number = self._rounds
         log.info(
-            "[ROUND %d/%d] version %d, %.1f updates a minute, %s",
+            "[ROUND %d/%d] version %d, %.1f updates a minute; since the start: %s",
             *(number, self._last, version, rate, listed(self.outcomes)),
         )
         self._accepted, self._metrics = [], None

@@ -292,7 +292,7 @@ def test_the_log_says_how_far_it_is_and_how_it_ended(
     for expected in (
         "Training starts with 2 nodes at version 0",
         "[ROUND 2/3] version 4, ",
-        " updates a minute, applied = 4",
+        " updates a minute; since the start: applied = 4",
         "Replies: mode = rounds, rule = none, learning_rate = 1, ",
         "Optimizer: kind = adam, beta1 = 0.5",
         "Defence: mode = clip, ",
