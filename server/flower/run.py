@@ -42,6 +42,11 @@ _ERRORS = {
 }
 """Flower's error codes that say nothing about the ClientApp; any other is an "error-reply"."""
 
+_RAISED = re.compile(
+    r"<class '(?:[^'()]*\.)?(\w+)'>:<'(.*)'>|<class .*Exception (\w+) occurred\. Message: (.*)'>", re.DOTALL
+)
+"""What Flower says of an app's exception: its class and why; in simulations a traceback comes first."""
+
 _REASONS = {"vanished": "the node is gone", "timed-out": "no answer came in time"}
 
 
@@ -51,10 +56,11 @@ def outcome_of(reply: Message) -> str:
 
 
 def reason_of(reply: Message) -> str:
-    """Why a reply has no content, for people. Flower says of an app's exception `<class 'X'>:<'why'>`."""
+    """Why a reply has no content, for people."""
     reason = reply.error.reason or _REASONS.get(outcome_of(reply), "Flower says no more")
-    raised = re.fullmatch(r"<class '(?:.*?\.)?(\w+)'>:<'(.*)'>", reason, re.DOTALL)
-    return " ".join((": ".join(raised.groups()) if raised else reason).split())
+    if raised := _RAISED.fullmatch(reason):
+        reason = ": ".join(part for part in raised.groups() if part is not None)
+    return " ".join(reason.split())
 
 
 def pushed(grid: Grid, message: Message) -> str | None:
@@ -187,7 +193,8 @@ class FlowerRun:
 
     def _refused(self, node: int, why: Refused, now: float) -> None:
         self._known(node).refused = not isinstance(why, BaseExpired)
-        self._failed(node, why.code, str(why), now)
+        said = str(why).replace("coordination.", "")  # a strategy's options are in no section
+        self._failed(node, why.code, said, now)
 
     def _failed(self, node: int, outcome: str, reason: str, now: float) -> None:
         log.warning("Node %d: %s: %.300s", node, outcome, reason)

@@ -284,7 +284,7 @@ class EdgeflockStrategy(Strategy):
         if metrics is not None:
             self._reports.note(TRAINED, number, metrics)
             log.info("\t└──> Aggregated MetricRecord: %s", plain(metrics))
-        self._reports.warn_of(job.shares.short())
+        self._reports.warn_of(job.shares.short(job.nodes.online))
         result.arrays = job.result()
         job.record(version)
         self._evaluate_there(number, grid, config)
@@ -321,9 +321,18 @@ class EdgeflockStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The nodes' metrics, weighted by their samples; None if there are none."""
-        contents = [reply.content for reply in replies if not reply.has_error()]
-        function = self.settings.evaluate_metrics_aggr_fn or aggregate_metricrecords
-        return aggregated(function, contents, self._keys.weight)
+        own, weight, contents = self.settings.evaluate_metrics_aggr_fn, self._keys.weight, []
+        for reply in replies:
+            if reply.has_error():
+                continue
+            if own or all(weight in metrics for metrics in reply.content.metric_records.values()):
+                contents.append(reply.content)
+                continue
+            log.warning(
+                "Node %d: its evaluation of round %d does not count: its metrics lack %r",
+                *(reply.metadata.src_node_id, server_round, weight),
+            )
+        return aggregated(own or aggregate_metricrecords, contents, weight)
 
     def _take_evaluations(self, replies: Iterable[Message]) -> None:
         for asked, reply in self._evaluations.take(replies):

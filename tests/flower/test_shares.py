@@ -78,14 +78,14 @@ def test_it_is_over_only_with_half_of_the_share() -> None:
         shares.answer(node, 100)
     shares.count(1, 5.0)
     shares.pass_by(12)
-    assert [short.node for short in shares.short()] == [2]
+    assert [short.node for short in shares.short({1, 2})] == [2]
     shares.count(2, 1.0)
-    assert list(shares.short()) == []
+    assert list(shares.short({1, 2})) == []
     shares.count(2, 5.0)
-    assert list(shares.short()) == []
+    assert list(shares.short({1, 2})) == []
     shares.pass_by(200)
     shares.count(1, 5.0)
-    assert [short.node for short in shares.short()] == [2], "it had its share meanwhile"
+    assert [short.node for short in shares.short({1, 2})] == [2], "it had its share meanwhile"
 
 
 def test_a_class_that_is_not_known_is_named_once(grid: FakeGrid, warnings: list[str]) -> None:
@@ -111,6 +111,15 @@ def test_a_class_that_comes_later_than_others_is_not_named(grid: FakeGrid, warni
         grid.add(node, app(plus(1)))
     ScaDLES(fraction_evaluate=0.0).start(grid, record(PLAIN), 6, evaluate_fn=evaluate)
     assert warnings == []
+
+
+def test_a_node_that_is_gone_is_not_named(grid: FakeGrid, warnings: list[str]) -> None:
+    """It may be back under another number."""
+    for node in range(1, 6):
+        grid.add(node, app(plus(1)), seconds=7 if node == 2 else 1)
+    grid.clock.at(3.0, lambda: grid.remove(2))
+    AsyncAdaComp(fraction_evaluate=0.0).start(grid, record(PLAIN), num_rounds=30)
+    assert [said for said in warnings if "hardly learned" in said] == []
 
 
 @pytest.mark.parametrize(
