@@ -1,7 +1,7 @@
 """Federated evaluation beside training: nodes evaluate a round's model while others go on."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from flwr.app import Message
@@ -11,7 +11,9 @@ _MOST = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _AskedEvaluation:
+class AskedEvaluation:
+    """An evaluation that a node was asked for."""
+
     round: int
     node: int
     at: float
@@ -21,12 +23,12 @@ class _AskedEvaluation:
 class Evaluations:
     """What is under way. Times are seconds of any one clock."""
 
-    asked: dict[str, _AskedEvaluation] = field(default_factory=dict)
+    asked: dict[str, AskedEvaluation] = field(default_factory=dict)
     """Message id -> an evaluation that has not been answered."""
     _replies: dict[int, list[Message]] = field(default_factory=dict)
 
     def ask(self, message: str, server_round: int, node: int, now: float) -> None:
-        self.asked[message] = _AskedEvaluation(server_round, node, now)
+        self.asked[message] = AskedEvaluation(server_round, node, now)
         self._replies.setdefault(server_round, [])
 
     def behind(self) -> set[int]:
@@ -34,19 +36,19 @@ class Evaluations:
         waiting = Counter(asked.node for asked in self.asked.values())
         return {node for node, models in waiting.items() if models >= _MOST}
 
-    def take(self, replies: Iterable[Message]) -> None:
-        """Note replies, errors among them; those to other messages are passed over."""
+    def take(self, replies: Iterable[Message]) -> Iterator[tuple[AskedEvaluation, Message]]:
+        """Note replies, and give those that are errors; those to other messages are passed over."""
         for reply in replies:
             asked = self.asked.pop(reply.metadata.reply_to_message_id, None)
             if asked is not None:
                 self._replies[asked.round].append(reply)
+                if reply.has_error():
+                    yield asked, reply
 
-    def expire(self, now: float, timeout: float) -> int:
-        """Give up what is under way for longer than `timeout`: how many that were."""
+    def expire(self, now: float, timeout: float) -> list[AskedEvaluation]:
+        """Give up what is under way for longer than `timeout`."""
         late = [message for message, asked in self.asked.items() if now - asked.at >= timeout]
-        for message in late:
-            del self.asked[message]
-        return len(late)
+        return [self.asked.pop(message) for message in late]
 
     def over(self) -> list[tuple[int, list[Message]]]:
         """The rounds that all answers, or none more, have come for, with these; each is given once."""

@@ -1,6 +1,7 @@
 """The options of the Flower strategies: the native server's names, and those of Flower's FedAvg."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -71,16 +72,17 @@ def listed(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in values.items()) or "none"
 
 
-def by_name(positional: tuple[Any, ...], options: Options) -> Options:
+def by_name(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> Options:
     """FedAvg's arguments, some of them given by their places. Raises TypeError as Python does, and says what
-    may have been meant: names of Flower's earlier strategies (fraction_fit) are near those of today.
+    may have been meant: names of Flower's earlier strategies (fraction_fit) are near those of today. A
+    strategy has options of its `own`, too, which are not among these.
     """
     if len(positional) > len(FEDAVG):
         raise TypeError(f"{len(FEDAVG)} arguments at most have a place, as FedAvg's: {', '.join(FEDAVG)}")
     placed = dict(zip(FEDAVG, positional, strict=False))
     if twice := placed.keys() & options.keys():
         raise TypeError(f"{min(twice)} is given twice, by its place and by its name")
-    known = [field.name for field in fields(StrategySettings)]
+    known = [*(field.name for field in fields(StrategySettings)), *own]
     if odd := sorted(options.keys() - set(known)):
         near = get_close_matches(odd[0], known, n=1)
         raise TypeError(
@@ -88,6 +90,12 @@ def by_name(positional: tuple[Any, ...], options: Options) -> Options:
             + (f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}")
         )
     return {**placed, **options}  # type: ignore[typeddict-item]
+
+
+def _option(place: Sequence[int | str]) -> str:
+    """The option that a place in the native server's configuration is."""
+    inner = place[0] == "optimizer"
+    return ".".join(map(str, place if inner else place[-1:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +140,16 @@ class StrategySettings:
                 raise ConfigError(f"{name} = {fraction!r}: it must be from 0 to 1")
         if not self.fraction_train:
             raise ConfigError("fraction_train = 0: nobody would train; to evaluate only, use Flower's FedAvg")
+        if not 0 < self.poll < math.inf:
+            raise ConfigError(f"poll = {self.poll!r}: it must be above 0 seconds")
+        if not isinstance(self.optimizer, Mapping):
+            raise ConfigError(
+                f'optimizer = {self.optimizer!r}: it must be a dict, such as {{"kind": "adam"}}'
+            )
+        if isinstance(self.statistics, str):
+            raise ConfigError(
+                f"statistics = {self.statistics!r}: it must be a list, such as ['running_mean']"
+            )
 
     def of(self, names: Iterable[str]) -> dict[str, object]:
         """Some of them."""
@@ -153,7 +171,7 @@ class StrategySettings:
             config = Config.model_validate(sections, context=CHOICES)
         except ValidationError as invalid:
             raise ConfigError(
-                "; ".join(f"{e['loc'][-1]} = {e['input']!r}: {e['msg']}" for e in invalid.errors())
+                "; ".join(f"{_option(e['loc'])} = {e['input']!r}: {e['msg']}" for e in invalid.errors())
             ) from invalid
         if DEFENCES.chosen(self.defence).trusts:
             raise ConfigError(

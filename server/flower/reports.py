@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from edgeflock.server.flower.shares import Short, lost_classes
 from edgeflock.shared.protocol.frames import Evaluation
 
 _FILE = "metrics.jsonl"
+
+_CONVINCING = 3
+"""Evaluations in a row that lose a class before it is named: a model learns some classes before others."""
 
 TRAINED, EVALUATED, JUDGED = "train_clientapp", "evaluate_clientapp", "evaluate_serverapp"
 """Kinds of metrics, as a Result calls them."""
@@ -30,14 +33,14 @@ class Reports:
             JUDGED: result.evaluate_metrics_serverapp,
         }
         self._path = Path(checkpoint) / _FILE if checkpoint else None
-        self._lost: dict[str, Sequence[int]] = {}
-        """metric -> the classes that were told of last."""
+        self._lost: dict[tuple[str, str], dict[int, int]] = {}
+        """(kind, metric) -> class -> in how many evaluations up to the last one it was lost."""
 
     def note(self, kind: str, number: int, metrics: MetricRecord) -> None:
         """Those of a round."""
         self._of[kind][number] = metrics
         if kind != TRAINED:
-            self._warn_of_classes(number, metrics)
+            self._warn_of_classes(kind, number, metrics)
         if self._path is not None:
             with self._path.open("a") as file:
                 file.write(json.dumps({"round": number, "kind": kind, "metrics": dict(metrics)}) + "\n")
@@ -47,21 +50,24 @@ class Reports:
         for node in nodes:
             log.warning(
                 "Node %d: its replies are %.1f%% of what counts, and it has about %.0f%% of the data: what "
-                "only it has is hardly learned. It is slow, or fails. Use ScaDLES, which waits for every "
-                "node, or let other nodes have such data, too",
+                "only it has is hardly learned. It is slow, has far more data than others, or its answers "
+                "fail, which the log then says. ScaDLES without a quorum waits for every node until the "
+                "deadline, and counts replies by their samples. Or let other nodes have such data, too",
                 *(node.node, 100 * node.counted, 100 * node.data),
             )
 
-    def _warn_of_classes(self, number: int, metrics: MetricRecord) -> None:
+    def _warn_of_classes(self, kind: str, number: int, metrics: MetricRecord) -> None:
         lost = lost_classes(metrics)
-        for name, classes in lost.items():
-            if self._lost.get(name) != classes:
+        for name in metrics:
+            before = self._lost.get((kind, name), {})
+            times = {c: before.get(c, 0) + 1 for c in lost.get(name, ())}
+            self._lost[kind, name] = times
+            if classes := [c for c, count in times.items() if count == _CONVINCING]:
                 log.warning(
-                    "Round %d: by %s the model is right of nothing of class %s: the nodes that have it count "
-                    "too little, or nobody has it",
-                    *(number, name, ", ".join(map(str, classes))),
+                    "Round %d: by %s at most 2%% of class %s are right, for the %drd time in a row: it may "
+                    "be that the nodes that have it count too little, or that nobody has it",
+                    *(number, name, ", ".join(map(str, classes)), _CONVINCING),
                 )
-        self._lost |= {name: lost.get(name, ()) for name in metrics}
 
     def recall(self, past: Mapping[int, Evaluation]) -> None:
         """What was noted up to the last of the rounds that the journal knows, which `past` are."""
@@ -98,7 +104,7 @@ def aggregated(function: Aggregate, contents: list[RecordDict], weight: str) -> 
     try:
         return function(contents, weight)
     except Exception as error:  # whatever it raises, training goes on without
-        log.warning("Metrics cannot be aggregated: %r", error)
+        log.warning("Metrics cannot be aggregated: %s: %s", type(error).__name__, error)
         return None
 
 
@@ -106,3 +112,9 @@ def finite(metrics: MetricRecord | None, key: str) -> float | None:
     """The number that the metrics have under this key, if it is one."""
     number = metrics.get(key) if metrics else None
     return float(number) if isinstance(number, int | float) and math.isfinite(number) else None
+
+
+def plain(metrics: MetricRecord) -> dict[str, Any]:
+    """Metrics as Python's own numbers: those of NumPy would be shown with the names of their types."""
+    numbers: dict[str, Any] = json.loads(json.dumps(dict(metrics)))
+    return numbers

@@ -5,6 +5,7 @@ the engine's. A node is a device whose name is the node's id.
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
@@ -41,10 +42,25 @@ _ERRORS = {
 }
 """Flower's error codes that say nothing about the ClientApp; any other is an "error-reply"."""
 
+_RAISED = re.compile(
+    r"<class '(?:[^'()]*\.)?(\w+)'>:<'(.*)'>|<class .*Exception (\w+) occurred\. Message: (.*)'>", re.DOTALL
+)
+"""What Flower says of an app's exception: its class and why; in simulations a traceback comes first."""
+
+_REASONS = {"vanished": "the node is gone", "timed-out": "no answer came in time"}
+
 
 def outcome_of(reply: Message) -> str:
     """What to count a reply without content as."""
     return _ERRORS.get(reply.error.code, "error-reply")
+
+
+def reason_of(reply: Message) -> str:
+    """Why a reply has no content, for people."""
+    reason = reply.error.reason or _REASONS.get(outcome_of(reply), "Flower says no more")
+    if raised := _RAISED.fullmatch(reason):
+        reason = ": ".join(part for part in raised.groups() if part is not None)
+    return " ".join(reason.split())
 
 
 def pushed(grid: Grid, message: Message) -> str | None:
@@ -144,7 +160,7 @@ class FlowerRun:
             known = self._known(asked.node)
             known.ingress += size(reply)
             if reply.has_error():
-                self._failed(asked.node, outcome_of(reply), reply.error.reason or "", now)
+                self._failed(asked.node, outcome_of(reply), reason_of(reply), now)
                 continue
             try:
                 update = read_update(reply.content, asked.sent, self._template, self._keys)
@@ -177,7 +193,8 @@ class FlowerRun:
 
     def _refused(self, node: int, why: Refused, now: float) -> None:
         self._known(node).refused = not isinstance(why, BaseExpired)
-        self._failed(node, why.code, str(why), now)
+        said = str(why).replace("coordination.", "")  # a strategy's options are in no section
+        self._failed(node, why.code, said, now)
 
     def _failed(self, node: int, outcome: str, reason: str, now: float) -> None:
         log.warning("Node %d: %s: %.300s", node, outcome, reason)

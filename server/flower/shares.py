@@ -1,6 +1,6 @@
 """Whose data hardly count: nodes' shares of what counted, beside those of the data. No flwr, no clock."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -60,16 +60,17 @@ class Shares:
         self._known = {node: known + turns for node, known in self._known.items()}
         self._counted = {node: part * _FADING**turns for node, part in self._counted.items()}
 
-    def short(self) -> Iterator[Short]:
-        """The nodes that are short of their share, and were not when this was asked last."""
-        counted = sum(self._counted.values())
+    def short(self, online: Set[int]) -> Iterator[Short]:
+        """The nodes of those online that are short of their share, and were not when this was asked last."""
+        counted = sum(part for node, part in self._counted.items() if node in online)
         before, self._short = self._short, set()
         if not counted:
             return
         usual = sum(self._samples.values()) / len(self._samples)
-        samples = {node: self._samples.get(node, usual) for node in self._known}
+        samples = {node: self._samples.get(node, usual) for node in self._known.keys() & online}
         total = sum(samples.values())
-        for node, turns in self._known.items():
+        for node in sorted(samples):
+            turns = self._known[node]
             found = Short(node, self._counted.get(node, 0.0) / counted, samples[node] / total)
             bound = _ENOUGH if node in before else _SHORT
             if turns >= _TURNS and found.counted < bound * found.data:

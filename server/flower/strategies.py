@@ -11,6 +11,7 @@ from typing import Any, Unpack
 from edgeflock.server.flower.options import Options, StrategySettings, by_name
 from edgeflock.server.flower.run import FlowerRun
 from edgeflock.server.flower.strategy import EdgeflockStrategy
+from edgeflock.shared.errors import ConfigError
 
 __all__ = ["AsyncAdaComp", "ScaDLES"]
 
@@ -45,7 +46,10 @@ class AsyncAdaComp(EdgeflockStrategy):
         )  # fmt: skip
         if buffer != 1:
             coordination |= dict(mode="buffer", buffer=buffer)
-        super().__init__(coordination, StrategySettings(**by_name(fedavg, options)))
+        if updates_per_round < 0:
+            raise ConfigError(f"updates_per_round = {updates_per_round!r}: it must be at least 0")
+        own = AsyncAdaComp.__init__.__kwdefaults__ or ()
+        super().__init__(coordination, StrategySettings(**by_name(fedavg, options, own)))
         self._updates_per_round = updates_per_round
 
     def _begin(self, job: FlowerRun, num_rounds: int) -> None:
@@ -84,7 +88,8 @@ class ScaDLES(EdgeflockStrategy):
             mode="rounds", rule="none", learning_rate=learning_rate, average=average, base_batch=base_batch,
             aggregate=aggregate, quorum=quorum, deadline=deadline,
         )  # fmt: skip
-        super().__init__(coordination, StrategySettings(**by_name(fedavg, options)))
+        own = ScaDLES.__init__.__kwdefaults__ or ()
+        super().__init__(coordination, StrategySettings(**by_name(fedavg, options, own)))
 
     def _wants(self, node: int) -> bool:
         """A node joins a round that gathers already only if it is needed."""

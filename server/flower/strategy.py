@@ -20,8 +20,8 @@ from edgeflock.server.flower.evaluation import Evaluations
 from edgeflock.server.flower.judging import EvaluateFn, Judge
 from edgeflock.server.flower.messages import Keys, evaluation
 from edgeflock.server.flower.options import COMPRESSION, FEDAVG, StrategySettings, listed
-from edgeflock.server.flower.reports import EVALUATED, JUDGED, TRAINED, Reports, aggregated, finite
-from edgeflock.server.flower.run import FlowerRun, log, opened, outcome_of, pushed
+from edgeflock.server.flower.reports import EVALUATED, JUDGED, TRAINED, Reports, aggregated, finite, plain
+from edgeflock.server.flower.run import FlowerRun, log, opened, outcome_of, pushed, reason_of
 from edgeflock.shared.errors import ConfigError
 
 _HOPELESS = 10
@@ -91,7 +91,7 @@ class EdgeflockStrategy(Strategy):
             result = Result(arrays=job.result())
             self._reports = Reports(result, self.settings.checkpoint)
             self._begin(job, num_rounds)
-            first = self._ended_at
+            first = job.engine.published.version
             while self._rounds < num_rounds:
                 self._look_around(grid)
                 over = self._exchange(grid, last=self._rounds + 1 == num_rounds)
@@ -128,6 +128,12 @@ class EdgeflockStrategy(Strategy):
             self._rounds, self._ended_at = len(past) - 1, past[len(past) - 1].version
             self._reports.recall(past)
             log.info("Going on at version %d, after round %d", job.engine.published.version, self._rounds)
+            if self._rounds >= num_rounds:
+                log.warning(
+                    "The checkpoint has %d rounds, and num_rounds = %d counts these: nothing is left to do. "
+                    "Ask for more rounds, or use another checkpoint",
+                    *(self._rounds, num_rounds),
+                )
             judged = self._reports.has(JUDGED, self._rounds)
             if not judged and self._ended_at == job.engine.published.version:
                 self._judge.ask(self._rounds, self._ended_at, job.result())
@@ -222,7 +228,7 @@ class EdgeflockStrategy(Strategy):
         asked, here = self._job.nodes.asked, {_question_of(reply) for reply in self._surplus}
         under_way = [*(asked.keys() - here), *self._evaluations.asked]
         replies = list(grid.pull_messages(under_way)) if under_way else []
-        self._evaluations.take(replies)
+        self._take_evaluations(replies)
         replies = self._surplus + [reply for reply in replies if _question_of(reply) in asked]
         room = self._room()
         self._surplus = [] if room is None else replies[room:]
@@ -271,14 +277,14 @@ class EdgeflockStrategy(Strategy):
         self._rounds, self._ended_at, self._round_began = self._rounds + 1, version, now
         number = self._rounds
         log.info(
-            "[ROUND %d/%d] version %d, %.1f updates a minute, %s",
+            "[ROUND %d/%d] version %d, %.1f updates a minute; since the start: %s",
             *(number, self._last, version, rate, listed(self.outcomes)),
         )
         self._accepted, self._metrics = [], None
         if metrics is not None:
             self._reports.note(TRAINED, number, metrics)
-            log.info("\t└──> Aggregated MetricRecord: %s", metrics)
-        self._reports.warn_of(job.shares.short())
+            log.info("\t└──> Aggregated MetricRecord: %s", plain(metrics))
+        self._reports.warn_of(job.shares.short(job.nodes.online))
         result.arrays = job.result()
         job.record(version)
         self._evaluate_there(number, grid, config)
@@ -291,7 +297,7 @@ class EdgeflockStrategy(Strategy):
             if metrics is not None:
                 self._reports.note(JUDGED, number, metrics)
                 self._job.record(version, finite(metrics, "loss"), finite(metrics, "accuracy"))
-                log.info("Global evaluation after round %d: %s", number, metrics)
+                log.info("Global evaluation after round %d: %s", number, plain(metrics))
 
     def _evaluate_there(self, number: int, grid: Grid, config: ConfigRecord) -> None:
         """Ask nodes to evaluate. Training goes on; what they say is reported when it is there."""
@@ -315,28 +321,44 @@ class EdgeflockStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The nodes' metrics, weighted by their samples; None if there are none."""
-        contents = []
+        own, weight, contents = self.settings.evaluate_metrics_aggr_fn, self._keys.weight, []
         for reply in replies:
             if reply.has_error():
-                log.warning("Evaluation of round %d: %s", server_round, outcome_of(reply))
-            else:
+                continue
+            if own or all(weight in metrics for metrics in reply.content.metric_records.values()):
                 contents.append(reply.content)
-        function = self.settings.evaluate_metrics_aggr_fn or aggregate_metricrecords
-        return aggregated(function, contents, self._keys.weight)
+                continue
+            log.warning(
+                "Node %d: its evaluation of round %d does not count: its metrics lack %r",
+                *(reply.metadata.src_node_id, server_round, weight),
+            )
+        return aggregated(own or aggregate_metricrecords, contents, weight)
+
+    def _take_evaluations(self, replies: Iterable[Message]) -> None:
+        for asked, reply in self._evaluations.take(replies):
+            log.warning(
+                "Node %d: its evaluation of round %d: %s: %.300s",
+                *(asked.node, asked.round, outcome_of(reply), reason_of(reply)),
+            )
 
     def _report_evaluations(self) -> None:
-        if late := self._evaluations.expire(time.monotonic(), self._timeout):
-            log.warning("%d evaluations were not answered within %g s", late, self._timeout)
+        for late in self._evaluations.expire(time.monotonic(), self._timeout):
+            log.warning(
+                "Node %d: no evaluation of round %d within %g s", late.node, late.round, self._timeout
+            )
         for number, replies in self._evaluations.over():
             metrics = self.aggregate_evaluate(number, replies)
             if metrics is not None:
                 self._reports.note(EVALUATED, number, metrics)
-                log.info("Federated evaluation after round %d: %s", number, metrics)
+                log.info("Federated evaluation after round %d: %s", number, plain(metrics))
 
     def _drain(self, grid: Grid) -> None:
         """Wait for the evaluations that are still under way."""
+        if waiting := sorted({asked.node for asked in self._evaluations.asked.values()}):
+            nodes = ", ".join(map(str, waiting))
+            log.info("Waiting for evaluations of node %s, for %g s at most", nodes, self._timeout)
         while self._evaluations.asked:
-            self._evaluations.take(grid.pull_messages(list(self._evaluations.asked)))
+            self._take_evaluations(grid.pull_messages(list(self._evaluations.asked)))
             self._report_evaluations()
             time.sleep(self.settings.poll)
         self._report_evaluations()

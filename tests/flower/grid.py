@@ -95,7 +95,7 @@ class FakeGrid(Grid):
         return list(self.nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return [self._push(message) for message in messages]
+        return [self._push(m) if m.metadata.dst_node_id in self.nodes else "" for m in messages]
 
     def _push(self, message: Message) -> str:
         identifier, now = f"message-{next(self._ids)}", self.clock.now

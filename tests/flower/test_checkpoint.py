@@ -1,5 +1,6 @@
 """Going on after the ServerApp died."""
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -120,3 +121,36 @@ def test_the_nodes_at_work_are_in_the_checkpoint(grid: FakeGrid, tmp_path: Path)
     assert counted[-2:] == [2, 5], "the second start found them as they were"
     theta = np.concatenate([a.ravel() for a in numbers(result.arrays).values()])
     np.testing.assert_array_equal(replayed.theta, theta)
+
+
+def test_the_log_counts_the_updates_of_this_start_and_says_when_nothing_is_left(
+    clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = FakeGrid(clock)
+    for node in (1, 2, 3):
+        grid.add(node, app(plus(1)), seconds=node)
+
+    def kill() -> None:
+        raise Killed
+
+    clock.at(4.1, kill)
+    logging.getLogger("flwr").addHandler(caplog.handler)
+    options = {"checkpoint": tmp_path, "min_available_nodes": 3, "fraction_evaluate": 0.0}
+    with pytest.raises(Killed):
+        AsyncAdaComp(**options).start(grid, record(PLAIN), num_rounds=4)  # type: ignore[arg-type]
+    caplog.clear()
+    again = FakeGrid(clock)
+    for node in (1, 2, 3):
+        again.add(node, app(plus(1)), seconds=node)
+    strategy = AsyncAdaComp(**options)  # type: ignore[arg-type]
+    strategy.start(again, record(PLAIN), num_rounds=4)
+    (begin,) = {line for line in caplog.messages if line.startswith("Going on at version ")}
+    assert begin.split()[4] not in ("0,", "3,", "6,", "9,"), "between two rounds, or the test shows nothing"
+    (end,) = {line for line in caplog.messages if line.startswith("Training is over")}
+    assert f"at version 12: {strategy.outcomes['applied']} updates in " in end
+    assert not any("nothing is left to do" in line for line in caplog.messages)
+    AsyncAdaComp(**options).start(again, record(PLAIN), num_rounds=3)  # type: ignore[arg-type]
+    logging.getLogger("flwr").removeHandler(caplog.handler)
+    assert (
+        "The checkpoint has 4 rounds, and num_rounds = 3 counts these: nothing is left to do" in caplog.text
+    )

@@ -1,15 +1,18 @@
 """Nodes that vanish, are late, fail or answer nonsense: counted, and survived."""
 
+import logging
 from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 
 from edgeflock.server.flower import AsyncAdaComp, ScaDLES
 from edgeflock.server.flower.messages import Keys, Template, read_update
 from edgeflock.server.flower.nodes import Sent
+from edgeflock.server.flower.run import reason_of
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.errors import BadStatistics, ConfigError
 from edgeflock.shared.protocol import wire
@@ -351,3 +354,109 @@ def test_a_model_that_cannot_be_trained_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         AsyncAdaComp().start(grid, record(model))
+
+
+def said_by(run: Callable[[], object], caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The log of a run."""
+    logging.getLogger("flwr").addHandler(caplog.handler)
+    run()
+    logging.getLogger("flwr").removeHandler(caplog.handler)
+    return caplog.messages
+
+
+def test_an_evaluation_that_fails_is_said_with_its_node_and_why(
+    grid: FakeGrid, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = app(plus(1))
+    broken._registered_funcs.clear()
+
+    @broken.train()
+    def train(message: Message, context: Context) -> Message:
+        raise KeyError("no camera\nat all")
+
+    @broken.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        raise OSError("the disk is gone")
+
+    grid.add(1, app(plus(1)))
+    grid.add(2, broken)
+    said = said_by(lambda: AsyncAdaComp().start(grid, record(PLAIN), num_rounds=1), caplog)
+    assert "Node 2: its evaluation of round 1: error-reply: OSError: the disk is gone" in said
+    assert "Node 2: error-reply: KeyError: 'no camera\\nat all'" in said
+    assert not any("<class" in line for line in said)
+
+
+def test_who_is_waited_for_at_the_end_is_said(grid: FakeGrid, caplog: pytest.LogCaptureFixture) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1)), seconds=1e6)
+    said = said_by(lambda: AsyncAdaComp().start(grid, record(PLAIN), 1, timeout=50), caplog)
+    assert "Waiting for evaluations of node 1, 2, for 50 s at most" in said
+    assert "Node 2: its evaluation of round 1: timed-out: no answer came in time" in said
+    assert not any(line.rstrip().endswith(":") for line in said if line.startswith("Node"))
+
+
+def test_numbers_of_numpy_are_shown_as_numbers(grid: FakeGrid, caplog: pytest.LogCaptureFixture) -> None:
+    def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord:
+        recall: list[float] = [np.float64(0.5)]
+        return MetricRecord({"accuracy": np.float64(0.25), "recall": recall})
+
+    for node in (1, 2):
+        grid.add(node, app(plus(1)))
+    strategy = AsyncAdaComp(fraction_evaluate=0.0)
+    said = said_by(lambda: strategy.start(grid, record(PLAIN), 1, evaluate_fn=evaluate), caplog)
+    assert "Global evaluation after round 1: {'accuracy': 0.25, 'recall': [0.5]}" in said
+
+
+def test_a_refusal_names_the_strategys_option(grid: FakeGrid, caplog: pytest.LogCaptureFixture) -> None:
+    grid.add(1, app(plus(1)))
+    grid.add(2, app(plus(1e30)))
+    strategy = AsyncAdaComp(fraction_evaluate=0.0)
+    said = said_by(lambda: strategy.start(grid, record(PLAIN), num_rounds=1), caplog)
+    (refused,) = {line for line in said if line.startswith("Node 2: step-too-large: ")}
+    assert refused.endswith(" or lower learning_rate")
+
+
+def test_an_evaluation_without_samples_does_not_cost_those_of_others(
+    grid: FakeGrid, caplog: pytest.LogCaptureFixture
+) -> None:
+    lacking = app(plus(1))
+    lacking._registered_funcs.clear()
+
+    @lacking.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"metrics": MetricRecord({"total": 1e6})}), reply_to=message)
+
+    @lacking.train()
+    def train(message: Message, context: Context) -> Message:
+        return app(plus(1))(message, context)
+
+    grid.add(1, app(plus(1)))
+    grid.add(2, lacking)
+    results = []
+    said = said_by(lambda: results.append(ScaDLES().start(grid, record(PLAIN), num_rounds=1)), caplog)
+    assert results[0].evaluate_metrics_clientapp[1] == {"total": 6.0}
+    assert "Node 2: its evaluation of round 1 does not count: its metrics lack 'num-examples'" in said
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("<class 'ValueError'>:<'no camera'>", "ValueError: no camera"),
+        ("<class 'a.b.<locals>.Lost'>:<'it's\ngone'>", "Lost: it's gone"),
+        (
+            "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'ray::ClientAppActor.run() (pid=7, "
+            'repr=<ray.Actor object at 0x7f4e>)\n    ^^^^\n  File "app.py", line 161, in __call__\n'
+            "ValueError: no camera\n\nThis was the direct cause:\n\nray::ClientAppActor.run()\n"
+            "flwr.clientapp.client_app.ClientAppException: \nException ClientAppException occurred. "
+            "Message: no camera'>",
+            "ClientAppException: no camera",
+        ),
+        ("An exception was raised when attempting to load `ClientApp`", None),
+    ],
+    ids=["deployed", "local class", "in simulations", "a text"],
+)
+@pytest.mark.usefixtures("clock")
+def test_what_an_app_raised_is_said_in_a_line(reason: str, said: str | None) -> None:
+    question = Message(RecordDict(), 1, "train")
+    reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=question)
+    assert reason_of(reply) == (said or reason)

@@ -118,6 +118,31 @@ def test_arguments_have_fedavgs_places() -> None:
         ScaDLES(rule="tau")  # type: ignore[call-arg]
 
 
+def test_the_options_of_the_strategy_itself_are_known() -> None:
+    with pytest.raises(TypeError, match="; did you mean 'buffer'"):
+        AsyncAdaComp(bufer=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="known are .*, rule, .*, updates_per_round$"):
+        AsyncAdaComp(zzz=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="known are .*, quorum, deadline$"):
+        ScaDLES(zzz=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"optimizer": "adam"}, "^optimizer = 'adam': it must be a dict, such as "),
+        ({"optimizer": {"kind": "adm"}}, r"^optimizer\.kind = 'adm': "),
+        ({"rule": "foo"}, "^rule = 'foo': "),
+        ({"statistics": "running_mean"}, "^statistics = 'running_mean': it must be a list, such as "),
+        ({"poll": 0}, "^poll = 0: it must be above 0 seconds"),
+        ({"updates_per_round": -1}, "^updates_per_round = -1: it must be at least 0"),
+    ],
+)
+def test_what_an_option_cannot_be_is_said_by_its_name(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        AsyncAdaComp(**options)  # type: ignore[arg-type]
+
+
 def test_so_many_nodes_are_busy_at_least(grid: FakeGrid) -> None:
     for node in range(1, 6):
         grid.add(node, app(plus(1)))
@@ -267,7 +292,7 @@ def test_the_log_says_how_far_it_is_and_how_it_ended(
     for expected in (
         "Training starts with 2 nodes at version 0",
         "[ROUND 2/3] version 4, ",
-        " updates a minute, applied = 4",
+        " updates a minute; since the start: applied = 4",
         "Replies: mode = rounds, rule = none, learning_rate = 1, ",
         "Optimizer: kind = adam, beta1 = 0.5",
         "Defence: mode = clip, ",
