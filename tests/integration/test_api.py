@@ -1,5 +1,6 @@
 """The operators' HTTP: model, status, evaluations, and who may see them."""
 
+import time
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
