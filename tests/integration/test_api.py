@@ -1,5 +1,6 @@
 """The operators' HTTP: model, status, evaluations, and who may see them."""
 
+import time
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -125,9 +126,13 @@ async def test_every_column_of_the_table_is_whole_however_narrow_the_terminal(tm
         await device.join()
         never = await fetch_status(hosted)
         await device.push(update(1, 0))
+        hosted.registry.devices[name].connection.last_heard = time.monotonic() + 3600
         status = await fetch_status(hosted)
+        hosted.registry.devices[name].connection.last_heard -= 7200
+        silent = await fetch_status(hosted)
+    assert printed(silent)[name][1] == "idle"
     assert never["devices"][0]["loss"] is never["devices"][0]["staleness"] is None
-    assert printed(never)[name][1:6] == ["training", "0", "0", "-", "-"]
+    assert printed(never)[name][2:6] == ["0", "0", "-", "-"]
     assert printed(status)[name][1:6] == ["training", "1", "0", "0", "0.500"]
     titles = printed(status)["device"]
     for width in (40, 60, 80):
