@@ -31,6 +31,9 @@ from edgeflock.shared.protocol.frames import EventKind, Finding
 _FEW = 500
 """Devices. Of more, looks are as much rarer, so that they take the same part of the server's time."""
 
+_PAUSED = 5.0
+"""Seconds by which a look is late if the process did not run meanwhile: it was stopped, say."""
+
 _AT_ONCE = 250
 """Portraits that are made before the devices get a turn."""
 
@@ -56,6 +59,8 @@ class Health:
         self._portraits, self._targets = Portraits(agreement.of), targets
         self._told, self._keeps_waiting = told, keeps_waiting
         self._course, self._diagnosis = Course(), Diagnosis()
+        self._listens_since = 0.0
+        """The monotonic time since which this process has run without a pause; 0: ever since it started."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -65,8 +70,19 @@ class Health:
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
-            await asyncio.sleep(EVERY * max(1.0, len(self._host.registry.devices) / _FEW))
+            pause = EVERY * max(1.0, len(self._host.registry.devices) / _FEW)
+            due = time.monotonic() + pause
+            await asyncio.sleep(pause)
+            self.wake(due)
             await self.look()
+
+    def wake(self, due: float) -> None:
+        """Note that a look was due at the monotonic time `due`: if that is long ago, this process was paused,
+        and it has read nothing of what devices sent meanwhile.
+        """
+        now = time.monotonic()
+        if now - due > _PAUSED:
+            self._listens_since = now
 
     async def look(self, later: float = 0.0) -> None:
         """Find what is wrong now, or would be so many seconds later; tell what has begun and what is over."""
@@ -97,7 +113,8 @@ class Health:
             now, clock = time.time() + later, time.monotonic()
             until = self._keeps_waiting(clock)
             some = devices[start : start + _AT_ONCE]
-            portraits += (self._portraits.of(one, now, clock, until) for one in some)
+            since = self._listens_since
+            portraits += (self._portraits.of(one, now, clock, until, since) for one in some)
         why, suspect = evaluator.diverged, evaluator.suspect
         blamed = None if suspect is None or not suspect.stands_out else suspect.device
         return Picture(

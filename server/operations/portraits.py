@@ -67,14 +67,22 @@ class Portraits:
         self._seen = seen
         self._memories: dict[str, _Memory] = {}
 
-    def of(self, device: Device, now: float, clock: float, waits_until: float = 0.0) -> Portrait:
-        """At the Unix time `now`, and `clock` by the monotonic one; a device that has sent no update may have
-        had to wait for the server until `waits_until` by that.
+    def of(
+        self,
+        device: Device,
+        now: float,
+        clock: float,
+        waits_until: float = 0.0,
+        listens_since: float = 0.0,
+    ) -> Portrait:
+        """At the Unix time `now`, and `clock` by the monotonic one. By the latter a device that has sent no
+        update may have had to wait for the server until `waits_until`, and the server has read what arrives
+        since `listens_since`: its own pauses are no silence of a device.
         """
         connection, done = device.connection, device.statistics
         memory, heard = self._remember(device, now), connection.last_heard
-        if heard and not done.last_update:
-            heard = max(heard, waits_until)
+        if heard:
+            heard = max(heard, listens_since, 0.0 if done.last_update else waits_until)
         facts = done.telemetry
         waiting, temperature, step = (facts.get(name) for name in ("waiting", "temperature", "step"))
         recent = {name: one.grown(now) for name, one in memory.samples.items()}

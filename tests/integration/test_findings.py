@@ -103,6 +103,21 @@ async def test_a_device_with_wrong_labels_makes_no_run_overfit(tmp_path: Path) -
         assert "overfitting" not in kinds(hosted)
 
 
+async def test_a_pause_of_the_server_is_no_silence_of_its_devices(tmp_path: Path) -> None:
+    """A process that was stopped has read nothing of what they sent."""
+    async with hosting(tmp_path) as hosted, link(hosted.port) as device:
+        await device.join()
+        await device.push(update(1, 0))
+        hosted.registry.devices["pi"].connection.last_heard -= 100
+        hosted.health.wake(time.monotonic() - 90)
+        await hosted.health.look()
+        assert kinds(hosted) == []
+        hosted.health.wake(time.monotonic())
+        hosted.health._listens_since -= 60
+        await hosted.health.look()
+        assert kinds(hosted) == ["silent"], "a minute later it is one"
+
+
 async def test_who_has_sent_an_update_has_its_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LEAST_SILENCE", "_UNKNOWN_INTERVAL"):
         monkeypatch.setattr(f"edgeflock.server.roster.statistics.{name}", 0.0)
