@@ -66,7 +66,10 @@ async def bound(
                 if kept is not None:
                     kept += [one.dup() for one in servers[0].sockets]
         except OSError as error:
-            raise EdgeflockError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            raise EdgeflockError(
+                f"cannot listen on {host}:{port}: {error.strerror}; set another run.host or run.port, or end "
+                "the program that listens there"
+            ) from error
         yield servers[0].sockets[0].getsockname()[1]
     finally:
         for server in servers:

@@ -448,7 +448,7 @@ async def test_what_cannot_be_waited_for(tmp_path: Path) -> None:
 async def test_a_port_that_is_taken(tmp_path: Path, nothing_stays: None) -> None:
     async with here(tmp_path / "one") as server:
         port = int(server.url.rpartition(":")[2])
-        with pytest.raises(ef.EdgeflockError, match=rf"cannot listen on 127.0.0.1:{port}: "):
+        with pytest.raises(ef.EdgeflockError, match=rf"cannot listen on 127.0.0.1:{port}: .*run.port"):
             await here(tmp_path / "two", port=port).__aenter__()
 
 
