@@ -25,6 +25,7 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.flower import CONFIG_KEY, REFUSED_KEY, STYPE, flatten
 from edgeflock.shared.protocol.messages import Update, Welcome
 from edgeflock.shared.selection.adaptive import Norms
+from edgeflock.shared.selection.feedback import HORIZON
 
 _ARRAYS, _FACTS = "edgeflock.arrays", "edgeflock.facts"
 """Where in the node's context the selector's memory is kept, and of which update it is."""
@@ -87,10 +88,11 @@ def _encode(
 ) -> Update:
     """Select and encode, as a device's trainer does; what there is to remember goes into `state`.
 
+    A node's reply is of many steps: error feedback takes it for HORIZON versions.
     Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
     """
     sequence = welcome.sequence + 1
-    selection, memory = select(memory, gradient, layout, welcome, theta, sequence)
+    selection, memory = select(memory, gradient, layout, welcome, theta, sequence, sequence * HORIZON)
     steps = LocalSteps(math.nan, gradient, statistics, 1)
     update = encode_update(steps, selection, layout, sequence, welcome.version)
     _keep(state, welcome, memory)
@@ -127,5 +129,5 @@ def _last(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool)
     if corrected.size != layout.size:
         return Memory(norms=norms)
     sent = None if facts["whole"] else np.asarray(arrays["sent"].numpy(), np.int64)
-    memory = Memory(corrected, sent, norms)
+    memory = Memory(corrected, sent, norms, int(str(facts["sequence"])) * HORIZON)
     return take_back(memory) if lost else memory

@@ -10,14 +10,16 @@ out from:
     d = g                                                                sgd
     v <- momentum v + g;  d = g + momentum v                             with Nesterov's momentum
     m, s: the means of g and g^2, without bias;  d = m / (sqrt(s) + 1e-8)    adam: betas 0.9 and 0.999
+    d = max(0.05, RMS(theta)) g / (sqrt(s) + 1e-8), a tensor at a time       adafactor (adafactor.py)
 
-Each update begins anew: nothing of it depends on how the one before went. All in float32 on the processor,
-whatever backend computes gradients.
+Each update begins anew, but for the mean s of adafactor, which a device keeps from update to update. All in
+float32 on the processor, whatever backend computes gradients.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.shared.protocol.messages import Welcome
 
 Vector = NDArray[np.float32]
@@ -29,12 +31,13 @@ _EPSILON = np.float32(1e-8)
 class Local:
     """The steps of one update."""
 
-    def __init__(self, theta: Vector, welcome: Welcome) -> None:
+    def __init__(self, theta: Vector, welcome: Welcome, adafactor: Adafactor | None = None) -> None:
         """From `theta`, float32 [P], which is left as it is."""
         self._start = theta
         self._proximal = np.float32(welcome.proximal)
         self._momentum = np.float32(welcome.momentum)
         self._adam = welcome.adam
+        self._adafactor = adafactor
         self._first: Vector = np.zeros(0, np.float32)
         self._second: Vector = np.zeros(0, np.float32)
         self._steps = 0
@@ -43,6 +46,8 @@ class Local:
         """d of the next step, from its gradient at theta; both are left as they are."""
         if self._proximal:
             gradient = gradient + self._proximal * (theta - self._start)
+        if self._adafactor is not None:
+            return self._adafactor.direction(theta, gradient)
         self._steps += 1
         if self._adam:
             return self._adam_s(gradient)

@@ -1,6 +1,6 @@
 """What of a gradient to send, and the memory of what was left out (AdaComp, ScaDLES, error feedback).
 
-    selection, memory = select(memory, gradient, layout, welcome, theta, sequence)
+    selection, memory = select(memory, gradient, layout, welcome, theta, sequence, base)
     ...                                     # the update is encoded and pushed
     memory = take_back(memory)              # only if it was refused
 
@@ -17,7 +17,7 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.selection.adaptive import Norms, follow, will_do
-from edgeflock.shared.selection.feedback import recall, remember
+from edgeflock.shared.selection.feedback import decay_of, recall, remember
 from edgeflock.shared.selection.largest import select_largest
 from edgeflock.shared.selection.significance import decayed, select_significant
 
@@ -34,6 +34,8 @@ class Memory:
     """The indices of `corrected` that are on their way; None: all of it."""
     norms: Norms | None = None
     """Of the gradients so far, if the run has a threshold."""
+    base: int = 0
+    """The version that the last update was made from."""
 
     def left_out(self, decay: float) -> NDArray[np.float32] | None:
         """What the next gradient gets on top: float32 [P], zero at what was sent; None if nothing."""
@@ -62,16 +64,17 @@ def select(
     welcome: Welcome,
     theta: NDArray[np.float32],
     sequence: int,
+    base: int,
 ) -> tuple[Selection, Memory]:
     """What of `gradient` (float32 [P]) to send as the run of `welcome` asks, and what to know next time.
 
     `layout` is that of the P trained parameters, `theta` (float32 [P + B]) the model that the gradient is of,
-    `sequence` the update's number. The memory takes the selection for sent; it does not share `gradient`,
-    which may be overwritten.
+    at version `base`, `sequence` the update's number. The memory takes the selection for sent; it does not
+    share `gradient`, which may be overwritten.
     """
     if welcome.select >= 1 and welcome.significance is None:
         return Selection(gradient, None, welcome.indices, welcome.values), Memory()
-    corrected = recall(memory.left_out(welcome.feedback), gradient)
+    corrected = recall(memory.left_out(decay_of(welcome.feedback, base - memory.base)), gradient)
     selected = chosen(corrected, layout, welcome, theta[: layout.size], sequence)
     selection = Selection(corrected, selected, welcome.indices, welcome.values)
     norms = None
@@ -80,9 +83,9 @@ def select(
         if not will_do(norms, welcome.threshold):
             selection = _whole(selection)
     if not welcome.feedback:
-        return selection, Memory(norms=norms)
+        return selection, Memory(norms=norms, base=base)
     kept = corrected.copy() if corrected is gradient else corrected
-    return selection, Memory(kept, selection.where, norms)
+    return selection, Memory(kept, selection.where, norms, base)
 
 
 def chosen(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
+from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.encoding import LocalSteps, encode_update
 from edgeflock.client.training.local import Local
 from edgeflock.client.training.selector import Memory, select, take_back
@@ -48,6 +49,8 @@ class Trainer:
         self._batches = batches
         self._welcome = welcome
         self._memory = self._before = Memory()
+        decay = welcome.adafactor
+        self._adafactor = Adafactor(backend.layout.parameters, decay) if decay else None
         self._has_trained = False
 
     @property
@@ -70,7 +73,9 @@ class Trainer:
         self._before = self._memory
         steps = self._descend(theta, stopped)
         layout = self.layout.parameters
-        selection, self._memory = select(self._memory, steps.gradient, layout, self._welcome, theta, sequence)
+        selection, self._memory = select(
+            self._memory, steps.gradient, layout, self._welcome, theta, sequence, base
+        )
         return encode_update(steps, selection, layout, sequence, base)
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
@@ -121,9 +126,9 @@ class Trainer:
     def _descend(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
         """The run's local steps from theta on, together."""
         first, steps = self.gradient(theta, stopped), self._welcome.local_steps
-        if steps == 1:
+        if steps == 1 and self._adafactor is None:
             return first
-        local = Local(theta[: first.gradient.size], self._welcome)
+        local = Local(theta[: first.gradient.size], self._welcome, self._adafactor)
         theta, rate = theta.copy(), np.float32(self._welcome.local_rate)
         parameters = theta[: first.gradient.size]
         loss, samples = first.loss, first.samples

@@ -13,6 +13,9 @@ from edgeflock.shared.selection.largest import fraction_of
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
+_SQUARES_DECAY = 0.99
+"""Of Adafactor's mean of squares: from 0.9 to 0.999 they learn alike (docs/optimizers.md)."""
+
 
 def welcome(
     run: str,
@@ -75,4 +78,5 @@ def welcome(
         app=app,
         data=described,
         held_out=held_out,
+        adafactor=_SQUARES_DECAY if config.run.local_optimizer == "adafactor" else 0.0,
     )

@@ -77,7 +77,7 @@ class Welcome:
     threshold: float
     """Send all of a gradient that loses more of |g|^2 than this by selection; 0: never."""
     feedback: float
-    """Part of what was not sent to add to the next gradient."""
+    """Part of what was not sent that is left after 1,000 versions; it is added to the next gradient."""
     indices: int
     """Index mode to use for a sparse update."""
     values: int
@@ -118,6 +118,8 @@ class Welcome:
     """What the numbers and the targets of a sample are; None: nobody says."""
     held_out: Sketch | None = None
     """Of the rows that the server evaluates on, which are not to be trained on; None: they are not told."""
+    adafactor: float = 0.0
+    """Decay of the mean of squares that the device divides its gradients by; 0: it does not."""
 
 
 @dataclass(frozen=True, slots=True)

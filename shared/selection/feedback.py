@@ -2,14 +2,23 @@
 
 Seide, Fu, Droppo, Li and Yu, "1-bit stochastic gradient descent", Interspeech 2014; for sparse updates Stich,
 Cordonnier and Jaggi, "Sparsified SGD with memory", NeurIPS 2018. In a large asynchronous fleet what is kept
-is old when it is sent, and kept whole (decay 1) it does harm. So the memory is damped, and an entry that is
-sent leaves it for good, whatever the value coding made of it.
+is old when it is sent, and kept whole (feedback 1) it does harm. So the memory fades with its age, which is
+counted in versions of the model: the same setting serves 4 devices and 200. An entry that is sent leaves the
+memory for good, whatever the value coding made of it.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Gradient = NDArray[np.float32]
+
+HORIZON = 1000
+"""Versions after which `feedback` is the part of the memory that is left."""
+
+
+def decay_of(feedback: float, versions: int) -> float:
+    """The part of the memory that is left after so many versions: feedback^(versions / HORIZON)."""
+    return float(feedback ** (max(1, versions) / HORIZON))
 
 
 def recall(memory: Gradient | None, gradient: Gradient) -> Gradient:

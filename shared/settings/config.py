@@ -15,6 +15,10 @@ from edgeflock.shared.settings.run import JournalSettings, RunSettings, ScaleSet
 from edgeflock.shared.settings.settings import Section, parse_as
 from edgeflock.shared.settings.traffic import CompressionSettings, DownlinkSettings, InjectionSettings
 
+ADAFACTOR = "adafactor"
+ADAFACTOR_RATE = 0.01
+"""Of its tensor's RMS: how far a usual step of a device moves a parameter."""
+
 
 class Config(Section):
     """Everything that can be set."""
@@ -46,14 +50,16 @@ class Config(Section):
             given = {**given, "model": {"data": "", **given["model"]}}
             how = given.get("coordination", {})
             given["coordination"] = {"learning_rate": 1.0, **how} if isinstance(how, dict) else how
-        if not isinstance(given.get("downlink", {}), dict):
+        given = _with_optimizer(given)
+        downlink = given.get("downlink", {})
+        if not isinstance(downlink, dict):
             return given
         how, scale = given.get("coordination"), given.get("scale")
         elastic = isinstance(how, dict) and how.get("mode") == ELASTIC
         sharded = isinstance(scale, dict) and scale.get("shards", 0) not in (0, "0")
         if not elastic and not sharded:
             return given
-        return {**given, "downlink": {"mode": "exact", **given.get("downlink", {})}}
+        return {**given, "downlink": {"mode": "exact", **downlink}}
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -84,6 +90,8 @@ class Config(Section):
             "run.proximal": run.proximal,
             "run.local_optimizer": "" if run.local_optimizer == "sgd" else run.local_optimizer,
         }
+        if run.local_optimizer == ADAFACTOR and not elastic:
+            del own["run.local_optimizer"]
         for key, value in own.items():
             if value and elastic:
                 raise ValueError(f"{key} = {value!r} is not for elastic averaging; leave it out")
@@ -92,12 +100,36 @@ class Config(Section):
                     f"{key} = {value!r} is for a device's own steps, and it takes none with run.local_steps "
                     "= 1; raise that"
                 )
-        if run.local_optimizer == "adam" and run.local_momentum:
+        if run.local_optimizer != "sgd" and run.local_momentum:
             raise ValueError(
-                f'run.local_momentum = {run.local_momentum:g} does not go with run.local_optimizer = "adam"; '
-                "leave it at 0"
+                f"run.local_momentum = {run.local_momentum:g} does not go with run.local_optimizer = "
+                f'"{run.local_optimizer}"; leave it at 0'
             )
         return self
+
+
+def _with_optimizer(given: dict[str, object]) -> dict[str, object]:
+    """The devices' optimizer is Adafactor, at its own rate, unless what is given asks for another."""
+    names = ("run", "coordination", "optimizer", "compression")
+    run, coordination, optimizer, compression = (given.get(name, {}) for name in names)
+    if not isinstance(run, dict) or not isinstance(coordination, dict):
+        return given
+    chosen = run.get("local_optimizer")
+    if chosen is None:
+        other = (
+            {"learning_rate"} & coordination.keys()
+            or {"local_rate", "local_momentum"} & run.keys()
+            or coordination.get("mode", "async") != "async"
+            or (isinstance(optimizer, dict) and optimizer.get("kind", "sgd") != "sgd")
+            or (isinstance(compression, dict) and compression.get("selection", "largest") != "largest")
+        )
+        if other:
+            return given
+    elif chosen != ADAFACTOR:
+        return given
+    coordination = {"learning_rate": ADAFACTOR_RATE, **coordination}
+    run = {"local_optimizer": ADAFACTOR, "local_rate": coordination["learning_rate"], **run}
+    return {**given, "run": run, "coordination": coordination}
 
 
 def _is_of_arrays(model: object) -> bool:

@@ -3,13 +3,15 @@
 PRESETS: dict[str, dict[str, object]] = {
     "record": {
         "run.local_steps": 2,
+        "run.local_optimizer": "sgd",
         "coordination.rule": "adacomp",
         "coordination.average": 8.0,
         "compression.select": 0.0005,
         "compression.balance": 0.5,
-        "compression.feedback": 0.9,
+        "compression.feedback": 0.6,
         "compression.indices": "grid",
         "compression.values": "scale",
+        "downlink.share": 0.02,
     },
     "cohort": {
         "run.local_steps": 30,
@@ -17,6 +19,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "coordination.cohort": 20,
         "coordination.turns": 5,
         "coordination.deadline": 600.0,
+        "compression.feedback": 0.005,
         "downlink.share": 0.3,
     },
 }

@@ -49,7 +49,11 @@ class RunSettings(Section):
     local_momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="Nesterov's, of a device's own steps"
     )
-    local_optimizer: Literal["sgd", "adam"] = Field("sgd", description="of a device's own steps")
+    local_optimizer: Literal["sgd", "adam", "adafactor"] = Field(
+        "sgd",
+        description="of a device's own steps; adafactor also where a device takes one step per update, and "
+        "unless coordination.learning_rate is given",
+    )
     proximal: Annotated[float, Field(ge=0, le=1000)] = Field(
         0.0, description="mu of FedProx: how much a device's own steps are drawn to where they set out from"
     )

@@ -20,7 +20,9 @@ class CompressionSettings(Section):
         0.5, description="tensors of n entries share the selection as n^balance"
     )
     feedback: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.9, description="part of what was not sent that is added to the next gradient"
+        0.6,
+        description="part of what was not sent that is left after 1,000 versions; it is added to the next "
+        "gradients",
     )
     threshold: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="send all of a gradient that loses more of |g|^2 by selection; 0: never"
@@ -81,7 +83,7 @@ class DownlinkSettings(Section):
         0.0, description="fraction of the parameters of a usual step; 0: of P parameters the root of P"
     )
     share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.02, description="of the squared distance to the model that a step takes away at least, on average"
+        0.3, description="of the squared distance to the model that a step takes away at least, on average"
     )
     balance: Annotated[float, Field(ge=0, le=1)] = Field(0.5, description="as compression.balance")
     indices: Annotated[str, one_of(INDEX_CODINGS)] = "grid"

@@ -14,6 +14,7 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.protocol.messages import Receipt
+from edgeflock.shared.settings.config import ADAFACTOR_RATE
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import PING, PONG, PULL, joined
 from tests.integration.operator import ADMIN, operating
@@ -155,7 +156,7 @@ async def test_the_learning_rate_changes_durably_and_replays_bit_for_bit(tmp_pat
             status, text = await admin.get("/v1/status")
             assert (status, '"learning_rate": 0.03125' in text) == (200, True)
     journal = Journal(killed / "journal.sqlite")
-    assert [start.regime.learning_rate for start in journal.regimes()] == [0.05, 0.03125]
+    assert [start.regime.learning_rate for start in journal.regimes()] == [ADAFACTOR_RATE, 0.03125]
     replayed = replay(journal, LAYOUT)
     journal.close()
     assert (replayed.version, replayed.theta.tobytes()) == (version, theta.tobytes())
@@ -165,7 +166,7 @@ async def test_the_learning_rate_changes_durably_and_replays_bit_for_bit(tmp_pat
     async with hosting(killed, "coordination.learning_rate=0.5") as again:  # other settings hold
         assert again.engine.parameters.regime.learning_rate == 0.5
     async with hosting(killed) as again:  # and what was chosen before them is forgotten
-        assert again.engine.parameters.regime.learning_rate == 0.05
+        assert again.engine.parameters.regime.learning_rate == ADAFACTOR_RATE
 
 
 async def test_a_checkpoint_leaves_nothing_to_replay(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ async def test_every_action_is_an_event_and_in_the_log(
         ("paused", "pi", "by an admin: hot?[2J"),
         ("dropped", "pi", "by an admin"),
         ("resumed", "pi", "by an admin"),
-        ("config", None, "learning rate 0.05 -> 1 from version 0 on, by an admin"),
+        ("config", None, f"learning rate {ADAFACTOR_RATE:g} -> 1 from version 0 on, by an admin"),
         ("checkpoint", None, "version 0, by an admin"),
     ):
         assert action in told

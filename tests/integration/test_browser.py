@@ -128,7 +128,7 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
                 await shown(tab, "It was not done")
 
                 await tab.run("location.hash = '#events'")
-                await shown(tab, "learning rate 0.05 -> 0.0125")
+                await shown(tab, "learning rate 0.01 -> 0.0125")
                 await tab.looks(360, 740)
                 for page in ("overview", "fleet", "events", "device/pi-2"):
                     await tab.run(f"location.hash = '#{page}'")

@@ -19,6 +19,7 @@ from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol.feed import decode, device_history, encode
 from edgeflock.shared.protocol.frames import Delta, Event, Frame, Snapshot
 from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.settings.config import ADAFACTOR_RATE
 from tests.hosting import LAYOUT, Hosted, hosting
 from tests.integration.foreign_client import BINARY, Device
 from tests.integration.operator import ADMIN, Frames, operating
@@ -98,7 +99,7 @@ async def test_a_changed_setting_begins_the_feed_anew(tmp_path: Path) -> None:
             first = await frames.next()
             assert isinstance(first, Snapshot)
             assert first.role == "admin"
-            assert first.run.config["coordination"]["learning_rate"] == 0.05
+            assert first.run.config["coordination"]["learning_rate"] == ADAFACTOR_RATE
             assert not {"certificate", "key"} & first.run.config["run"].keys()
             await admin.post("/v1/learning_rate", {"value": 0.5})
             second = await frames.next()

@@ -284,6 +284,10 @@ RECORDS["welcome-local"] = (
     [*RECORDS["welcome-secret"][0], False, None, False, 0.0, 0, 0.0, None, True, 0.125],
     replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), adam=True, proximal=0.125),
 )
+RECORDS["welcome-adafactor"] = (
+    [*RECORDS["welcome-local"][0][:-2], False, 0.0, b"", None, None, 0.75],
+    replace(cast(messages.Welcome, RECORDS["welcome-secret"][1]), adafactor=0.75),
+)
 TOLD = bytes.fromhex(
     "9381a26c72cb3fb999999999999a3293" "92a177a33c6634" "94a16ea37c753190c40107" "92a162a33c6638"
 )  # fmt: skip

@@ -36,6 +36,7 @@ from edgeflock.shared.model.held_out import sketch_of
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Facts
+from edgeflock.shared.settings.config import ADAFACTOR
 from edgeflock.shared.settings.coordination import ELASTIC
 
 News = TypeVar("News")
@@ -80,8 +81,8 @@ def run_fleet(
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With error feedback, a threshold, injection, elastic averaging or tasks a step depends on more of the
-    earlier ones than the journal holds: such a run begins again if it is interrupted. It ends after an
+    With Adafactor, error feedback, a threshold, injection, elastic averaging or tasks a step depends on more
+    of the earlier ones than the journal holds: such a run begins again if it is interrupted. It ends after an
     evaluation of which `stop` is true. `backend_of` may give devices gradients of their own, `health_of` what
     they tell of themselves. Raises ConfigError, and what those raise that are `listening`.
     """
@@ -91,7 +92,7 @@ def run_fleet(
     flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
     compression = file.compression
     remembers = compression.feedback or compression.threshold or file.injection.alpha
-    remembers = remembers or file.coordination.mode == ELASTIC
+    remembers = remembers or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
     remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
     if file.coordination.mode == "rounds":  # what is sent anew while it is held is in no journal
         remembers = remembers or any(kind.session_s for kind in file.classes.values())

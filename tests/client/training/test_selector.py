@@ -13,6 +13,7 @@ from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, RunReplaced, ServerAtFault
 from edgeflock.shared.protocol.messages import Update, Welcome
 from tests.client.training.fakes import (
+    HALVED,
     LAYOUT,
     WELCOME,
     FakeBackend,
@@ -28,7 +29,7 @@ from tests.client.training.fakes import (
 ORIGIN = np.zeros(LAYOUT.size, np.float32)
 
 # Feedback
-DAMPED = replace(WELCOME, feedback=0.5)
+DAMPED = replace(WELCOME, feedback=HALVED)
 
 
 async def test_what_was_not_sent_comes_back_damped() -> None:
@@ -54,8 +55,8 @@ def test_a_sent_entry_leaves_the_memory_whatever_its_coding() -> None:
     """Signs say less than was meant; the difference is not kept."""
     welcome = replace(DAMPED, values=values.CODINGS["sign"].mode)
     memory = Memory()
-    for gradient in (falling(1), falling(0)):
-        _, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, 1)
+    for version, gradient in enumerate((falling(1), falling(0))):
+        _, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, 1, version)
     left_out = memory.left_out(0.5)
     assert left_out is not None
     assert left_out[[0, 1, 10]].tolist() == [0, 0, 0]
@@ -84,7 +85,7 @@ async def test_another_run_remembers_nothing_of_the_last() -> None:
 
 async def test_dense_runs_keep_no_memory() -> None:
     welcome = replace(DAMPED, select=1.0)
-    assert select(Memory(), falling(1), LAYOUT, welcome, ORIGIN, 1)[1] == Memory()
+    assert select(Memory(), falling(1), LAYOUT, welcome, ORIGIN, 1, 1)[1] == Memory()
     server = FakeServer([None, None], welcome)
     await worker(server, listed(falling(1), falling(1), falling(1))).run()
     assert {update.values for update in server.updates} == {falling(1).tobytes()}
@@ -134,7 +135,7 @@ async def test_a_gradient_goes_whole_if_its_selection_loses_more_than_the_thresh
 async def test_without_a_threshold_it_is_the_selection_whatever_it_loses() -> None:
     updates = []
     for threshold in (0.0, 1.0):
-        server = FakeServer([None, None], adaptive(threshold, feedback=0.5))
+        server = FakeServer([None, None], adaptive(threshold, feedback=HALVED))
         await worker(server, listed(falling(1), PEAK, falling(2))).run()
         updates.append(server.updates)
     assert updates[0] == updates[1]
@@ -155,7 +156,7 @@ async def test_the_averages_begin_anew_with_a_run() -> None:
 
 
 async def test_what_went_whole_leaves_nothing_to_remember() -> None:
-    server = FakeServer([None, None], adaptive(0.5, feedback=0.5))
+    server = FakeServer([None, None], adaptive(0.5, feedback=HALVED))
     await worker(server, listed(falling(1), falling(2), falling(0))).run()
     first, second, third = (update.values for update in server.updates)
     assert first == falling(1).tobytes()
@@ -165,7 +166,7 @@ async def test_what_went_whole_leaves_nothing_to_remember() -> None:
 
 async def test_what_was_left_out_before_goes_along_when_all_of_it_goes() -> None:
     """Of the first, 11 at three entries and 1 at all others, the selection loses little."""
-    server = FakeServer([None], adaptive(0.5, feedback=0.5))
+    server = FakeServer([None], adaptive(0.5, feedback=HALVED))
     small = PEAK + np.float32(1)
     await worker(server, listed(small, 100 * falling(1))).run()
     first, second = server.updates
@@ -176,7 +177,7 @@ async def test_what_was_left_out_before_goes_along_when_all_of_it_goes() -> None
 
 
 async def test_what_went_whole_in_vain_is_remembered_again() -> None:
-    server = FakeServer([BaseExpired("pull again")], adaptive(0.5, feedback=0.5))
+    server = FakeServer([BaseExpired("pull again")], adaptive(0.5, feedback=HALVED))
     await worker(server, listed(falling(1), falling(0))).run()
     first, again = server.updates
     assert first.values == falling(1).tobytes()
@@ -220,7 +221,7 @@ def test_without_damping_nothing_is_lost(
     welcome = replace(WELCOME, feedback=1.0, threshold=threshold)
     memory, arrived = Memory(), np.zeros(LAYOUT.size)
     for numbers in gradients:
-        selection, memory = select(memory, np.array(numbers, np.float32), LAYOUT, welcome, ORIGIN, 1)
+        selection, memory = select(memory, np.array(numbers, np.float32), LAYOUT, welcome, ORIGIN, 1, 1)
         if data.draw(st.booleans(), label="refused"):
             memory = take_back(memory)
         else:
@@ -236,13 +237,20 @@ def test_selecting_changes_nothing(threshold: float) -> None:
     """Not the memory that it is given, nor by way of the gradient the one that it returns."""
     welcome = replace(DAMPED, threshold=threshold)
     gradient = falling(1)
-    _, memory = select(Memory(), gradient, LAYOUT, welcome, ORIGIN, 1)
+    _, memory = select(Memory(), gradient, LAYOUT, welcome, ORIGIN, 1, 1)
     expected = memory.left_out(0.5)
     assert expected is not None
     gradient[:] = 100  # a backend uses its buffer again
     for _ in range(2):
-        selection, _ = select(memory, falling(2), LAYOUT, welcome, ORIGIN, 1)
+        selection, _ = select(memory, falling(2), LAYOUT, welcome, ORIGIN, 1, 1)
         assert selection.gradient.tolist() == (falling(2) + expected).tolist()
+
+
+def test_the_memory_fades_with_the_versions_between_two_updates() -> None:
+    _, memory = select(Memory(), falling(1), LAYOUT, DAMPED, ORIGIN, 1, 20)
+    for base, part in ((21, 0.5), (23, 0.125), (20, 0.5)):  # one version at least
+        selection, _ = select(memory, falling(0), LAYOUT, DAMPED, ORIGIN, 2, base)
+        assert selection.gradient[[2, 3, 11]].tolist() == [12 * part, 11 * part, 3 * part]
 
 
 def test_nothing_can_be_taken_back_before_the_first_selection() -> None:
@@ -261,7 +269,7 @@ def test_what_is_not_significant_gathers_until_it_is() -> None:
     """Algorithm 2: acc = eps + G; g = acc where |acc| / |v| > thr; eps = acc - g."""
     memory, went = Memory(), []
     for sequence in range(1, 4):
-        selection, memory = select(memory, falling(0.5), LAYOUT, SIGNIFICANT, PARAMETERS, sequence)
+        selection, memory = select(memory, falling(0.5), LAYOUT, SIGNIFICANT, PARAMETERS, sequence, sequence)
         assert selection.where is not None
         went.append(dict(zip(selection.where.tolist(), selection.gradient[selection.where], strict=True)))
     assert went[0] == {0: 7.0, 1: 6.5}
@@ -276,7 +284,8 @@ def test_what_is_not_significant_gathers_until_it_is() -> None:
 def test_the_threshold_decays_with_the_number_of_the_update() -> None:
     welcome = replace(SIGNIFICANT, decays=True)
     first, fourth = (
-        select(Memory(), falling(0.5), LAYOUT, welcome, PARAMETERS, sequence)[0] for sequence in (1, 4)
+        select(Memory(), falling(0.5), LAYOUT, welcome, PARAMETERS, sequence, sequence)[0]
+        for sequence in (1, 4)
     )
     assert first.where is not None
     assert fourth.where is not None

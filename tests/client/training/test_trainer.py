@@ -20,6 +20,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Model, Receipt, Update, Welcome
 from tests.client.training.fakes import (
     F32,
+    HALVED,
     LAYOUT,
     NOTHING,
     WELCOME,
@@ -44,7 +45,7 @@ def test_the_same_steps_give_the_same_update() -> None:
     theta = theta_at(3)
     theta.flags.writeable = False
     for local_steps in (1, 3):
-        welcome = replace(WELCOME, local_steps=local_steps, feedback=0.5)
+        welcome = replace(WELCOME, local_steps=local_steps, feedback=HALVED)
         one, other = (trainer(FakeBackend(), welcome) for _ in range(2))
         for sequence in (41, 42):
             update = one.step(theta, 3, sequence)
@@ -53,7 +54,7 @@ def test_the_same_steps_give_the_same_update() -> None:
 
 
 def test_what_is_taken_back_is_sent_again() -> None:
-    training = trainer(listed(falling(1), falling(0)), replace(WELCOME, feedback=0.5))
+    training = trainer(listed(falling(1), falling(0)), replace(WELCOME, feedback=HALVED))
     assert sent(training.step(theta_at(3), 3, 41)) == {0: 14, 1: 13, 10: 4}
     training.take_back()
     assert sent(training.step(theta_at(4), 4, 41)) == {0: 7, 1: 6.5, 10: 2}
@@ -213,7 +214,7 @@ async def test_local_steps_of_few_samples() -> None:
 
 async def test_local_steps_and_feedback_together() -> None:
     """The memory is of sums: the buffer that the backend overwrites is in none of it."""
-    welcome = replace(WELCOME, feedback=0.5, local_steps=2, local_rate=0.5)
+    welcome = replace(WELCOME, feedback=HALVED, local_steps=2, local_rate=0.5)
     backend = Quadratic(np.zeros(LAYOUT.size, np.float32))
     server = FakeServer([None], welcome)
     await worker(server, backend).run()
@@ -284,7 +285,7 @@ async def test_statistics_follow_the_values(select: float, count: int) -> None:
 
 async def test_statistics_are_never_selected_nor_remembered() -> None:
     """However large; the largest fraction is one of the P parameters, and none of them comes twice."""
-    server = NormedServer([None], replace(AGAINST, select=0.2, feedback=0.5))
+    server = NormedServer([None], replace(AGAINST, select=0.2, feedback=HALVED))
     await worker(server, NormedBackend(iter([[1e4, 1e4, 1e4], [1, 1, 1]]))).run()
     assert [statistics_of(update) for update in server.updates] == [[1e4] * 3, [1] * 3]
     for update in server.updates:

@@ -30,6 +30,7 @@ from edgeflock.shared.protocol.messages import Receipt
 ONE = """\
 [run]
 updates = 20
+local_optimizer = "sgd"
 
 [model]
 module = "tests.devices.emulation.fleets:Linear"
@@ -60,6 +61,7 @@ step_ms = 100
 MIXED = """\
 [run]
 updates = 40
+local_optimizer = "sgd"
 
 [model]
 module = "tests.devices.emulation.fleets:Linear"

@@ -58,6 +58,8 @@ def test_by_seconds_it_is_the_time_of_the_updates_since_the_first() -> None:
     assert seen == [1, 1, 0.5, 0.25, 1]
 
 
+RATE = "coordination.learning_rate=0.05"
+
 SETTINGS = {
     "by updates": ("optimizer.schedule=cosine", "optimizer.period=30", "optimizer.warmup=4"),
     "by seconds": ("optimizer.schedule=step", "optimizer.period=20", "optimizer.by=seconds"),
@@ -68,7 +70,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path) -> None:
-    config = parse(overrides=["run.snapshot_every=7", *settings], tables=CHOICES)
+    config = parse(overrides=["run.snapshot_every=7", RATE, *settings], tables=CHOICES)
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
     engine = open_engine(journal, LAYOUT, config)
@@ -97,7 +99,8 @@ def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path
 def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -> None:
     """Not from a rollback before it, which is a version as well."""
     config = parse(
-        overrides=["optimizer.schedule=step", "optimizer.by=seconds", "optimizer.period=20"], tables=CHOICES
+        overrides=[RATE, "optimizer.schedule=step", "optimizer.by=seconds", "optimizer.period=20"],
+        tables=CHOICES,
     )
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
@@ -118,6 +121,7 @@ def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -
 
 def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_path: Path) -> None:
     plateau = [
+        RATE,
         "optimizer.schedule=plateau",
         "optimizer.patience=3",
         "optimizer.factor=0.5",
@@ -145,7 +149,7 @@ def test_on_a_plateau_the_rate_falls_for_good_and_a_restart_goes_on_with_it(tmp_
     engine.close()
 
 
-PLATEAU = parse(overrides=["optimizer.schedule=plateau", "optimizer.patience=3"], tables=CHOICES)
+PLATEAU = parse(overrides=[RATE, "optimizer.schedule=plateau", "optimizer.patience=3"], tables=CHOICES)
 
 
 def test_killed_at_any_commit_an_evaluation_has_lowered_the_rate_or_is_not_there(
@@ -229,6 +233,6 @@ def test_what_cannot_be_is_named(settings: list[str], complaint: str) -> None:
 def test_every_schedule_can_be_set() -> None:
     for name in SCHEDULES:
         period = ["optimizer.period=9"] if name in ("step", "cosine") else []
-        config = parse(overrides=[f"optimizer.schedule={name}", *period], tables=CHOICES)
+        config = parse(overrides=[f"optimizer.schedule={name}", RATE, *period], tables=CHOICES)
         assert Regime.of(config).how.schedule == name
     assert Bounds.of(config).learning_rate == 0.05

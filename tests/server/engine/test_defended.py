@@ -200,7 +200,7 @@ def test_a_round_of_dropped_updates_alone_ends_and_changes_nothing(tmp_path: Pat
 def test_nothing_finite_makes_theta_infinite(tmp_path: Path) -> None:
     """Without the defence it is refused; with it, it counts as much as a usual one."""
     largest = np.full(LAYOUT.size, np.finfo(np.float32).max)
-    with opened(tmp_path, "clip", "coordination.rule=none") as (_, engine):
+    with opened(tmp_path, "clip", "coordination.rule=none", "coordination.learning_rate=0.05") as (_, engine):
         acquaint(engine.guard, norm=0.1 * np.sqrt(LAYOUT.size))
         took(engine, 1, dense_update(1, 0, np.full(LAYOUT.size, 0.1, np.float32)))
         before = engine.parameters.theta.copy()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.config import Config, describe, parse
+from edgeflock.shared.settings.config import ADAFACTOR_RATE, Config, describe, parse
 from edgeflock.shared.settings.settings import Section, parse_as
 
 TOML = """\
@@ -430,3 +430,43 @@ def test_an_error_in_set_names_the_member() -> None:
     )
     message = bird_error(WINGS, "wings.left.spam=1")
     assert message == "--set: unknown key wings.left.spam = '1'; did you mean wings.left.span?"
+
+
+def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> None:
+    config = Config()
+    assert (config.run.local_optimizer, config.coordination.learning_rate) == ("adafactor", ADAFACTOR_RATE)
+    assert config.run.local_rate == ADAFACTOR_RATE
+    assert parse(describe()) == config
+    given = parse(overrides=["coordination.learning_rate=0.1"])
+    assert (given.run.local_optimizer, given.coordination.learning_rate) == ("sgd", 0.1)
+    asked = parse(overrides=["coordination.learning_rate=0.02", "run.local_optimizer=adafactor"])
+    assert (asked.coordination.learning_rate, asked.run.local_rate) == (0.02, 0.02)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "coordination.mode=rounds",
+        "coordination.mode=elastic",
+        "coordination.mode=buffer",
+        "optimizer.kind=adam",
+        "compression.selection=significance",
+        "run.local_rate=0.1",
+        "compression=record",
+        "compression=cohort",
+        "model.module=arrays:model.npz",
+    ],
+)
+def test_what_goes_by_gradients_has_sgd(override: str) -> None:
+    config = parse(overrides=[override])
+    assert config.run.local_optimizer == "sgd"
+    assert config.coordination.learning_rate in (0.05, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [("run.local_momentum=0.9", "leave it at 0"), ("coordination.mode=elastic", "not for elastic averaging")],
+)
+def test_adafactor_does_not_go_with_everything(override: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse(overrides=["run.local_steps=4", "run.local_optimizer=adafactor", override])

@@ -27,7 +27,7 @@ def test_the_record_is_sparse_damped_and_averaged() -> None:
     assert config.coordination.rule == "adacomp"
     assert config.coordination.average == 8
     compression = config.compression
-    assert (compression.select, compression.balance, compression.feedback) == (0.0005, 0.5, 0.9)
+    assert (compression.select, compression.balance, compression.feedback) == (0.0005, 0.5, 0.6)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_record_is_sparse_damped_and_averaged() -> None:
 def test_a_preset_in_the_file_and_in_set(toml: str, overrides: list[str]) -> None:
     config = parse(toml, overrides=overrides)
     assert chosen(config) == PRESETS["record"]
-    assert config.coordination.learning_rate == Config().coordination.learning_rate
+    assert (config.run.local_optimizer, config.coordination.learning_rate) == ("sgd", 0.05)
 
 
 @pytest.mark.parametrize(

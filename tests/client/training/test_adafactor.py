@@ -1,0 +1,107 @@
+"""Adafactor on a device: its formula by hand, what it keeps, and what it cannot be broken by."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training.adafactor import LEAST_SCALE, Adafactor
+from edgeflock.client.training.terms import layout_of
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ServerAtFault
+from edgeflock.shared.model.layout import Layout
+from tests.client.training.fakes import LAYOUT, WELCOME, FakeBackend
+
+KERNEL, BIAS = slice(0, 10), slice(10, 14)
+"""The tensors of LAYOUT."""
+THETA: NDArray[np.float32] = np.random.default_rng(1).standard_normal(LAYOUT.size).astype(np.float32)
+DECAY = 0.9
+
+
+def gradients(count: int) -> NDArray[np.float32]:
+    drawn = np.random.default_rng(2).standard_normal((count, LAYOUT.size))
+    return (drawn * np.logspace(-3, 3, LAYOUT.size)).astype(np.float32)
+
+
+def test_a_direction_is_the_gradient_over_its_usual_size_times_the_size_of_its_tensor() -> None:
+    theta = THETA.copy()
+    theta[BIAS] = 0
+    optimizer, seen = Adafactor(LAYOUT, DECAY), gradients(5)
+    for gradient in seen:
+        direction = optimizer.direction(theta, gradient)
+    weights = DECAY ** np.arange(4, -1, -1.0)
+    usual = np.sqrt((weights[:, None] * np.square(seen, dtype=np.float64)).sum(0) / weights.sum())
+    scale = np.empty(LAYOUT.size)
+    scale[KERNEL] = np.sqrt(np.mean(np.square(theta[KERNEL], dtype=np.float64)))
+    scale[BIAS] = LEAST_SCALE  # of zeros
+    np.testing.assert_allclose(direction, scale * seen[-1] / usual, rtol=1e-4)
+
+
+def test_it_does_not_depend_on_the_scale_of_the_loss() -> None:
+    small, large = Adafactor(LAYOUT, DECAY), Adafactor(LAYOUT, DECAY)
+    for gradient in gradients(10):
+        np.testing.assert_allclose(
+            small.direction(THETA, gradient), large.direction(THETA, gradient * 1024), rtol=1e-3, atol=1e-6
+        )
+
+
+def test_what_it_is_given_stays_as_it_is() -> None:
+    theta, gradient = THETA.copy(), gradients(1)[0]
+    before = gradient.tobytes()
+    first = Adafactor(LAYOUT, DECAY).direction(theta, gradient)
+    assert (theta.tobytes(), gradient.tobytes()) == (THETA.tobytes(), before)
+    assert not np.shares_memory(first, gradient)
+
+
+def test_zeros_stay_zeros_and_empty_tensors_are_passed_over() -> None:
+    layout = Layout.of([("none", (0,)), ("some", (3,))])
+    direction = Adafactor(layout, DECAY).direction(np.ones(3, np.float32), np.zeros(3, np.float32))
+    assert direction.tolist() == [0, 0, 0]
+
+
+def test_an_enormous_gradient_does_not_silence_an_entry_for_good() -> None:
+    optimizer = Adafactor(LAYOUT, DECAY)
+    optimizer.direction(THETA, np.full(LAYOUT.size, 3e38, np.float32))
+    for _ in range(2000):
+        direction = optimizer.direction(THETA, np.ones(LAYOUT.size, np.float32))
+    assert np.abs(direction[KERNEL]).min() > 0.9 * np.sqrt(np.mean(np.square(THETA[KERNEL])))
+
+
+def trainer(local_steps: int = 1) -> Trainer:
+    backend = FakeBackend(gradients=iter(gradients(40)))
+    data = Dataset(np.zeros((8, 1), np.float32), np.zeros(8, np.int64))
+    batches = Shuffled(data, np.random.default_rng(0))
+    return Trainer(backend, batches, replace(WELCOME, adafactor=DECAY, select=1.0, local_steps=local_steps))
+
+
+def test_a_trainer_keeps_the_mean_from_update_to_update() -> None:
+    made = trainer()
+    expected = Adafactor(LAYOUT, DECAY)
+    for sequence, gradient in zip((1, 2, 3), gradients(3), strict=True):
+        update = made.step(THETA, 7, sequence)
+        assert np.frombuffer(update.values, "<f4").tobytes() == expected.direction(THETA, gradient).tobytes()
+
+
+def test_local_steps_go_by_it() -> None:
+    made = trainer(local_steps=2)
+    update = made.step(THETA, 7, 1)
+    by_hand, seen = Adafactor(LAYOUT, DECAY), gradients(2)
+    first = by_hand.direction(THETA, seen[0])
+    second = by_hand.direction(THETA - np.float32(0.5) * first, seen[1])
+    np.testing.assert_allclose(np.frombuffer(update.values, "<f4"), first + second, rtol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [1.0, -0.1, float("nan")])
+def test_a_decay_that_cannot_be_is_refused(decay: float) -> None:
+    with pytest.raises(ServerAtFault, match="adafactor"):
+        layout_of(replace(WELCOME, adafactor=decay), 1 << 30)
+
+
+def test_its_memory_counts_before_a_device_joins() -> None:
+    memory = 30 * LAYOUT.size
+    assert layout_of(WELCOME, memory) == LAYOUT
+    with pytest.raises(ServerAtFault, match="memory is too small"):
+        layout_of(replace(WELCOME, adafactor=DECAY), memory)
