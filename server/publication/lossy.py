@@ -51,9 +51,17 @@ class Lossy:
     """Remembers what devices hold, and sends them the most of what they lack."""
 
     def __init__(
-        self, layout: Layout, version: int, copies: Copies, terms: DownlinkSettings, patience: int = 0
+        self,
+        layout: Layout,
+        version: int,
+        copies: Copies,
+        terms: DownlinkSettings,
+        patience: int = 0,
+        lag: int = 0,
     ) -> None:
-        """What devices begin with may be up to `patience` versions old."""
+        """What devices begin with may be up to `patience` versions old. A copy may lag by `lag` versions on
+        average; 0: `terms.share` alone says how much a step takes away.
+        """
         self._layout = layout
         self._patience = patience
         self._parameters = layout.parameters
@@ -62,7 +70,7 @@ class Lossy:
         self._modes = sparse.CODINGS[terms.indices].mode, values.CODINGS[terms.values].mode
         self._signs = values.CODINGS[terms.values].means_only
         fraction = fraction_of(terms.select, layout)
-        self._thresholds = Thresholds(layout.parameters, fraction, terms.balance, terms.share)
+        self._thresholds = Thresholds(layout.parameters, fraction, terms.balance, terms.share, lag)
         room = layout.parameters.size // 2 + 1
         self._where, self._lacks = np.empty(room, np.int64), np.empty(room, np.float32)
         self._whole: tuple[Model, Vector] | None = None
@@ -159,7 +167,8 @@ class Lossy:
             sent = self._sent_of(theta, copy, base, lacks, where, long=found > _FAR * thresholds.quota)
         if follow and sent.decoded is not None:
             change = sent.decoded[1].astype(np.float64)  # squares may leave float32
-            thresholds.follow(counts, lacked, lacked - float(change @ (2 * lacks - change)))
+            left = lacked - float(change @ (2 * lacks - change))
+            thresholds.follow(counts, lacked, left, self._version - base)
         elif follow:
             thresholds.rise()
         return sent

@@ -18,6 +18,9 @@ _ENCODED = 1 << 18
 """Parameters a version. Whatever devices begin with takes some 12 ns a parameter to encode while the engine
 waits, and it is made anew no more often than this allows: 3 ms a version, whoever asks how often."""
 
+_LAG = 100
+"""Versions that a device's copy may lag behind the model on average, beyond its staleness."""
+
 First = NDArray[np.float32] | None
 """The model of version 0 (float32 [P + B]) if every device can make it, else None."""
 
@@ -31,7 +34,8 @@ def _lossy(config: Config, layout: Layout, version: int, first: First, directory
     spill = Spill(directory, size, limits.downlink_disk_bytes)
     known = None if first is None else first[:size]
     copies = Copies(layout.parameters, known, limits.downlink_bytes // (4 * size), spill)
-    return Lossy(layout, version, copies, config.downlink, _patience(config, size))
+    lag = 0 if config.coordination.mode == "rounds" else _LAG  # devices of a round begin at one version
+    return Lossy(layout, version, copies, config.downlink, _patience(config, size), lag)
 
 
 def _patience(config: Config, size: int) -> int:

@@ -1,9 +1,14 @@
 """From which size on a difference is worth sending: a threshold a tensor, which follows what it lets through.
 
 The tensors share a step by the root of their sizes (or another power). In all it has a given fraction of the
-parameters, on average; more, if that takes less than a given share of |theta - B|^2 away: what a device lacks
-after a step must stay in proportion to what the model moves between two of its steps, at most (1 - share) /
-share of it.
+parameters, on average; more, if that takes less than a target share of |theta - B|^2 away.
+
+The target is derived from a bound on how old a device's copy B is. A step that takes the share s away leaves
+1 - s. So B lags (1 - s) / s steps behind, of `behind` versions each. It lags no more than `lag` versions for
+
+    s = behind / (behind + lag)
+
+so that few devices, whose steps are short, need little a step, and many need much. A given share bounds s.
 """
 
 import math
@@ -22,16 +27,21 @@ _SLOW = 0.02
 _MOST = 0.25
 """The largest fraction that follows."""
 
+_LONGEST = 1024
+"""Versions: a device that was away for longer counts as one that was away for so long."""
+
 
 class Thresholds:
     """Of one run, the same for all devices."""
 
-    def __init__(self, layout: Layout, fraction: float, balance: float, share: float) -> None:
+    def __init__(self, layout: Layout, fraction: float, balance: float, share: float, lag: int = 0) -> None:
         """`layout` is that of the P trained parameters. A step has `fraction` of them; more, if that takes
-        less than `share` away.
+        less away than `lag`, in versions, allows. No share above `share` is aimed at.
         """
         self._bounds = layout.bounds
-        self._target = share
+        self._share, self._lag = share, lag
+        self._behind = 0.0
+        """Versions between two steps of a device, on average."""
         self._fraction = self._least = fraction
         sizes = np.diff(layout.bounds).astype(np.float64)
         weights = np.where(sizes > 0, sizes**balance, 0.0)
@@ -42,7 +52,13 @@ class Thresholds:
     def begin_again(self) -> None:
         """As if nothing had been sent yet."""
         self._fraction = self._least
+        self._behind = 0.0
         self.values[:] = 0
+
+    @property
+    def target(self) -> float:
+        """The share of |theta - B|^2 that a step is to take away."""
+        return min(self._share, self._behind / (self._behind + self._lag)) if self._lag else self._share
 
     @property
     def quota(self) -> float:
@@ -69,12 +85,16 @@ class Thresholds:
         """A step had many times what is usual."""
         self.values *= np.float32(np.exp(_GAIN))
 
-    def follow(self, counts: NDArray[np.int64], lacking: float, left: float) -> None:
-        """A step had counts[t] entries of tensor t, and left `left` of |theta - B|^2 = `lacking`."""
+    def follow(self, counts: NDArray[np.int64], lacking: float, left: float, behind: int = 0) -> None:
+        """A step had counts[t] entries of tensor t, and left `left` of |theta - B|^2 = `lacking`. The one
+        before was `behind` versions ago.
+        """
+        self._behind += _SLOW * (min(behind, _LONGEST) - self._behind)
+        target = self.target
         wanted = self._fraction * self._shares
         error = np.minimum(np.maximum((counts - wanted) / np.maximum(wanted, 1), -1), 1)
         self.values *= np.exp(_GAIN * error).astype(np.float32)
-        if self._target and 0 < lacking < math.inf and math.isfinite(left):
-            short = min(max((self._target - (1 - left / lacking)) / self._target, -1), 1)
+        if target and 0 < lacking < math.inf and math.isfinite(left):
+            short = min(max((target - (1 - left / lacking)) / target, -1), 1)
             fraction = self._fraction * math.exp(_SLOW * short)
             self._fraction = min(max(fraction, self._least), max(self._least, _MOST))

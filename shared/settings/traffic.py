@@ -83,7 +83,9 @@ class DownlinkSettings(Section):
         0.0, description="fraction of the parameters of a usual step; 0: of P parameters the root of P"
     )
     share: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.3, description="of the squared distance to the model that a step takes away at least, on average"
+        0.3,
+        description="of the squared distance to the model that a step takes away at most on average, beyond "
+        "downlink.select; less where few devices are at work",
     )
     balance: Annotated[float, Field(ge=0, le=1)] = Field(0.5, description="as compression.balance")
     indices: Annotated[str, one_of(INDEX_CODINGS)] = "grid"

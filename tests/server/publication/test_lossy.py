@@ -21,7 +21,7 @@ from edgeflock.shared.settings.traffic import DownlinkSettings
 
 LAYOUT = Layout.of([("kernel", (40, 50)), ("bias", (40,))])
 NORMED = Layout.of([("kernel", (40, 50)), ("bias", (40,)), ("mean", (40,), True), ("variance", (40,), True)])
-TERMS = DownlinkSettings(mode="lossy", select=0.02)
+TERMS = DownlinkSettings(mode="lossy", select=0.02, share=0.02)
 EVERYWHERE = slice(None)
 
 Vector = NDArray[np.float32]

@@ -77,3 +77,22 @@ def test_a_tensor_that_never_changes_costs_nothing() -> None:
         thresholds.follow(none, 0.0, 0.0)
     assert np.isfinite(thresholds.values).all()
     assert np.mean(steps(thresholds, 3000)[2000:], axis=0).sum() < 0.02 * LAYOUT.size, "should it ever again"
+
+
+@pytest.mark.parametrize(
+    ("behind", "share"), [(4, 4 / 104), (10, 10 / 110), (30, 30 / 130), (200, 0.3), (10**9, 0.3)]
+)
+def test_the_share_follows_from_how_far_a_copy_may_lag(behind: int, share: float) -> None:
+    """(1 - s) / s steps of `behind` versions each are 100 versions, unless that is more than is allowed."""
+    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3, 100)
+    for _ in range(400):
+        thresholds.follow(np.ones(3, np.int64), 1.0, 0.5, behind)
+    assert thresholds.target == pytest.approx(share, rel=0.01)
+    thresholds.begin_again()
+    assert thresholds.target == 0
+
+
+def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
+    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3)
+    thresholds.follow(np.ones(3, np.int64), 1.0, 0.5, 4)
+    assert thresholds.target == 0.3
