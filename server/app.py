@@ -160,7 +160,7 @@ def create_app(
             told,
             hosted.suspecting,
             hosted.keep,
-            hosted.metrics,
+            hosted.details,
         )
         agreement = Agreement(host.layout.parameters.size)
         if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model

@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgeflock.server.operations.class_counts import ClassCounts
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.calls import Call
+from edgeflock.shared.protocol.frames import Classes
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +203,9 @@ class _Scored:
 
 
 class Scores:
-    """Some metrics. One that fails is left out of that evaluation, which the log says once."""
+    """What is right of each class, and some metrics. One that fails is left out of that evaluation, which the
+    log says once.
+    """
 
     def __init__(self, named: Iterable[str], own: Mapping[str, Own] | None = None) -> None:
         """`named` as model.metrics has them, `own` a program's by their names. Raises ConfigError."""
@@ -213,6 +217,7 @@ class Scores:
         self._failed: dict[str, Exception] = {}
         self._told: set[str] = set()
         self._target: tuple[float, ...] = ()
+        self._classes = ClassCounts()
 
     def __bool__(self) -> bool:
         return bool(self._scored)
@@ -226,14 +231,20 @@ class Scores:
         """Outputs and targets are (y - mean) / deviation with these two, and metrics are to be of y."""
         self._target = target
 
-    def see(self, output: Any, target: Tensor) -> None:
-        """A batch of outputs and its targets."""
+    def see(self, output: Any, target: Tensor, right: Tensor | None = None) -> None:
+        """A batch of outputs, its targets, and which of them are predicted."""
+        self._classes.see(target.numpy(), None if right is None else right.numpy().astype(bool))
         if self._target and isinstance(output, Tensor):
             mean, spread = self._target
             output, target = output * spread + mean, target * spread + mean
         for name, scored in self._scored.items():
             if name not in self._failed:
                 self._try(name, lambda scored=scored: scored.see(output, target))  # type: ignore[misc]
+
+    def details(self) -> tuple[dict[str, float | None], Classes]:
+        """(`numbers`, what is right of each class) of all batches since the last time."""
+        classes = self._classes.counts
+        return self.numbers(), classes
 
     def numbers(self) -> dict[str, float | None]:
         """Of all batches since the last time; None of one that failed or is no finite number."""
@@ -263,6 +274,7 @@ class Scores:
     def forget(self) -> None:
         """Begin anew."""
         self._failed = {}
+        self._classes.reset()
         for scored in self._scored.values():
             scored.forget()
 

@@ -192,6 +192,7 @@ def run(job: Job) -> None:
 
         def write(evaluation: Evaluation) -> None:
             known = evaluation._asdict()
+            del known["classes"]  # of each of many evaluations
             if not evaluation.metrics:
                 del known["metrics"]
             row = {"updates": known.pop("version"), "seconds": known.pop("time"), **known}

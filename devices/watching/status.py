@@ -17,6 +17,7 @@ from edgeflock.devices.numbers import loss, size
 from edgeflock.devices.watching.text import first_state
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from edgeflock.shared.identity import pin_in, tls_for
+from edgeflock.shared.protocol.frames import worst_class
 from edgeflock.shared.protocol.shown import shown
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient, body_of
@@ -132,6 +133,10 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
         console.print(f"Loss {loss(evaluation['loss'], 4)}{shown} at version {evaluation['version']:,}")
+        if (worst := worst_class(evaluation.get("classes", ()))) is not None:
+            console.print(
+                f"Worst of {len(evaluation['classes'])} classes: {worst[0]}, accuracy {worst[1]:.2%}"
+            )
         if metrics := evaluation["metrics"]:
             named = (
                 f"{name} {'failed' if value is None else f'{value:.4g}'}" for name, value in metrics.items()

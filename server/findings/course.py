@@ -1,11 +1,23 @@
 """How the evaluations of a run go, as far as findings need it: in constant space."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Classes, Evaluation
 
 _LATELY = 5
 """Evaluations that "lately" means: one alone may be a spike."""
+
+_LOST, _FOUND = 0.1, 0.2
+"""A class is lost if so much of it is right, as a part of the others' mean, until it is more than the second:
+a class that the devices hold in a fair part comes to more within the first few hundred updates."""
+_LEARNED = 0.5
+"""The others' mean, from which on they are learned: before, the classes are learned one after the other."""
+_FEW = 10
+"""Predictions in the held-out data: of a class with fewer, chance decides what is right."""
+_COMMON = 0.25
+"""Of the mean number of predictions of a class: of rarer ones little is right in the best of models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,20 @@ class Lowest:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A class of which nearly nothing is right, while the others are learned."""
+
+    right: float
+    """The part of it that is right lately, and"""
+    others: float
+    """the mean of these parts of the other classes."""
+    version: int
+    """Since when that is so, and"""
+    evaluations: int = 1
+    """in how many evaluations."""
+
+
+@dataclass(frozen=True, slots=True)
 class Course:
     """What came of all evaluations; `after` is the next one's."""
 
@@ -45,6 +71,10 @@ class Course:
     """The last test losses, and"""
     trainings: tuple[float, ...] = ()
     """the last training losses."""
+    classes: tuple[Classes, ...] = ()
+    """What was right of each class in the last evaluations that tell it."""
+    lost: Mapping[int, Lost] = field(default_factory=dict)
+    """By class."""
 
     def after(self, evaluation: Evaluation, training: float | None) -> "Course":
         """One more; `training` is the average training loss at that time, if it is known."""
@@ -63,6 +93,10 @@ class Course:
         lately, trained = _average(losses), _average(trainings)
         if lately is not None and trained is not None and (lowest is None or lately <= lowest.loss):
             lowest, since = Lowest(lately, trained, evaluation.version), 0
+        classes, missed = self.classes, self.lost
+        if evaluation.classes:
+            classes = (*classes, evaluation.classes)[-_LATELY:]
+            missed = dict(_lost(classes, self.lost, evaluation.version))
         return replace(
             self,
             count=self.count + 1,
@@ -73,6 +107,8 @@ class Course:
             first=first,
             losses=losses,
             trainings=trainings,
+            classes=classes,
+            lost=missed,
         )
 
     @property
@@ -84,6 +120,27 @@ class Course:
     def training(self) -> float | None:
         """The training loss, averaged alike."""
         return _average(self.trainings)
+
+
+def _lost(classes: Sequence[Classes], before: Mapping[int, Lost], version: int) -> Iterator[tuple[int, Lost]]:
+    """(class, how it is lost) of those that are by the last evaluations together; `before` are those that
+    were.
+    """
+    if len(classes) < _LATELY:
+        return
+    totals = [
+        (sum(right), sum(of)) for right, of in (zip(*one, strict=True) for one in zip(*classes, strict=False))
+    ]
+    common = _COMMON * sum(of for _, of in totals) / len(totals)
+    parts = {n: right / of for n, (right, of) in enumerate(totals) if of >= max(_FEW * _LATELY, common)}
+    best = max(parts.values(), default=0.0)
+    learned = [part for part in parts.values() if part > _LOST * best]
+    if 2 * len(learned) < len(parts) or (others := fmean(learned or [0.0])) < _LEARNED:
+        return
+    for n, part in parts.items():
+        if part <= (_FOUND if n in before else _LOST) * others:
+            since = before.get(n, Lost(part, others, version, 0))
+            yield n, Lost(part, others, since.version, since.evaluations + 1)
 
 
 def _average(last: tuple[float, ...]) -> float | None:

@@ -15,7 +15,7 @@ from edgeflock.server.findings.signs import Before, Sign
 _ENOUGH, _MANY = 30, 100
 """Updates of a device that say something of their size, and of where they go: the loss of who has labels that
 others lack needs some until it falls. And"""
-_OTHERS = 4
+OTHERS = 4
 """devices of which each has as many: with three nobody can tell who of two is wrong."""
 
 _SIGMA = 1.4826
@@ -24,7 +24,7 @@ _SIGMA = 1.4826
 _AGAINST, _WITH = -5.0, -2.5
 """Deviations below the median agreement. Honest devices with one label each stay above -4 or so."""
 
-_WORSE, _ALIKE, _FALLEN = 3.0, 1.5, 0.85
+WORSE, _ALIKE, _FALLEN = 3.0, 1.5, 0.85
 """Deviations above the median loss, of a loss that has not fallen below this part of its highest: who is
 right about labels that others have, too, soon fits them, and who has labels of its own comes to. Alone it
 says nothing, since data may be hard; with the direction it does."""
@@ -33,7 +33,7 @@ _UNITED, _MIRRORED, _USUAL, _AS_LARGE = 0.15, 0.5, 1.0, 0.35
 """Of those who agree so much at least: who goes against them by this part of it, with a loss that is usual to
 so many deviations and updates as large as usual (a logarithm), fits what all have and sends the opposite."""
 
-_LEAST_AGREEMENT, _LEAST_LOSS, _LEAST_NORM = 0.05, 0.25, 0.25
+_LEAST_AGREEMENT, LEAST_LOSS, _LEAST_NORM = 0.05, 0.25, 0.25
 """A deviation counts as this at least (of the median loss; of a logarithm): in a fleet whose devices are all
 alike, the smallest difference would be many."""
 
@@ -58,20 +58,20 @@ def disagreeing(picture: Picture, before: Before) -> Iterator[Sign]:
     """Updates that go against the others', of data that the model does not come to fit; or the opposite of
     the others', of data that it fits as well as theirs.
     """
-    judged = [(one, seen) for one, seen in _known(picture, _MANY) if seen.agreement is not None]
-    if len(judged) < _OTHERS:
+    judged = [(one, seen) for one, seen in known(picture, _MANY) if seen.agreement is not None]
+    if len(judged) < OTHERS:
         return
     agreements = [seen.agreement or 0.0 for _, seen in judged]
     usual, united = median(seen.loss or 0.0 for _, seen in judged), median(agreements)
-    against = _deviations(agreements, _LEAST_AGREEMENT)
-    worse = _deviations([seen.excess for _, seen in judged], _LEAST_LOSS * abs(usual) or math.inf)
+    against = deviations(agreements, _LEAST_AGREEMENT)
+    worse = deviations([seen.excess for _, seen in judged], LEAST_LOSS * abs(usual) or math.inf)
     for (one, seen), agreement, below, above in zip(judged, agreements, against, worse, strict=True):
         held = ("disagrees", one.name) in before
         if agreement >= 0 or below > (_WITH if held else _AGAINST):
             continue
         mirrored = united >= _UNITED and agreement <= -_MIRRORED * united
         mirrored = mirrored and abs(above) <= _USUAL and abs(seen.norm) <= _AS_LARGE
-        if mirrored or (not _falls(seen) and above >= (_ALIKE if held else _WORSE)):
+        if mirrored or (not _falls(seen) and above >= (_ALIKE if held else WORSE)):
             yield Sign(
                 "disagrees", "warning", one.name,
                 f"its updates point away from the others' (cosine {agreement:+.2f}, the median is "
@@ -89,11 +89,11 @@ def _falls(seen: Seen) -> bool:
 
 def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
     """Updates much larger, or smaller, than those of the others."""
-    judged = _known(picture, _ENOUGH)
-    if len(judged) < _OTHERS:
+    judged = known(picture, _ENOUGH)
+    if len(judged) < OTHERS:
         return
     norms, usual = [seen.norm for _, seen in judged], median(seen.loss or 0.0 for _, seen in judged)
-    for (one, seen), norm, far in zip(judged, norms, _deviations(norms, _LEAST_NORM), strict=True):
+    for (one, seen), norm, far in zip(judged, norms, deviations(norms, _LEAST_NORM), strict=True):
         held = ("norm", one.name) in before
         times = math.exp(min(abs(norm - median(norms)), 700.0))
         told = f"{times:,.0f}" if 999.5 <= times < 1e9 else f"{times:.3g}"
@@ -109,8 +109,8 @@ def out_of_line(picture: Picture, before: Before) -> Iterator[Sign]:
 
 def absurd(picture: Picture, before: Before) -> Iterator[Sign]:
     """Running statistics that no batch has."""
-    judged = _known(picture, _ENOUGH)
-    if len(judged) < _OTHERS:
+    judged = known(picture, _ENOUGH)
+    if len(judged) < OTHERS:
         return
     for one, seen in judged:
         if seen.absurd >= (_SOUND if ("statistics", one.name) in before else _ABSURD):
@@ -125,7 +125,7 @@ def absurd(picture: Picture, before: Before) -> Iterator[Sign]:
 def stale(picture: Picture, before: Before) -> Iterator[Sign]:
     """Updates that are always late."""
     judged = [(one, one.lag) for one in picture.devices if one.here and one.lag is not None]
-    if len(judged) < _OTHERS:
+    if len(judged) < OTHERS:
         return
     usual = median(lag for _, lag in judged)
     for one, lag in judged:
@@ -147,7 +147,7 @@ def _why_late(one: Portrait) -> str:
     return f"its line is slow, {times}: give it a faster one, or let updates be smaller (compression)"
 
 
-def _known(picture: Picture, updates: int) -> list[tuple[Portrait, Seen]]:
+def known(picture: Picture, updates: int) -> list[tuple[Portrait, Seen]]:
     """Those that are here and have sent so many."""
     return [
         (one, one.seen)
@@ -156,7 +156,7 @@ def _known(picture: Picture, updates: int) -> list[tuple[Portrait, Seen]]:
     ]
 
 
-def _deviations(numbers: Sequence[float], least: float) -> list[float]:
+def deviations(numbers: Sequence[float], least: float) -> list[float]:
     """How far each is from the median, in deviations of `least` at least."""
     middle = median(numbers)
     deviation = max(_SIGMA * median(abs(number - middle) for number in numbers), least)

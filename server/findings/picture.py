@@ -59,6 +59,10 @@ class Portrait:
     """Rows of the server's held-out data that it says it trains on."""
     clock: float | None = None
     """Seconds that its clock is ahead of the server's."""
+    accuracy: float | None = None
+    """Of the model on its own data, as it says (run.evaluate_on_devices), and"""
+    evaluations: int = 0
+    """how often it has said so since the server started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +93,5 @@ class Picture:
     devices: tuple[Portrait, ...] = ()
     targets: Targets | None = None
     """The numbers to predict, if they are not scaled."""
+    labels: tuple[str, ...] = ()
+    """The names of the classes, if they have some."""

@@ -12,7 +12,7 @@ from edgeflock.server import trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import Targets
 from edgeflock.server.hosting.given import Given
-from edgeflock.server.operations.evaluation import Evaluate, Metrics
+from edgeflock.server.operations.evaluation import Details, Evaluate
 from edgeflock.server.operations.guarding import Look
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset, Stored
@@ -48,7 +48,7 @@ class Model:
     described: Description | None = None
     tried: Trial | None = None
     """What a first step came to."""
-    metrics: Metrics = dict
+    details: Details = lambda: ({}, ())
     look: Look | None = None
     held_out: Dataset | Stored | None = None
     """What it is evaluated on."""
@@ -124,7 +124,7 @@ def _of_a_module(config: Config, given: Given, data: Description | None) -> Mode
     if held_out is not None and scales_targets(config.model.loss) and not held_out.described.target:
         targets = Targets.of(held_out.y)
     return Model(
-        *(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.numbers, look),
+        *(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.details, look),
         held_out=held_out,
         targets=targets,
     )

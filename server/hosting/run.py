@@ -38,7 +38,7 @@ from edgeflock.server.ledger import (
 )
 from edgeflock.server.operations import trackers
 from edgeflock.server.operations.divergence import Suspecting
-from edgeflock.server.operations.evaluation import Evaluate, Keep, Metrics
+from edgeflock.server.operations.evaluation import Details, Evaluate, Keep
 from edgeflock.server.operations.guarding import Look
 from edgeflock.server.operations.listeners import Listening
 from edgeflock.server.operations.saved import keep_best
@@ -94,7 +94,7 @@ class HostedRun:
     """What a saved model has beside theta."""
     app: bytes = b""
     """What devices' own apps are told (protocol/app.py)."""
-    metrics: Metrics = dict
+    details: Details = lambda: ({}, ())
     """What the last `evaluate` came to besides."""
     look: Look | None = None
     """The gradient that the guard trusts, if it wants one."""
@@ -174,7 +174,7 @@ def open_run(
                 listening=listening,
                 beside=model.beside,
                 app=model.app,
-                metrics=model.metrics,
+                details=model.details,
                 look=model.look,
                 lost=claim.journal.lost,
             )

@@ -15,15 +15,15 @@ from edgeflock.server.ledger import Suspect
 from edgeflock.server.operations.divergence import Suspecting, blame, has_diverged, reason
 from edgeflock.server.roster import Meter, Registry
 from edgeflock.server.sessions import Writer
-from edgeflock.shared.protocol.frames import Evaluation, RunState
+from edgeflock.shared.protocol.frames import Classes, Evaluation, RunState
 
 log = logging.getLogger(__name__)
 
 Evaluate = Callable[[NDArray[np.float32]], tuple[float, float | None]]
 """theta -> (loss, accuracy or None)."""
 
-Metrics = Callable[[], Mapping[str, float | None]]
-"""What the last one came to besides, by name."""
+Details = Callable[[], tuple[Mapping[str, float | None], Classes]]
+"""What the last one came to besides: metrics by name, and what is right of each class."""
 
 Keep = Callable[[NDArray[np.float32], Evaluation], None]
 
@@ -46,13 +46,13 @@ class Evaluator:
         told: Callable[[Evaluation | None], None] = lambda evaluation: None,
         suspecting: Suspecting = lambda after, until: None,
         keep: Keep = lambda theta, evaluation: None,
-        metrics: Metrics = dict,
+        details: Details = lambda: ({}, ()),
     ) -> None:
         """`told` gets each evaluation, None for one that failed. `suspecting` is called at rest. `keep` gets
-        each model that is better than all before it. `metrics` is called after `evaluate`, in its thread.
+        each model that is better than all before it. `details` is called after `evaluate`, in its thread.
         """
         self.history = history
-        """Every evaluation so far, in order."""
+        """Every evaluation so far, in order; the last one alone tells classes."""
         self.failed_at: int | None = None
         """The version whose evaluation failed, if the last one did."""
         self._engine = engine
@@ -64,7 +64,7 @@ class Evaluator:
         self._told = told
         self._suspecting = suspecting
         self._keep = keep
-        self._metrics = metrics
+        self._details = details
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """What the last evaluation is of."""
         self.suspect: Suspect | None = None
@@ -105,6 +105,8 @@ class Evaluator:
         while True:
             evaluation = await self._measure()
             if evaluation is not None:
+                if self.history:  # classes of all evaluations would fill the memory
+                    self.history[-1] = self.history[-1]._replace(classes=())
                 self.history.append(evaluation)
                 self._told(evaluation)
                 await self._writer.call(self._judge)
@@ -142,8 +144,8 @@ class Evaluator:
         ingress, egress = self._total.ingress, self._total.egress
         loop, evaluate = asyncio.get_running_loop(), self._evaluate
         try:
-            (loss, accuracy), metrics = await loop.run_in_executor(
-                self._thread, lambda: (evaluate(theta), self._metrics())
+            (loss, accuracy), (metrics, classes) = await loop.run_in_executor(
+                self._thread, lambda: (evaluate(theta), self._details())
             )
         except Exception:  # a user's module may raise anything; training goes on without
             log.exception("the evaluation of version %d failed", version)
@@ -152,4 +154,4 @@ class Evaluator:
             return None
         self.failed_at, self._measured = None, theta
         known = loss if math.isfinite(loss) else None
-        return Evaluation(version, time.time(), known, accuracy, ingress, egress, metrics)
+        return Evaluation(version, time.time(), known, accuracy, ingress, egress, metrics, classes)

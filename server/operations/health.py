@@ -6,9 +6,8 @@ It keeps no more than the picture needs and nobody else has: how the evaluations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 from edgeflock.server.findings import (
     EVERY,
@@ -23,8 +22,7 @@ from edgeflock.server.findings import (
     diagnose,
 )
 from edgeflock.server.operations.evaluation import Evaluator
-from edgeflock.server.operations.portraits import Portraits
-from edgeflock.server.roster import Device
+from edgeflock.server.operations.portraits import Portraits, usual_loss
 from edgeflock.server.sessions import Host, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 
@@ -128,14 +126,8 @@ class Health:
             commit=self._writer.commit_seconds,
             devices=tuple(portraits),
             targets=self._targets,
+            labels=() if host.described is None else host.described.labels,
         )
-
-
-def usual_loss(devices: Iterable[Device]) -> float | None:
-    """The median training loss of those that are there: one with wrong labels does not move it."""
-    losses = [one.statistics.smoothed_loss for one in devices if one.present]
-    known = [loss for loss in losses if loss is not None]
-    return median(known) if known else None
 
 
 def _free(directory: Path) -> int | None:

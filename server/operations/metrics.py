@@ -23,6 +23,9 @@ from edgeflock.shared.protocol.frames import BINS, LEFT, DeviceRow, DeviceState,
 
 routes = web.RouteTableDef()
 
+_MOST_CLASSES = 100
+"""With more, classes have no series of their own."""
+
 STATES: tuple[DeviceState, ...] = ("training", "waiting", "starved", "idle", "paused", "away")
 
 
@@ -161,6 +164,14 @@ def of_run(
         if scored is not None:
             named.add_metric([name], scored)
     yield named
+    recalls = GaugeMetricFamily(
+        "edgeflock_class_accuracy_ratio", "Of the held-out data of a class, 0 to 1.", labels=["class"]
+    )
+    classes = evaluation.classes if evaluation else ()
+    for number, (right, of) in enumerate(classes if len(classes) <= _MOST_CLASSES else ()):
+        if of:
+            recalls.add_metric([str(number)], right / of)
+    yield recalls
 
 
 def of_shards(host: Host) -> Iterator[Metric]:

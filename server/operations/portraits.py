@@ -6,8 +6,10 @@ It keeps no more than a portrait needs and nobody else has: of each device what 
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from statistics import median
 
 from edgeflock.server.findings import Portrait, Seen
+from edgeflock.server.operations.federated import own_accuracy, own_evaluation
 from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.messages import Facts
 
@@ -53,6 +55,9 @@ class _Memory:
     """What it said last."""
     clock: float | None = None
     """Seconds that its clock was ahead then."""
+    accuracy: float | None = None
+    """Of its own evaluation, which were so many by now:"""
+    evaluations: int = 0
     samples: dict[str, Recent] = field(default_factory=dict)
     """What became of the samples of its stream, by the facts' names."""
     ended: Recent = field(default_factory=lambda: Recent(_TEN_MINUTES, [0]))
@@ -112,6 +117,8 @@ class Portraits:
             undervoltage=bool(facts.get("undervoltage")),
             held_out=_whole(facts.get("held_out")) or 0,
             clock=memory.clock,
+            accuracy=memory.accuracy,
+            evaluations=memory.evaluations,
         )
 
     def _remember(self, device: Device, now: float) -> _Memory:
@@ -119,6 +126,8 @@ class Portraits:
         memory.ended.add(now, device.connection.ended)
         facts = device.statistics.telemetry
         if facts is not memory.facts:
+            if (own := own_evaluation(facts)) != own_evaluation(memory.facts or {}):
+                memory.accuracy, memory.evaluations = own_accuracy(own), memory.evaluations + 1
             memory.facts = facts
             clock = _whole(facts.get("clock"))
             memory.clock = None if clock is None else clock - device.connection.last_seen
@@ -129,6 +138,13 @@ class Portraits:
                 if (count := _whole(facts.get(name, least))) is not None:
                     memory.samples.setdefault(name, Recent(_MINUTES)).add(now, count)
         return memory
+
+
+def usual_loss(devices: Iterable[Device]) -> float | None:
+    """The median training loss of those that are there: one with wrong labels does not move it."""
+    losses = [one.statistics.smoothed_loss for one in devices if one.present]
+    known = [loss for loss in losses if loss is not None]
+    return median(known) if known else None
 
 
 def _whole(fact: object) -> int | None:

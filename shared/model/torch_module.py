@@ -218,12 +218,12 @@ class FlatModule:
         x: Inputs,
         y: NDArray[np.generic],
         batch: int = 200,
-        seen: Callable[[Any, Tensor], object] = lambda output, target: None,
+        seen: Callable[[Any, Tensor, Tensor | None], object] = lambda output, target, right: None,
     ) -> tuple[float, float | None]:
         """(mean loss, accuracy) over all samples; no accuracy for a regression loss.
 
         The accuracy is that of single predictions, of which a sample may have several. `seen` gets the
-        outputs and targets of each batch.
+        outputs and targets of each batch, and which predictions are right if the loss knows that.
         """
         module = self.at(theta)
         total, correct = 0.0, 0
@@ -232,9 +232,9 @@ class FlatModule:
             given = tensors_of(rows(x, slice(start, start + batch)))
             output = applied(module, given)
             total += self.loss_of(output, target, given).item() * len(target)
-            if self.loss.right is not None:
-                correct += int(self.loss.right(output, target).sum())
-            seen(output, target)
+            right: Tensor | None = None if self.loss.right is None else self.loss.right(output, target)
+            correct += 0 if right is None else int(right.sum())
+            seen(output, target, right)
         return total / len(y), None if self.loss.right is None else correct / y.size
 
 

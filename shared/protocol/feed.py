@@ -15,6 +15,8 @@ from edgeflock.shared.protocol.bounded import Bounds, unpacked
 from edgeflock.shared.protocol.frames import (
     BINS,
     COLUMNS,
+    MOST_CLASSES,
+    Classes,
     Delta,
     DeviceRow,
     Evaluation,
@@ -47,8 +49,8 @@ def encode(frame: Frame) -> bytes:
     for key in _SELDOM:
         if not overview[key]:
             del overview[key]
-    # The metrics of most runs are none, and are left out.
-    entries["evaluations"] = [row if row.metrics else row[:_NUMBERS] for row in frame.evaluations]
+    # Most evaluations tell no metrics or no classes: the last entries are left out if they are empty.
+    entries["evaluations"] = [_shortened(row) for row in frame.evaluations]
     if isinstance(frame, Snapshot):
         entries["run"] = asdict(frame.run)
         entries["columns"] = COLUMNS
@@ -115,17 +117,41 @@ def _map_for(kind: type[Record]) -> Callable[[Any, str], Record]:
     return check
 
 
+def _shortened(evaluation: Evaluation) -> list[Any]:
+    row = [*evaluation]
+    while not row[-1] and len(row) > _NUMBERS:
+        del row[-1]
+    return row
+
+
 def _evaluations(value: Any, name: str) -> tuple[Evaluation, ...]:
-    """Rows of numbers, behind which there may be a map of metrics."""
-    if type(value) is not list or not all(type(row) is list and len(row) <= _NUMBERS + 1 for row in value):
-        raise Malformed(f"{name} must be rows of {_NUMBERS} or {_NUMBERS + 1} entries")
+    """Rows of numbers, behind which there may be a map of metrics, and behind that counts of classes."""
+    most = len(Evaluation._fields)
+    if type(value) is not list or not all(type(row) is list and len(row) <= most for row in value):
+        raise Malformed(f"{name} must be rows of {_NUMBERS} to {most} entries")
     numbers = _evaluation_rows([row[:_NUMBERS] for row in value], name)
     return tuple(
-        evaluation._replace(metrics=_metrics(row[_NUMBERS], f"{name}.metrics"))
-        if len(row) > _NUMBERS
-        else evaluation
+        evaluation._replace(**_details(row[_NUMBERS:], name)) if len(row) > _NUMBERS else evaluation
         for evaluation, row in zip(numbers, value, strict=True)
     )
+
+
+def _details(entries: list[Any], name: str) -> dict[str, Any]:
+    return {
+        key: check(entry, f"{name}.{key}")
+        for (key, check), entry in zip(
+            {"metrics": _metrics, "classes": _classes}.items(), entries, strict=False
+        )
+    }
+
+
+def _classes(value: Any, name: str) -> Classes:
+    if type(value) is not list or len(value) > MOST_CLASSES:
+        raise Malformed(f"{name} must be {MOST_CLASSES} counts at most")
+    for counts in value:
+        if type(counts) is not list or [*map(type, counts)] != [int, int] or not 0 <= counts[0] <= counts[1]:
+            raise Malformed(f"{name} must be [predictions that are right, predictions] of each class")
+    return tuple((right, of) for right, of in value)
 
 
 def _metrics(value: Any, name: str) -> dict[str, float | None]:

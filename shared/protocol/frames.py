@@ -5,7 +5,7 @@ thousands may be in a frame.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -39,6 +39,8 @@ FindingKind = Literal[
     "learning",
     "stalled",
     "overfitting",
+    "lost-class",
+    "lost-device",
     "disagrees",
     "norm",
     "statistics",
@@ -61,6 +63,9 @@ LEFT = ("finished", "retired", "error", "refused", "killed", "timed out", "repla
 """What why_left begins with: the device has done its part; its owner stopped it; it failed, as it says; the
 server hung up; the line broke without a word; nothing came any more; a newer session has its name; the server
 stopped."""
+
+MOST_CLASSES = 1000
+"""That an evaluation tells apart."""
 
 MOST_FINDINGS = 50
 """In an overview: more than anybody reads."""
@@ -155,6 +160,10 @@ class Finding(NamedTuple):
     """what to do."""
 
 
+Classes = tuple[tuple[int, int], ...]
+"""Of each class 0, 1, ... (predictions that are right, predictions)."""
+
+
 class Evaluation(NamedTuple):
     """The model at `version` on held-out data; traffic in bytes since the run began."""
 
@@ -168,6 +177,8 @@ class Evaluation(NamedTuple):
     egress: int
     metrics: Mapping[str, float | None] = {}
     """model.metrics by their names; None if one failed, or is not a finite number."""
+    classes: Classes = ()
+    """Empty if targets are no classes, or of more than MOST_CLASSES. A server keeps its last evaluation's."""
 
 
 class Event(NamedTuple):
@@ -341,6 +352,12 @@ COLUMNS = tuple(name.rstrip("_") for name in DeviceRow._fields)
 def staleness_bin(tau: int) -> int:
     """The bin of a histogram that an update of staleness `tau` >= 0 counts in."""
     return min(tau.bit_length(), BINS - 1)
+
+
+def worst_class(classes: Iterable[Sequence[int]]) -> tuple[int, float] | None:
+    """(The class of which the smallest part is right, that part); None if there are none."""
+    parts = [(right / of, number) for number, (right, of) in enumerate(classes) if of]
+    return min(parts)[::-1] if parts else None
 
 
 def finite(value: float | None) -> float | None:

@@ -43,7 +43,7 @@ def test_targets_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
         # A model that always says the mean: the loss is the variance of what was scaled, 1.
         assert loss == pytest.approx(1, rel=1e-5)
         assert accuracy is None
-        found = hosted.metrics()
+        found, _ = hosted.details()
         assert found["rmse"] == pytest.approx(deviation, rel=1e-5)
         apart = [abs(10.5 - mean), abs(20 - mean), abs(60 - mean)]
         assert found["mae"] == pytest.approx(sum(apart) / 3, rel=1e-5)

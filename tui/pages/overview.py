@@ -1,5 +1,6 @@
 """The first page: how the run is doing."""
 
+from edgeflock.shared.protocol.frames import worst_class
 from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.curves import Against, Curve
 from edgeflock.tui.pages.events import event_line
@@ -76,6 +77,8 @@ def overview_numbers(state: State, width: int) -> list[Line]:
             16,
         ),
     ]
+    if newest and (worst := worst_class(newest.classes)) is not None:
+        tiles.insert(1, ("worst class", f"{worst[0]}: {numbers.percent(worst[1], 1)}", "first", 13))
     if overview.cnc is not None and 0 < overview.cnc < 1:
         tiles.append(("selections", numbers.percent(overview.cnc), "strong", 11))
     if overview.shared_samples:

@@ -113,7 +113,7 @@ def reduce(state: State | None, frame: Frame) -> State:
         if frame.devices
         else state.devices,
         overview=frame.overview,
-        evaluations=_thinned(state.evaluations + frame.evaluations),
+        evaluations=_thinned(_together(state.evaluations, frame.evaluations)),
         events=(state.events + frame.events)[-MOST_EVENTS:],
         missed_events=state.missed_events + frame.missed_events,
         changed=len(frame.devices),
@@ -171,6 +171,13 @@ def _moments(past: Sequence[Mark]) -> Iterator[Moment]:
             mark.loss,
             None,
         )
+
+
+def _together(known: tuple[Evaluation, ...], new: tuple[Evaluation, ...]) -> tuple[Evaluation, ...]:
+    """As a server tells them: the last one alone has classes."""
+    if not new or not known:
+        return known + new
+    return (*known[:-1], known[-1]._replace(classes=()), *new)
 
 
 def _away(time: float, known: Sequence[float]) -> float:

@@ -178,7 +178,7 @@ class _FleetRun:
             keep_frames=earlier is not None,
             made=self._made,
         )
-        self._watch = Watch(flat.layout.parameters.size, prepared.targets)
+        self._watch = Watch(flat.layout.parameters.size, prepared.targets, prepared.test.described.labels)
         if listening.on_finding is not None and file.coordination.mode != ELASTIC:
             self._engine.observe = self._watch.observe
         self._tallies = tallies(file)
@@ -219,7 +219,7 @@ class _FleetRun:
         if self._listening.on_finding is not None:  # as a server does that begins
             version, theta = self._engine.result()
             loss, accuracy = self._flat.evaluate(theta, self._test.x, self._test.y)
-            self._watch.evaluated(Evaluation(version, 0.0, loss, accuracy, 0, 0))
+            self._watch.evaluated(Evaluation(version, 0.0, loss, accuracy, 0, 0), ())
         lives = [asyncio.create_task(device.live()) for device in self._devices.values()]
         everybody, over = asyncio.gather(*lives), asyncio.create_task(self._over.wait())
         try:
@@ -265,7 +265,6 @@ class _FleetRun:
             self._tell(self._listening.on_update, applied)
         if self._listening.on_finding is not None:
             now, version = asyncio.get_running_loop().time(), self._engine.published.version
-            self._watch.count(push, accepted)
             for finding in self._watch.look(now, version, self._server.devices.values()):
                 self._tell(self._listening.on_finding, finding)
 
@@ -290,11 +289,11 @@ class _FleetRun:
         traffic = self._server.traffic.total
         seconds = asyncio.get_running_loop().time()
         known = loss if finite else None
-        metrics = self._scores.numbers()
-        evaluation = Evaluation(version, seconds, known, accuracy, traffic.ingress, traffic.egress, metrics)
+        octets, details = (traffic.ingress, traffic.egress), self._scores.details()
+        evaluation = Evaluation(version, seconds, known, accuracy, *octets, *details)
         self._engine.steering.record(evaluation, ())
         self._evaluations.append(evaluation)
-        self._watch.evaluated(evaluation)
+        self._watch.evaluated(evaluation, self._server.devices.values())
         self._evaluation_s += time.process_time() - began
         if self._listening.on_evaluated is not None:
             self._tell(self._listening.on_evaluated, evaluation)

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Step
-from edgeflock.server.engine import Accepted
 from edgeflock.server.findings import (
     EVERY,
     Agreement,
@@ -16,20 +15,22 @@ from edgeflock.server.findings import (
     changes,
     diagnose,
 )
-from edgeflock.server.operations.portraits import Portraits
+from edgeflock.server.operations.portraits import Portraits, usual_loss
 from edgeflock.server.roster import Device
-from edgeflock.server.roster.hub import Counters
 from edgeflock.shared.protocol.frames import Evaluation, Finding
 
 
 class Watch:
     """That of one run."""
 
-    def __init__(self, parameters: int, targets: Targets | None = None) -> None:
-        """Of a model with so many; `targets` are the numbers to predict, if they are not scaled."""
+    def __init__(self, parameters: int, targets: Targets | None = None, labels: tuple[str, ...] = ()) -> None:
+        """Of a model with so many; `targets` are the numbers to predict, if they are not scaled, `labels` the
+        names of the classes.
+        """
+        self._labels = labels
         self._agreement = Agreement(parameters)
         self._portraits, self._targets = Portraits(self._agreement.of), targets
-        self._course, self._tally, self._diagnosis = Course(), Counters(), Diagnosis()
+        self._course, self._diagnosis = Course(), Diagnosis()
         self._looked = 0.0
         """When, in virtual seconds."""
 
@@ -37,13 +38,9 @@ class Watch:
         """An update that was admitted."""
         self._agreement.observe(push.device, push.update.loss, step)
 
-    def count(self, push: Push, accepted: Accepted) -> None:
-        """One that is in the model."""
-        self._tally.count(push.update, accepted.staleness)
-
-    def evaluated(self, evaluation: Evaluation) -> None:
-        """How the model does."""
-        self._course = self._course.after(evaluation, self._tally.loss)
+    def evaluated(self, evaluation: Evaluation, devices: Iterable[Device]) -> None:
+        """How the model does, and what the devices have done by then."""
+        self._course = self._course.after(evaluation, usual_loss(devices))
 
     def look(
         self, now: float, version: int, devices: Iterable[Device], *, diverged: bool = False
@@ -60,6 +57,7 @@ class Watch:
             self._course,
             devices=tuple(self._portraits.of(device, now, now) for device in devices),
             targets=self._targets,
+            labels=self._labels,
         )
         before, self._diagnosis = self._diagnosis, diagnose(picture, self._diagnosis)
         return changes(before.findings, self._diagnosis.findings).began

@@ -275,3 +275,85 @@ def test_no_improvement_for_long() -> None:
     assert diagnose(replace(late, state="finished")).findings == ()
     assert diagnose(replace(late, version=1000)).findings == (), "it has hardly moved"
     assert diagnose(replace(late, time=NOW + 15 * 60)).findings == ()
+
+
+def classes(*parts: float, of: int = 100) -> Course:
+    """After 40 evaluations, one each 50 updates, with these parts of the classes right."""
+    return evaluated(Course(), 40, *parts, of=of)
+
+
+def evaluated(course: Course, times: int, *parts: float, of: int = 100) -> Course:
+    told = tuple((round(part * of), of) for part in parts)
+    for _ in range(times):
+        version = 50 * course.count
+        course = course.after(Evaluation(version, NOW, 0.5, course.count / 1000, 0, 0, {}, told), None)
+    return course
+
+
+LOST = (0.0, 0.9, 0.9, 0.02, 0.8)
+
+
+def test_classes_of_which_nothing_is_right_are_named() -> None:
+    (one,) = findings(Picture(NOW, 2000, course=classes(*LOST)))
+    assert (one.kind, one.device, one.severity) == ("lost-class", None, "warning")
+    assert (
+        one.text
+        == "the model hardly ever finds classes 0, 3: at most 2.0% of each are right, 86.7% of the others"
+    )
+    named = Picture(NOW, 2000, course=classes(*LOST), labels=("cat", "dog", "cow", "fox", "owl"))
+    assert "classes cat, fox:" in findings(named)[0].text
+    (one,) = findings(replace(named, course=classes(0.9, 0.9, 0.9, 0.0)))
+    assert "class fox: at most 0.0% of it are right, 90.0% of the others" in one.text
+
+
+@pytest.mark.parametrize(
+    ("course", "why"),
+    [
+        (classes(0.9, 0.9, 0.9, 0.1), "it is learned a little"),
+        (classes(0.0, 0.4, 0.5, 0.5), "the others are hardly learned"),
+        (classes(0.0, 0.0, 0.9), "most are not learned: the run begins"),
+        (classes(0.0, 0.9, 0.9, of=9), "chance decides"),
+        (evaluated(Course(), 40), "it knows no classes"),
+        (evaluated(classes(0.9, 0.9, 0.9, 0.5), 13, *LOST[:4]), "it is not so for long"),
+        (evaluated(classes(*LOST), 5, 0.9, 0.9, 0.9, 0.9, 0.9), "it is over"),
+    ],
+)
+def test_classes_that_are_not_lost(course: Course, why: str) -> None:
+    assert kinds(Picture(NOW, 50 * course.count, course=course)) == [], why
+
+
+def test_rare_classes_are_no_fault() -> None:
+    course = Course()
+    for n in range(40):
+        told = ((900, 1000), (900, 1000), (0, 100))
+        course = course.after(Evaluation(50 * n, NOW, 0.5, n / 1000, 0, 0, {}, told), None)
+    assert kinds(Picture(NOW, 2000, course=course)) == []
+
+
+def test_each_device_has_some_updates_before_a_class_is_lost() -> None:
+    devices = tuple(Portrait(f"pi-{n}", True) for n in range(200))
+    picture = Picture(NOW, 2000, course=classes(*LOST), devices=devices)
+    assert kinds(picture) == []
+    assert kinds(replace(picture, devices=devices[:150])) == [("lost-class", None)]
+
+
+def test_a_class_that_comes_back_a_little_is_still_lost() -> None:
+    course = classes(*LOST)
+    before = lasting(Picture(NOW, 2000, course=course))
+    better = evaluated(course, 5, 0.15, 0.9, 0.9, 0.9, 0.9)
+    assert "class 0:" in lasting(Picture(NOW + LONG, 2300, course=better), before).findings[0].text
+    found = evaluated(course, 5, 0.2, 0.9, 0.9, 0.9, 0.9)
+    assert kinds(Picture(NOW + LONG, 2300, course=found), before) == []
+
+
+def test_the_device_that_seems_to_hold_a_lost_class_is_named() -> None:
+    others = [Portrait(f"pi-{n}", True, seen=USUAL, interval=1.0) for n in range(4)]
+    holder = Portrait("pi-4", True, seen=Seen(30, 0.1, 4.0, 0.5, 3.7), interval=10.0)
+    picture = Picture(NOW, 2000, course=classes(*LOST), devices=(*others, holder))
+    (one,) = [one for one in findings(picture) if one.kind == "lost-class"]
+    assert "; pi-4 seems to hold them: its loss is 4 where 0.3 is usual" in one.text
+    assert "it sends an update in 10 s where 1 s is usual" in one.text
+    few = replace(picture, devices=(*others[:2], holder))
+    assert "seems" not in findings(few)[0].text
+    alike = replace(picture, devices=(*others, replace(others[0], name="pi-4")))
+    assert "seems" not in findings(alike)[0].text

@@ -49,3 +49,34 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+
+async def test_the_last_evaluation_alone_keeps_its_classes(tmp_path: Path) -> None:
+    """What is kept of a long run does not grow with them."""
+    history: list[Evaluation] = []
+    told: list[Evaluation | None] = []
+    right = iter(range(9))
+    async with hosting(tmp_path, "run.updates=2") as hosted, link(hosted.port) as device:
+        evaluator = Evaluator(
+            hosted.engine,
+            hosted.writer,
+            hosted.registry,
+            Meter(),
+            lambda theta: (1.0, 0.5),
+            0.001,
+            history,
+            told.append,
+            details=lambda: ({}, ((next(right), 9),)),
+        )
+        running = asyncio.create_task(evaluator.run())
+        await device.join()
+        for number in (1, 2):
+            await device.push(update(number, number - 1))
+            while not history or history[-1].version < number:
+                await asyncio.sleep(0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+    classes = [one.classes for one in history]
+    assert classes == [()] * (len(history) - 1) + [((len(history) - 1, 9),)]
+    assert [one.classes for one in told if one is not None] == [((n, 9),) for n in range(len(told))]

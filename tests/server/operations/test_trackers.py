@@ -15,7 +15,7 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
 
 EVALUATIONS = [
-    Evaluation(0, 1000.5, 2.5, 0.125, 10, 20, {"topk(k=3)": 0.25, "f1": None}),
+    Evaluation(0, 1000.5, 2.5, 0.125, 10, 20, {"topk(k=3)": 0.25, "f1": None}, ((3, 4), (0, 4))),
     Evaluation(7, 1002.5, None, None, 30, 40),
 ]
 
@@ -43,6 +43,7 @@ def test_jsonl(tmp_path: Path) -> None:
             "ingress": 10,
             "egress": 20,
             "metrics": {"topk(k=3)": 0.25, "f1": None},
+            "classes": [[3, 4], [0, 4]],
         },
         {
             "run": "abc123",
@@ -53,6 +54,7 @@ def test_jsonl(tmp_path: Path) -> None:
             "ingress": 30,
             "egress": 40,
             "metrics": {},
+            "classes": [],
         },
     ]
 

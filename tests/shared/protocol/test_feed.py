@@ -46,8 +46,9 @@ rows = st.builds(
     st.none() | numbers,
 )
 metrics = st.dictionaries(texts, st.none() | numbers, max_size=2)
+classes = st.lists(st.tuples(counts, counts).map(sorted).map(tuple), max_size=3).map(tuple)
 evaluations = st.builds(
-    Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts, metrics
+    Evaluation, counts, numbers, st.none() | numbers, st.none() | numbers, counts, counts, metrics, classes
 )
 events = st.builds(Event, numbers, st.sampled_from(get_args(frames.EventKind)), st.none() | texts, texts)
 findings = st.builds(
@@ -175,19 +176,28 @@ def test_what_is_not_known_is_refused(octets: bytes, complaint: str) -> None:
     ("row", "complaint"),
     [
         ([1, 2.0, 3.0, None, 4], "rows of 6 entries"),
-        ([1, 2.0, 3.0, None, 4, 5, {}, 6], "rows of 6 or 7 entries"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, [], 6], "rows of 6 to 8 entries"),
         ([1, 2.0, 3.0, None, 4, 5, []], "metrics must map names to numbers"),
         ([1, 2.0, 3.0, None, 4, 5, {b"f1": 1.0}], "metrics must map names to numbers"),
         ([1, 2.0, 3.0, None, 4, 5, {"f1": "0.5"}], "metrics must be float, not str"),
         ([1, 2.0, 3.0, None, 4, 5, {"f1": float("inf")}], "metrics must be finite"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, 6], "classes must be 1000 counts at most"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, [[0, 1]] * 1001], "classes must be 1000 counts at most"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, [[2, 1]]], "of each class"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, [[-1, 1]]], "of each class"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, [[1.0, 1]]], "of each class"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, [[1]]], "of each class"),
+        ([1, 2.0, 3.0, None, 4, 5, {}, [3]], "of each class"),
     ],
 )
-def test_metrics_behind_an_evaluation(row: list[Any], complaint: str) -> None:
+def test_details_behind_an_evaluation(row: list[Any], complaint: str) -> None:
     delta = msgpack.unpackb(feed.encode(GOOD))
     whole = [1, 2.0, 3.0, None, 4, 5]
-    read = feed.decode(msgpack.packb(delta | {"evaluations": [[*whole, {"f1": 0.5}], whole]}))
-    assert [dict(one.metrics) for one in read.evaluations] == [{"f1": 0.5}, {}]
-    assert msgpack.unpackb(feed.encode(read))["evaluations"] == [[*whole, {"f1": 0.5}], whole]
+    sent = [[*whole, {"f1": 0.5}], whole, [*whole, {}, [[3, 4], [0, 5]]]]
+    read = feed.decode(msgpack.packb(delta | {"evaluations": sent}))
+    assert [dict(one.metrics) for one in read.evaluations] == [{"f1": 0.5}, {}, {}]
+    assert [one.classes for one in read.evaluations] == [(), (), ((3, 4), (0, 5))]
+    assert msgpack.unpackb(feed.encode(read))["evaluations"] == sent
     with pytest.raises(Malformed, match=complaint):
         feed.decode(msgpack.packb(delta | {"evaluations": [row]}))
 

@@ -1,0 +1,44 @@
+"""How many predictions of each class are right, batch by batch."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.protocol.frames import MOST_CLASSES, Classes
+
+
+class ClassCounts:
+    """Over all batches since the last `reset`."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._classes = True
+        """Whether all targets so far are classes, and not too many of them."""
+        self._right, self._all = np.zeros((2, MOST_CLASSES), np.int64)
+
+    def see(self, target: NDArray[np.generic], right: NDArray[np.bool_] | None) -> None:
+        """A batch, and of each of its targets whether the model predicts it. A target below 0 is ignored; one
+        number a sample, 0 or 1, is a class.
+        """
+        if right is None or right.shape != target.shape:
+            self._classes = False
+            return
+        if target.dtype.kind == "f" and not (target.size == len(target) and np.isin(target, (0, 1)).all()):
+            self._classes = False
+            return
+        known = target >= 0  # type: ignore[operator]  # of numbers
+        labels, hits = target[known].astype(np.int64), right[known]
+        if labels.max(initial=0) >= MOST_CLASSES:
+            self._classes = False
+            return
+        self._all += np.bincount(labels, minlength=MOST_CLASSES)
+        self._right += np.bincount(labels[hits], minlength=MOST_CLASSES)
+
+    @property
+    def counts(self) -> Classes:
+        """Up to the last class that there is; empty of targets that are no classes, or of more classes."""
+        known = np.flatnonzero(self._all) if self._classes else self._all[:0]
+        end = int(known[-1]) + 1 if known.size else 0
+        return tuple(zip(self._right[:end].tolist(), self._all[:end].tolist(), strict=True))
