@@ -541,9 +541,16 @@ async def test_metrics_by_name_and_by_function_reach_whoever_looks(
     assert result.evaluations[-1].metrics == told[-1].metrics == {"wrong": expected}
     assert set(sizes[1:]) == {(len(y), len(y))}  # after a first try
     assert status["evaluation"]["metrics"] == {"wrong": expected}
+    classes = status["evaluation"]["classes"]
+    assert [of for _, of in classes] == np.bincount(y).tolist()
+    assert sum(right for right, _ in classes) == len(y) - expected
+    assert f'edgeflock_class_accuracy_ratio{{class="0"}} {classes[0][0] / classes[0][1]}' in lines
     assert f'edgeflock_evaluation_metric{{name="wrong"}} {float(expected)}' in lines
     print_status(Console(width=200), status)
-    assert f"wrong {expected}\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"wrong {expected}\n" in printed
+    worst = min(range(len(classes)), key=lambda one: classes[one][0] / classes[one][1])
+    assert f"Worst of {len(classes)} classes: {worst}, accuracy" in printed
 
 
 async def test_metrics_that_cannot_be_are_refused(tmp_path: Path) -> None:

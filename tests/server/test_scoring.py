@@ -178,3 +178,14 @@ def test_one_that_fails_later_is_left_out_and_told_of_once(caplog: pytest.LogCap
     ]
     broken = False
     assert scored(scores, output, target)["own"] == 0.25
+
+
+def test_what_is_right_of_each_class_is_of_the_batches_since_the_last_time() -> None:
+    output, target = of_classes()
+    scores = Scores([])
+    for _ in range(2):
+        scores.see(output[:100], target[:100], output[:100].argmax(1) == target[:100])
+        scores.see(output[100:], target[100:], output[100:].argmax(1) == target[100:])
+        _, classes = scores.details()
+        told = reference.confusion_matrix(target, output.argmax(1))
+        assert [*classes] == [(told[n, n], told[n].sum()) for n in range(4)]

@@ -357,3 +357,32 @@ def test_the_device_that_seems_to_hold_a_lost_class_is_named() -> None:
     assert "seems" not in findings(few)[0].text
     alike = replace(picture, devices=(*others, replace(others[0], name="pi-4")))
     assert "seems" not in findings(alike)[0].text
+
+
+def judging(*accuracies: float, evaluations: int = 3) -> Picture:
+    each = enumerate(accuracies)
+    devices = (Portrait(f"pi-{n}", True, accuracy=one, evaluations=evaluations) for n, one in each)
+    return Picture(NOW, devices=tuple(devices))
+
+
+def test_a_device_whose_own_data_the_model_does_not_know() -> None:
+    wrong = judging(0.9, 0.8, 0.9, 0.44, 0.9)
+    (one,) = findings(wrong)
+    assert (one.kind, one.device) == ("lost-device", "pi-3")
+    assert "right about 44.0% of its own data, and 90.0% is usual" in one.text
+    before = lasting(wrong)
+    assert kinds(judging(0.9, 0.8, 0.9, 0.53, 0.9), before) == [("lost-device", "pi-3")]
+    assert kinds(judging(0.9, 0.8, 0.9, 0.55, 0.9), before) == []
+
+
+@pytest.mark.parametrize(
+    ("picture", "why"),
+    [
+        (judging(0.9, 0.8, 0.9, 0.46, 0.9), "it is a little behind"),
+        (judging(0.9, 0.9, 0.1), "they are too few"),
+        (judging(0.4, 0.4, 0.5, 0.1, 0.5), "nobody's data are learned"),
+        (judging(0.9, 0.8, 0.9, 0.4, 0.9, evaluations=2), "its evaluation may be of the first model"),
+    ],
+)
+def test_a_device_whose_data_the_model_knows_as_well(picture: Picture, why: str) -> None:
+    assert kinds(picture) == [], why

@@ -37,3 +37,22 @@ def test_what_is_no_number_is_told_of_nobody() -> None:
     portrait = portraits.of(device, 10.0, 10.0)
     assert (portrait.dropped, portrait.step, portrait.temperature) == (0, None, None)
     assert (portrait.clock, portrait.held_out) == (None, 0)
+
+
+def test_what_devices_say_of_their_own_evaluations() -> None:
+    device, portraits = Device(Identity("pi", 1)), Portraits(lambda number: None)
+    told: list[Facts] = [
+        {"cpu": 3},
+        {"eval.eval_acc": 0.25, "eval.num-examples": 10},
+        {"cpu": 4, "eval.eval_acc": 0.25, "eval.num-examples": 10},
+        {"eval.eval_acc": 0.5, "eval.num-examples": 10},
+        {"eval.eval_acc": 7, "eval.num-examples": 10},
+        {"eval.eval_acc": 0.5, "eval.num-examples": 9},
+        {"eval.accuracy": 1, "eval.loss": 0.75, "eval.num-examples": 1e9},
+    ]
+    seen = []
+    for facts in told:
+        device.statistics.telemetry = facts
+        portrait = portraits.of(device, 10.0, 10.0)
+        seen.append((portrait.accuracy, portrait.evaluations))
+    assert seen == [(None, 0), (0.25, 1), (0.25, 1), (0.5, 2), (None, 3), (None, 4), (1.0, 5)]

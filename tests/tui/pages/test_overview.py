@@ -69,6 +69,18 @@ def test_metrics_of_the_newest_evaluation_are_shown() -> None:
         assert max(map(len, text.splitlines())) <= width
 
 
+def test_the_worst_class_of_the_newest_evaluation_is_shown() -> None:
+    made = with_everything()
+    newest = made.evaluations[-1]._replace(classes=((9, 10), (0, 0), (1, 8), (3, 3)))
+    measured = replace(made, evaluations=(*made.evaluations, newest))
+    for width in (38, 78):
+        text = text_of(overview_numbers(measured, width))
+        assert "worst class" in text
+        assert "2: 12.5%" in text
+        assert max(map(len, text.splitlines())) <= width
+    assert "worst class" not in text_of(overview_numbers(made, 78))
+
+
 def test_a_collapse_shows_beside_the_best() -> None:
     made = state(14, 60)
     accuracies = [0.98, 0.9, 0.3, 0.2, 0.1, 0.1, 0.05]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.frames import Delta, Event, Mark, Snapshot
+from edgeflock.shared.protocol.frames import Delta, Evaluation, Event, Mark, Snapshot
 from edgeflock.tui.sources.state import MOST_EVENTS, MOST_POINTS, State, reduce, remembering, snapshot
 from tests.tui.runs import BEGAN, frames
 
@@ -108,3 +108,14 @@ def test_a_snapshot_of_a_state_leads_back_to_it() -> None:
     assert state is not None
     again = reduce(None, snapshot(state))
     assert again == replace(state, trend=state.trend[-1:], changed=5)
+
+
+def test_the_last_evaluation_alone_keeps_its_classes() -> None:
+    first, second = begun()
+    state = reduce(None, first)
+    for right in range(3):
+        told = Evaluation(right, BEGAN, 0.5, 0.5, 0, 0, {}, ((right, 9),))
+        state = reduce(state, replace(second, evaluations=(told,)))
+    assert [one.classes for one in state.evaluations][-3:] == [(), (), ((2, 9),)]
+    state = reduce(state, replace(second, evaluations=()))
+    assert state.evaluations[-1].classes == ((2, 9),)
