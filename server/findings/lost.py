@@ -11,7 +11,7 @@ from edgeflock.server.findings.signs import Before, Sign
 _EVALUATIONS, _UPDATES, _EACH = 10, 500, 10
 """A class is lost for so many evaluations and updates at least, and so many updates of each device that is
 there: some classes are learned later than others."""
-_NAMED, _FEW, _SLOWER = 10, 5, 2.0
+_NAMED, _FEW, _SLOWER = 10, 3, 2.0
 """Classes that are named; updates of a device whose loss says that it holds them; times the usual time
 between two updates, from which on that is worth a word."""
 

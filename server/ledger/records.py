@@ -62,7 +62,7 @@ def evaluation_of(row: Sequence[Any]) -> Evaluation:
     """What `row_of` made a row of. Raises JournalDamaged if it cannot have."""
     *told, metrics = row
     try:
-        return Evaluation(*told, json.loads(metrics) if metrics else {})
+        return Evaluation._make([*told, json.loads(metrics) if metrics else {}, ()])
     except (ValueError, TypeError) as error:
         raise JournalDamaged(f"the metrics of version {row[0]} are none: {error}") from error
 
