@@ -8,7 +8,7 @@ from edgeflock.server.findings.fleet import LEAST_LOSS, OTHERS, WORSE, deviation
 from edgeflock.server.findings.picture import Picture
 from edgeflock.server.findings.signs import Before, Sign
 
-_EVALUATIONS, _UPDATES, _EACH = 10, 500, 10
+_EVALUATIONS, _UPDATES, _EACH = 10, 1000, 10
 """A class is lost for so many evaluations and updates at least, and so many updates of each device that is
 there: some classes are learned later than others."""
 _NAMED, _FEW, _SLOWER = 10, 3, 2.0

@@ -94,6 +94,8 @@ def overfitting(picture: Picture, before: Before) -> Iterator[Sign]:
     course, lowest, lately = picture.course, picture.course.lowest, picture.course.lately
     if lowest is None or lately is None or course.training is None or course.since_lowest < _RISING:
         return
+    if course.lost:
+        return  # the test loss rises by what the devices that train most do not have
     first, trained = course.first
     if (first is not None and lowest.loss > first) or (trained is not None and course.training > trained):
         return  # the training loss falls again from where a rate that is too high has thrown it

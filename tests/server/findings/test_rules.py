@@ -386,3 +386,16 @@ def test_a_device_whose_own_data_the_model_does_not_know() -> None:
 )
 def test_a_device_whose_data_the_model_knows_as_well(picture: Picture, why: str) -> None:
     assert kinds(picture) == [], why
+
+
+def test_who_loses_a_class_does_not_overfit() -> None:
+    def after(told: tuple[tuple[int, int], ...]) -> Course:
+        made = Course()
+        for n in range(40):
+            test, training = 0.5 + abs(n - 20) / 40, 1 - n / 45
+            made = made.after(Evaluation(n * 50, NOW + n, test, n / 1000, 0, 0, {}, told), training)
+        return made
+
+    every, one = ((90, 100), (90, 100), (90, 100)), ((90, 100), (90, 100), (0, 100))
+    assert kinds(Picture(NOW + 41, 2000, course=after(every))) == [("overfitting", None)]
+    assert kinds(Picture(NOW + 41, 2000, course=after(one))) == [("lost-class", None)]
