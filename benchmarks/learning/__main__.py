@@ -35,7 +35,8 @@ def parser() -> argparse.ArgumentParser:
     run = kinds.add_parser("run", parents=[which], help="run the cells that have not been run")
     run.add_argument("--limit-minutes", type=float, default=0.0, help="then stop; 0: never")
     run.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes, of one thread each")
-    run.add_argument("--again", action="store_true", help="also run cells that failed")
+    run.add_argument("--failed", action="store_true", help="also run cells that failed")
+    run.add_argument("--anew", action="store_true", help="also run the product's cells of other commits")
     report = kinds.add_parser("report", help="write learning.md and the figure beside the results")
     report.add_argument("--out", type=Path, help="the folder; default: that of the results")
     return found
@@ -75,10 +76,12 @@ def main(arguments: list[str]) -> None:
             record = results.get(cell)
             print(f"{cell}: {'not run' if record is None else runner.shown(record)}")
         return
+    reasons = [runner.failed] * asked.failed + [runner.outdated] * asked.anew
     command = shlex.join(["python", "-m", "benchmarks.learning", *arguments])
     notes = runner.notes(command)
     runner.run(
-        *(asked.results, plan, play, asked.workers, notes, asked.limit_minutes, asked.again),
+        *(asked.results, plan, play, asked.workers, notes, asked.limit_minutes),
+        again=lambda cell, record: any(reason(cell, record) for reason in reasons),
         tell=lambda text: print(text, flush=True),
     )
 

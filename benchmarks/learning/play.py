@@ -67,7 +67,7 @@ def play(cell: Cell, tasks: Mapping[str, Task] = TASKS) -> dict[str, Any]:
         ended = _fleet(prepared, cell.seed, curve)
     else:
         ended = _rival(arm.rival, prepared, task, shares, cell.seed, curve)
-    return {**ended, **_figures(curve, ended, data), "cpu_s": round(time.process_time() - began, 1)}
+    return {**ended, **_figures(curve, ended, data), "cpu_s": round(time.process_time() - began, 2)}
 
 
 def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, score: Score) -> Prepared:

@@ -4,15 +4,17 @@ import multiprocessing
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from benchmarks.learning import cells
+from benchmarks.learning.arms import PRODUCT
 from benchmarks.learning.cells import Cell, Results
 from edgeflock.devices.papers.machine import machine
 
@@ -80,17 +82,15 @@ def run(
     workers: int,
     notes: dict[str, Any],
     minutes: float = 0.0,
-    again: bool = False,
+    again: Callable[[Cell, Mapping[str, Any]], bool] = lambda cell, record: False,
     tell: Callable[[str], None] = print,
 ) -> None:
     """Run the cells of a plan that do not stand in the file, and append each as it ends.
 
     The plan is made anew after each cell, since best settings come of results. After `minutes` (0: never) the
-    cells at work are given up, and nothing is noted of them. `again`: those that failed are run once more.
+    cells at work are given up, and nothing is noted of them. A record that `again` is true of does not count.
     """
-    results = dict(cells.read(path))
-    if again:
-        results = {cell: record for cell, record in results.items() if "figures" in record}
+    results = {cell: record for cell, record in cells.read(path).items() if not again(cell, record)}
     ends = time.monotonic() + 60 * minutes if minutes else None
     crew: list[Worker] = []
     try:
@@ -139,11 +139,22 @@ def shown(record: dict[str, Any]) -> str:
     return f"{100 * figures['mean_of_last']:.1f} ({curve}), {moved:,.1f} MB, {figures['cpu_s']:.0f} s of CPU"
 
 
+def failed(cell: Cell, record: Mapping[str, Any]) -> bool:
+    """Whether a cell failed."""
+    return "failed" in record
+
+
+def outdated(cell: Cell, record: Mapping[str, Any]) -> bool:
+    """Whether a cell is of the product at another commit than the one that is checked out."""
+    return cell.arm.startswith(PRODUCT) and record.get("commit") != commit()
+
+
 def notes(command: str) -> dict[str, Any]:
     """What every record says beside its figures."""
     return {"command": command, "commit": commit(), "machine": machine()}
 
 
+@cache
 def commit() -> str:
     """The commit that is checked out, with a plus if files differ from it."""
     here = Path(__file__).parent
@@ -154,6 +165,6 @@ def commit() -> str:
         return "unknown"
 
 
-def _git(where: Path, *words: Sequence[str] | str) -> str:
-    done = subprocess.run(["git", *map(str, words)], cwd=where, capture_output=True, text=True, check=True)
+def _git(where: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=where, capture_output=True, text=True, check=True)
     return done.stdout.strip()
