@@ -18,8 +18,9 @@ PRODUCT = "product"
 
 VARIANTS: dict[str, dict[str, object]] = {
     "exact-downlink": {"downlink.mode": "exact"},
+    "lossy-downlink": {"downlink.share": 0.02},
+    "sgd": {"run.local_optimizer": "sgd"},
     "feedback-1": {"compression.feedback": 1.0},
-    "feedback-1-exact-downlink": {"compression.feedback": 1.0, "downlink.mode": "exact"},
     "no-average": {"coordination.average": 0.0},
     "dense": {"compression.select": 1.0, "compression.values": "f32", "downlink.mode": "exact"},
 }
