@@ -36,7 +36,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--limit-minutes", type=float, default=0.0, help="then stop; 0: never")
     run.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes, of one thread each")
     run.add_argument("--failed", action="store_true", help="also run cells that failed")
-    run.add_argument("--anew", action="store_true", help="also run the product's cells of other commits")
+    run.add_argument(
+        "--anew", action="store_true", help="also run cells of the product whose code has changed since"
+    )
     report = kinds.add_parser("report", help="write learning.md and the figure beside the results")
     report.add_argument("--out", type=Path, help="the folder; default: that of the results")
     return found

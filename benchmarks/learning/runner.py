@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,6 +18,9 @@ from benchmarks.learning import cells
 from benchmarks.learning.arms import PRODUCT
 from benchmarks.learning.cells import Cell, Results
 from edgeflock.devices.papers.machine import machine
+
+HOUSES = ("shared", "client", "server", "devices")
+"""Folders of the product that a run depends on."""
 
 Play = Callable[[Cell], dict[str, Any]]
 """What gives the figures of a cell. It is imported by the worker, so it must be a function of a module."""
@@ -145,13 +149,13 @@ def failed(cell: Cell, record: Mapping[str, Any]) -> bool:
 
 
 def outdated(cell: Cell, record: Mapping[str, Any]) -> bool:
-    """Whether a cell is of the product at another commit than the one that is checked out."""
-    return cell.arm.startswith(PRODUCT) and record.get("commit") != commit()
+    """Whether a cell is of the product as it was before its code changed."""
+    return cell.arm.startswith(PRODUCT) and record.get("product") != product()
 
 
 def notes(command: str) -> dict[str, Any]:
     """What every record says beside its figures."""
-    return {"command": command, "commit": commit(), "machine": machine()}
+    return {"command": command, "commit": commit(), "product": product(), "machine": machine()}
 
 
 @cache
@@ -163,6 +167,16 @@ def commit() -> str:
         return name + "+" * bool(_git(here, "status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+@cache
+def product() -> str:
+    """A name of the product's committed code, which a change of documents or benchmarks leaves as it is."""
+    try:
+        trees = _git(Path(__file__).parent, "rev-parse", *(f"HEAD:{house}" for house in HOUSES))
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return sha256(trees.encode()).hexdigest()[:10]
 
 
 def _git(where: Path, *words: str) -> str:

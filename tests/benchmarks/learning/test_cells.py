@@ -132,11 +132,11 @@ def test_a_cell_that_fails_or_dies_is_recorded_and_the_next_one_runs(tmp_path: P
     assert [runner.failed(cell, found[cell]) for cell in planned] == [True, True, False]
 
 
-def test_the_product_is_run_anew_at_another_commit() -> None:
+def test_the_product_is_run_anew_when_its_code_has_changed() -> None:
     product, rival = (Cell("toy", 4, "even", arm, 0) for arm in (PRODUCT, "FedAvg rate=0.1"))
-    assert runner.outdated(product, {"commit": "another"})
-    assert not runner.outdated(product, {"commit": runner.commit()})
-    assert not runner.outdated(rival, {"commit": "another"})
+    assert runner.outdated(product, {"product": "another"})
+    assert not runner.outdated(product, {"product": runner.product()})
+    assert not runner.outdated(rival, {"product": "another"})
 
 
 @pytest.mark.parametrize("split", SPLITS)
