@@ -4,7 +4,7 @@
 
 The paper's CNN (211,690 parameters), batches of 10, MNIST dealt out evenly. Edgeflock's methods run as
 emulated fleets of real workers, codecs and engine; FedAvg, FedBuff and momentum, which the server does not
-have, as benchmarks/federated.py has them.
+have, as benchmarks/learning/rivals has them.
 Every row computes as many gradients (--updates). Of a method with several settings the best one counts: the
 fewest bytes both ways to 97%, or else the highest accuracy.
 
@@ -26,7 +26,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.both_ways_report import Measured, grid_of, joined, markdown, summarise
-from benchmarks.federated import Federated, Simulation
+from benchmarks.learning.rivals.asynchronous import FedBuff, HeavyBall
+from benchmarks.learning.rivals.averaging import FedAvg
+from benchmarks.learning.rivals.federation import Rival, Simulation
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.papers.adacomp import experiments
 from edgeflock.devices.papers.adacomp.experiments import ASGD, AVERAGED, FIGURE_3, RATES, RECORD
@@ -49,7 +51,7 @@ class Row:
     method: str
     setting: str
     file: FleetFile
-    how: Federated | None = None
+    how: Rival | None = None
     until: float = math.inf
     """Runs end at this accuracy."""
 
@@ -94,7 +96,7 @@ def rows(scale: Scale) -> Iterator[Row]:
             yield Row(method.name, f"rate {rate:g}", scale.file(replace(method, rate=rate)))
     for name, how in federated():
         setting = f"rate {how.rate:g}"
-        if how.training:
+        if isinstance(how, FedBuff):
             setting += f", {how.training} training, server's rate {how.server_rate:g}"
         yield Row(name, setting, scale.file(replace(ASGD, rate=how.rate)), how)
 
@@ -114,19 +116,19 @@ def fleets() -> Iterator[tuple[Method, tuple[float, ...]]]:
     yield Method(OURS, cohort, 0.5), (0.3, 0.5)
 
 
-def federated() -> Iterator[tuple[str, Federated]]:
+def federated() -> Iterator[tuple[str, FedAvg | FedBuff | HeavyBall]]:
     """FedAvg with 10 of the devices a round; FedBuff with K = 10 and one epoch, as in its paper; dense ASGD
     with a momentum of 0.9, which multiplies what comes of a rate by ten.
     """
     for rate in RATES:
-        yield "dense ASGD, momentum 0.9", Federated(rate / 10, epochs=0, momentum=0.9)
+        yield "dense ASGD, momentum 0.9", HeavyBall(rate / 10)
     for values, bits in (("f32", ""), ("int8", ", 8 bits")):
         for epochs in (1, 5):
             for rate in (0.05, 0.1, 0.2):
-                yield f"FedAvg E={epochs}{bits}", Federated(rate, epochs, values=values)
+                yield f"FedAvg E={epochs}{bits}", FedAvg(rate, epochs, values=values)
     for training, server_rate in ((20, 1.0), (200, 1.0), (200, 3.0)):
         for rate in (0.05, 0.1, 0.2):
-            yield "FedBuff K=10", Federated(rate, training=training, server_rate=server_rate)
+            yield "FedBuff K=10", FedBuff(rate, training=training, server_rate=server_rate)
 
 
 def chosen(every: list[Row], only: list[str]) -> list[Row]:

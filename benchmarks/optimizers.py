@@ -5,9 +5,9 @@
 MNIST (the paper's CNN), CIFAR-10 (ResNetGN), spoken digits (SpeechCNN) and parts of speech (WordMLP), dealt
 out evenly, 10 samples a step. All of Edgeflock's rows send and get what `compression = "record"` does, but
 for the optimizer; so do those of FedBuff's rule in the server. FedAvg, FedProx, FedBuff and FedAsync are
-benchmarks/federated.py's, dense, from 1 and 5 epochs. Own steps send and get more at a time: in rounds of all
-devices, or in turns of a few. Of a method with several settings the best one counts: the highest accuracy of
-its task that was reached, with the fewest bytes both ways. Each setting gets seed 0, the best one all.
+benchmarks/learning/rivals', dense, from 1 and 5 epochs. Own steps send and get more at a time: in rounds of
+all devices, or in turns of a few. Of a method with several settings the best one counts: the highest accuracy
+of its task that was reached, with the fewest bytes both ways. Each setting gets seed 0, the best one all.
 
 Runs are kept in --output, one file a setting and seed: what has ended is not run again, several processes may
 run different rows at a time, and --finished reports what there is. Leaves optimizers.md in --report.
@@ -22,7 +22,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.both_ways import Row, chosen, measured
-from benchmarks.federated import Federated
+from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff
+from benchmarks.learning.rivals.averaging import FedAvg
+from benchmarks.learning.rivals.federation import Rival
 from benchmarks.optimizers_report import PLAIN, best, methods, table
 from benchmarks.words import words_npz
 from edgeflock.devices.emulation.config import FleetFile
@@ -171,17 +173,16 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
         yield "own steps, momentum", f"rate {rate:g}", {**own, "coordination.learning_rate": rate / 10}
 
 
-def rivals(task: Task) -> Iterator[tuple[str, str, Federated]]:
+def rivals(task: Task) -> Iterator[tuple[str, str, Rival]]:
     """The field's, at the rates of the task: rounds of 10 clients, or 20 that train at any time."""
     for rate in (task.rates[1], 2 * task.rates[1]):
         for epochs in (1, 5):
             setting = f"E={epochs}, rate {rate:g}"
-            yield "FedAvg", setting, Federated(rate, epochs)
-            yield "FedProx", f"{setting}, mu 0.01", Federated(rate, epochs, proximal=0.01)
-        yield "FedBuff K=10", f"rate {rate:g}", Federated(rate, training=20)
+            yield "FedAvg", setting, FedAvg(rate, epochs)
+            yield "FedProx", f"{setting}, mu 0.01", FedAvg(rate, epochs, proximal=0.01)
+        yield "FedBuff K=10", f"rate {rate:g}", FedBuff(rate, training=20)
         for alpha in (0.2, 0.6):
-            asynchronous = Federated(rate, together=1, training=20, server_rate=alpha, mixing=True)
-            yield "FedAsync", f"alpha {alpha:g}, rate {rate:g}", asynchronous
+            yield "FedAsync", f"alpha {alpha:g}, rate {rate:g}", FedAsync(rate, training=20, mixing=alpha)
 
 
 def rows(task: Task, folder: Path, gradients: int = 0) -> Iterator[Row]:

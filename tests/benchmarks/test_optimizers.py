@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks.both_ways_report import Measured
-from benchmarks.federated import Federated
 from benchmarks.optimizers import TASKS, Task, main, rows
 from benchmarks.optimizers_report import best, figures, table
 from edgeflock.devices.results.outcomes import Outcome, Setting
@@ -57,7 +56,6 @@ def test_every_row_computes_as_many_gradients(task: Task, tmp_path: Path) -> Non
         assert row.file.run.updates == 1000 // steps
     rivals = {row.method: row.how for row in every if row.how is not None}
     assert list(rivals) == ["FedAvg", "FedProx", "FedBuff K=10", "FedAsync"]
-    assert all(isinstance(how, Federated) for how in rivals.values())
 
 
 @pytest.mark.long

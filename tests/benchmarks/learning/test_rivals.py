@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.federated import Channel, Federated, simulate
+from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
+from benchmarks.learning.rivals.averaging import FedAvg
+from benchmarks.learning.rivals.channel import Channel, Vector
+from benchmarks.learning.rivals.federation import Rival, simulate
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import Prepared, prepare
+from edgeflock.server.weights import first_model
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol import wire
@@ -32,17 +36,21 @@ def fleet(batch: int = BATCH) -> Prepared:
     return prepare(FleetFile.model_validate(settings))
 
 
-def run(how: Federated, gradients: int, prepared: Prepared | None = None) -> list[Evaluation]:
+def run(how: Rival, gradients: int, prepared: Prepared | None = None) -> list[Evaluation]:
     """Its evaluations, one a version of the model."""
     evaluations: list[Evaluation] = []
     end = simulate(how, prepared or fleet(), 0, gradients, 1, evaluations.append)
     assert (end["ended"], end["updates"]) == ("complete", evaluations[-1].version)
-    assert end["gradients_per_update"] == max(1, how.epochs * SAMPLES // BATCH)
     return evaluations
 
 
 def flat() -> FlatModule:
     return FlatModule(MODULE, "cross_entropy", 0)
+
+
+def first() -> Vector:
+    """What runs begin with, under seed 0."""
+    return first_model(flat(), "", 0)[0]
 
 
 def down(size: int, value_mode: int, octets: int, base: int | None = None) -> int:
@@ -58,11 +66,11 @@ def up(size: int, value_mode: int, octets: int) -> int:
 def test_a_round_of_all_clients_with_one_whole_batch_is_a_step_on_all_data() -> None:
     whole = fleet(batch=SAMPLES)
     evaluations: list[Evaluation] = []
-    simulate(Federated(0.1, together=DEVICES), whole, 0, DEVICES, 1, evaluations.append)
+    simulate(FedAvg(0.1, cohort=DEVICES), whole, 0, DEVICES, 1, evaluations.append)
     x = np.concatenate([share.x for share in whole.shares])
     y = np.concatenate([share.y for share in whole.shares])
     model = flat()
-    theta = model.theta()
+    theta = first()
     _, gradient, _, _, _ = model.gradient(theta, x, y)
     expected = model.evaluate(theta - np.float32(0.1) * gradient.copy(), whole.test.x, whole.test.y)
     assert evaluations[0].loss == pytest.approx(expected[0], rel=1e-5)
@@ -70,7 +78,7 @@ def test_a_round_of_all_clients_with_one_whole_batch_is_a_step_on_all_data() -> 
 
 def test_fedavg_is_counted_by_the_message() -> None:
     size = flat().layout.size
-    evaluations = run(Federated(0.1, epochs=2, together=3), gradients=24)
+    evaluations = run(FedAvg(0.1, epochs=2, cohort=3), gradients=24)
     assert [one.version for one in evaluations] == [3, 6]
     for rounds, one in enumerate(evaluations, 1):
         assert one.ingress == 3 * rounds * up(size, 0, 4 * size)
@@ -79,7 +87,7 @@ def test_fedavg_is_counted_by_the_message() -> None:
 
 def test_fedbuff_sends_first_models_to_those_that_train_and_one_for_each_change() -> None:
     size = flat().layout.size
-    evaluations = run(Federated(0.1, together=3, training=5), gradients=12)
+    evaluations = run(FedBuff(0.1, buffer=3, training=5), gradients=12)
     assert [one.version for one in evaluations] == [3, 6]
     for versions, one in enumerate(evaluations, 1):
         assert one.ingress == 3 * versions * up(size, 0, 4 * size)
@@ -89,8 +97,8 @@ def test_fedbuff_sends_first_models_to_those_that_train_and_one_for_each_change(
 def test_fedbuff_with_one_client_at_a_time_is_sequential_sgd() -> None:
     """Nothing is stale then: of one client the model goes straight on."""
     alone = replace(fleet(), shares=fleet().shares[:1])
-    evaluations = run(Federated(0.1, together=1, training=1), 20, alone)
-    rounds = run(Federated(0.1, together=1), 20, alone)
+    evaluations = run(FedBuff(0.1, buffer=1, training=1), 20, alone)
+    rounds = run(FedAvg(0.1, cohort=1), 20, alone)
     assert [one.loss for one in evaluations] == [one.loss for one in rounds]
 
 
@@ -98,9 +106,10 @@ def test_fedbuff_takes_stale_changes_for_less() -> None:
     """With K = 1 and n that train, a change is t versions late with probability (1 - 1 / n)^t / n."""
     alike = replace(fleet(), shares=[fleet().shares[0]] * 2)
     model = flat()
-    start, _ = model.evaluate(model.theta(), alike.test.x, alike.test.y)
+    start, _ = model.evaluate(first(), alike.test.x, alike.test.y)
     gained = [
-        start - (run(Federated(1e-4, together=1, training=training), 2 * 100, alike)[-1].loss or math.inf)
+        start
+        - (run(FedBuff(1e-4, steps=1, buffer=1, training=training), 2 * 100, alike)[-1].loss or math.inf)
         for training in (1, 2)
     ]
     weight = sum(0.5 ** (late + 1) / math.sqrt(1 + late) for late in range(50))
@@ -111,9 +120,9 @@ def test_fedbuff_takes_stale_changes_for_less() -> None:
 def test_momentum_of_one_client_is_the_heavy_ball() -> None:
     alone = replace(fleet(batch=SAMPLES), shares=fleet().shares[:1])
     evaluations: list[Evaluation] = []
-    simulate(Federated(0.1, epochs=0, momentum=0.9), alone, 0, 5, 1, evaluations.append)
+    simulate(HeavyBall(0.1), alone, 0, 5, 1, evaluations.append)
     model, share = flat(), alone.shares[0]
-    theta = model.theta()
+    theta = first()
     velocity = np.zeros_like(theta)
     for one in evaluations:
         _, gradient, _, _, _ = model.gradient(theta, share.x, share.y)
@@ -125,7 +134,7 @@ def test_momentum_of_one_client_is_the_heavy_ball() -> None:
 
 def test_momentum_divides_by_staleness_and_sends_the_whole_model_each_time() -> None:
     size = flat().layout.size
-    plain = Federated(0.1, epochs=0, momentum=1e-9)
+    plain = HeavyBall(0.1, momentum=1e-9)
     several = replace(fleet(), shares=[fleet().shares[0]] * DEVICES)
     evaluations = run(plain, 60, several)
     assert [(one.version, one.ingress) for one in evaluations[:2]] == [
@@ -155,34 +164,32 @@ def test_in_eight_bits_the_client_comes_nearer_to_the_model_with_each_message() 
 @pytest.mark.parametrize(
     "how",
     [
-        Federated(0.2),
-        Federated(0.2, values="int8"),
-        Federated(0.2, training=11),
-        Federated(0.1, epochs=0, momentum=0.9),
+        FedAvg(0.2),
+        FedAvg(0.2, values="int8"),
+        FedBuff(0.2, training=11),
+        HeavyBall(0.1),
     ],
 )
-def test_it_learns_and_a_seed_tells_all(how: Federated) -> None:
+def test_it_learns_and_a_seed_tells_all(how: Rival) -> None:
     evaluations = run(how, 400)
     assert evaluations == run(how, 400)
     assert (evaluations[-1].accuracy or 0) > 0.75
 
 
 def test_a_rate_too_high_is_seen() -> None:
-    end = simulate(Federated(1e38), fleet(), 0, 4000, 1000)
+    end = simulate(FedAvg(1e38), fleet(), 0, 4000, 1000)
     assert end["ended"] == "diverged"
     assert end["updates"] < 2000
 
 
 def test_fedprox_goes_less_far_and_fedasync_goes_to_the_client_s_model() -> None:
     alone = replace(fleet(), shares=fleet().shares[:1])
-    free, drawn = (
-        run(Federated(0.1, epochs=8, together=1, proximal=mu), 16, alone)[-1].loss for mu in (0.0, 5.0)
-    )
-    start, _ = flat().evaluate(flat().theta(), alone.test.x, alone.test.y)
+    free, drawn = (run(FedAvg(0.1, epochs=8, cohort=1, proximal=mu), 16, alone)[-1].loss for mu in (0.0, 5.0))
+    start, _ = flat().evaluate(first(), alone.test.x, alone.test.y)
     assert free is not None
     assert drawn is not None
     assert abs(start - drawn) < abs(start - free)
     # All of the way, with one client: its own model, which is where sequential SGD comes to.
-    mixed = run(Federated(0.1, together=1, training=1, mixing=True), 20, alone)
-    sequential = run(Federated(0.1, together=1), 20, alone)
+    mixed = run(FedAsync(0.1, training=1, mixing=1.0), 20, alone)
+    sequential = run(FedAvg(0.1, cohort=1), 20, alone)
     assert [one.loss for one in mixed] == pytest.approx([one.loss for one in sequential], rel=1e-5)

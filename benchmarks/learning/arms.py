@@ -1,0 +1,118 @@
+"""Who learns: the product with its defaults or some settings, and rivals with theirs.
+
+An arm is called "product", "product NAME" with a name of VARIANTS, or "FAMILY key=value ..." with a family of
+FAMILIES and fields of its record, such as "FedAvg rate=0.1 steps=5 cohort=10".
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
+from benchmarks.learning.rivals.averaging import FedAdam, FedAvg, FedAvgM
+from benchmarks.learning.rivals.central import Adam, Sgd, SyncSgd
+from benchmarks.learning.rivals.federation import Rival
+from benchmarks.learning.rivals.local import DiLoCo, SparseLoCo
+from benchmarks.learning.rivals.scaffold import Scaffold
+
+PRODUCT = "product"
+
+VARIANTS: dict[str, dict[str, object]] = {
+    "exact-downlink": {"downlink.mode": "exact"},
+    "lossy-downlink": {"downlink.share": 0.02},
+    "sgd": {"run.local_optimizer": "sgd"},
+    "feedback-1": {"compression.feedback": 1.0},
+    "no-average": {"coordination.average": 0.0},
+    "dense": {"compression.select": 1.0, "compression.values": "f32", "downlink.mode": "exact"},
+}
+"""Settings over the product's defaults, for ablations: "product NAME"."""
+
+FAMILIES: dict[str, Any] = {
+    "Sgd": Sgd,
+    "Adam": Adam,
+    "SyncSgd": SyncSgd,
+    "FedAvg": FedAvg,
+    "FedAvgM": FedAvgM,
+    "FedAdam": FedAdam,
+    "FedBuff": FedBuff,
+    "Scaffold": Scaffold,
+    "DiLoCo": DiLoCo,
+    "SparseLoCo": SparseLoCo,
+    "FedAsync": FedAsync,
+    "HeavyBall": HeavyBall,
+}
+"""Rivals by name."""
+
+CENTRAL = ("Sgd", "Adam")
+"""Those that have all data on one machine: the ceiling."""
+
+GRIDS: dict[str, tuple[str, ...]] = {
+    "Sgd": ("momentum=0.9 rate=0.01", "momentum=0.9 rate=0.003", "rate=0.05", "rate=0.1", "rate=0.02"),
+    "Adam": ("rate=0.001", "rate=0.0003", "rate=0.003"),
+    "SyncSgd": ("rate=0.1", "rate=0.2", "momentum=0.9 rate=0.02", "momentum=0.9 rate=0.05"),
+    "FedAvg": (
+        "rate=0.1 steps=5 cohort=10", "rate=0.1 steps=20 cohort=10", "rate=0.1 steps=5 cohort=3",
+        "rate=0.05 steps=5 cohort=10", "rate=0.05 steps=5 cohort=3", "rate=0.1 steps=20 cohort=3",
+        "rate=0.1 epochs=1 cohort=3", "rate=0.1 epochs=5 cohort=1",
+    ),
+    "FedAvgM": ("rate=0.05 steps=5 cohort=10 server_rate=0.3", "rate=0.05 steps=5 cohort=3 server_rate=0.3",
+                "rate=0.1 steps=5 cohort=3 server_rate=0.1"),
+    "FedAdam": ("rate=0.05 steps=5 cohort=10 server_rate=0.003",
+                "rate=0.05 steps=5 cohort=3 server_rate=0.003",
+                "rate=0.05 steps=5 cohort=3 server_rate=0.001"),
+    "FedBuff": ("rate=0.05 steps=5 buffer=3", "rate=0.1 steps=5 buffer=3", "rate=0.1 steps=5 buffer=10",
+                "rate=0.1 steps=1 buffer=3", "rate=0.05 steps=20 buffer=3"),
+    "Scaffold": ("rate=0.1 steps=5 cohort=10", "rate=0.05 steps=5 cohort=3", "rate=0.1 steps=5 cohort=3",
+                 "rate=0.1 steps=20 cohort=3"),
+    "DiLoCo": ("rate=0.001 steps=5", "rate=0.001 steps=20", "rate=0.003 steps=5",
+               "rate=0.001 steps=5 outer_rate=0.3"),
+    "SparseLoCo": ("rate=0.001 steps=5", "rate=0.001 steps=20", "rate=0.003 steps=5",
+                   "rate=0.001 steps=5 share=0.1"),
+}  # fmt: skip
+"""Settings of a family that are tried at n = 10, even data, seed 0; its best one then runs everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One that learns."""
+
+    name: str
+    family: str
+    settings: dict[str, object]
+    """Of the product, as [section.key]; of rivals none."""
+    rival: Rival | None = None
+
+    @property
+    def central(self) -> bool:
+        """Whether all data lie on one machine."""
+        return self.family in CENTRAL
+
+
+def parsed(name: str) -> Arm:
+    """The arm of that name. Raises ValueError if it is none."""
+    family, *words = name.split()
+    if family == PRODUCT:
+        if not words:
+            return Arm(name, PRODUCT, {})
+        if len(words) > 1 or words[0] not in VARIANTS:
+            raise ValueError(f"arm {name!r}: known variants of the product are {', '.join(VARIANTS)}")
+        return Arm(name, name, VARIANTS[words[0]])
+    if family not in FAMILIES:
+        raise ValueError(f"arm {name!r}: known are {PRODUCT}, {', '.join(FAMILIES)}")
+    known = {field.name: field.type for field in fields(FAMILIES[family])}
+    settings: dict[str, Any] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if key not in known or not value:
+            raise ValueError(f"arm {name!r}: {word!r} is no setting; known are {', '.join(known)}")
+        settings[key] = {"float": float, "int": int}.get(
+            str(getattr(known[key], "__name__", known[key])), str
+        )(value)
+    try:
+        return Arm(name, family, {}, FAMILIES[family](**settings))
+    except TypeError as error:
+        raise ValueError(f"arm {name!r}: {error}; give its settings, such as rate=0.1") from error
+
+
+def grid(family: str) -> list[str]:
+    """The arms of a family that are tried."""
+    return [f"{family} {settings}" for settings in GRIDS[family]]

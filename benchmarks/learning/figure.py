@@ -1,0 +1,44 @@
+"""The figure: accuracy against gradients for the CNN of TensorFlow's tutorial, 10 devices, even data."""
+
+from pathlib import Path
+
+from benchmarks.learning.arms import CENTRAL, PRODUCT
+from benchmarks.learning.cells import BASE, Results
+from benchmarks.learning.lines import Line, lines_of
+from edgeflock.devices.results.curves import Panel, draw
+from edgeflock.devices.results.outcomes import Outcome, Setting
+
+RIVALS = 3
+"""That are drawn: the best ones."""
+
+
+def draw_cifar(results: Results, path: Path) -> bool:
+    """Leave `path`.png and .svg, of the product, the ceiling and the best rivals; whether there was any."""
+    lines = chosen(results)
+    if lines:
+        settings = [_setting(line) for line in lines]
+        title = "CIFAR-10, the CNN of TensorFlow's tutorial"
+        panel = Panel(title, "updates", "gradients, on all devices together", settings)
+        caption = (
+            "10 devices, even data, batches of 32. Lines are means over the seeds, bands the lowest to the "
+        )
+        draw([panel], path, caption + "highest. SGD and Adam have all data on one machine.")
+    return bool(lines)
+
+
+def chosen(results: Results) -> list[Line]:
+    """The lines that are drawn."""
+    ceiling = list(lines_of(results, "cifar", 1, "even"))
+    fleet = list(lines_of(results, "cifar", *BASE))
+    product = [line for line in fleet if line.family == PRODUCT]
+    rivals = [line for line in fleet if not line.family.startswith(PRODUCT) and line.family not in CENTRAL]
+    return [*product, *ceiling, *sorted(rivals, key=lambda line: -line.mean_of_last)[:RIVALS]]
+
+
+def _setting(line: Line) -> Setting:
+    return Setting(line.arm, [_outcome(run["curve"]) for run in line.runs])
+
+
+def _outcome(curve: list[dict[str, float]]) -> Outcome:
+    """Gradients stand where fleets' curves have updates."""
+    return Outcome([{**row, "updates": row["gradients"]} for row in curve], {})

@@ -1,0 +1,200 @@
+"""What rivals share: a fleet's clients, what travels, and the time, counted until enough gradients were
+computed.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from benchmarks.learning.rivals.channel import Channel, Vector
+from edgeflock.client.data import Shuffled
+from edgeflock.devices.emulation.fleet import Prepared, prepare
+from edgeflock.devices.emulation.pace import Pace
+from edgeflock.devices.results.sweep import Job
+from edgeflock.server.weights import first_model
+from edgeflock.shared.data.datasets import joined
+from edgeflock.shared.model.torch_module import FlatModule
+from edgeflock.shared.protocol.frames import Evaluation
+
+STATISTICS = np.float32(0.1)
+"""The part of a batch's own statistics that a step takes into BatchNorm's running ones, as torch has it."""
+
+
+class Client:
+    """Computes gradients of its share's batches, and knows how long they take."""
+
+    def __init__(
+        self, flat: FlatModule, batches: Shuffled, batch: int, pace: Pace, random: np.random.Generator
+    ) -> None:
+        self._flat, self._batches, self._batch = flat, batches, batch
+        self._pace, self._random = pace, random
+        self.gradients = 0
+        self._loss = 0.0
+
+    @property
+    def share(self) -> int:
+        """Samples that it holds: n_k."""
+        return len(self._batches.samples)
+
+    def steps(self, steps: int, epochs: int) -> int:
+        """How many those are of its share."""
+        return steps or max(1, epochs * (self.share // self._batch))
+
+    def gradient(self, theta: Vector) -> tuple[Vector, Vector]:
+        """(gradient [P], statistics [B]) of the next batch, in arrays that the next call overwrites."""
+        self.gradients += 1
+        step = self._flat.gradient(theta, *self._batches.take(self._batch))
+        self._loss += step.loss
+        return step.gradient, step.statistics
+
+    def descend(self, start: Vector, steps: int, move: Callable[[Vector, Vector], None]) -> Vector:
+        """Where `steps` gradients lead from `start`. `move` changes the parameters [P] in place by a
+        gradient.
+        """
+        theta, size = start.copy(), self._flat.layout.parameters.size
+        for _ in range(steps):
+            gradient, statistics = self.gradient(theta)
+            move(theta[:size], gradient)
+            theta[size:] += STATISTICS * (statistics - theta[size:])
+        return theta
+
+    def seconds(self, steps: int) -> float:
+        """How long so many gradients take."""
+        return sum(self._pace.draw(self._random) for _ in range(steps))
+
+    def told(self, steps: int) -> tuple[float, int]:
+        """(mean loss of the last `steps` gradients, their samples), which an update says."""
+        loss, self._loss = self._loss / steps, 0.0
+        return loss, steps * self._batch
+
+
+@dataclass(slots=True)
+class Federation:
+    """Who takes part in a run, and what it has cost so far."""
+
+    flat: FlatModule
+    clients: Sequence[Client]
+    channel: Channel
+    theta: Vector
+    """The first model, [P + B]."""
+    random: np.random.Generator
+    """Draws who takes part."""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, prepared: Prepared, seed: int, coding: str = "f32", slow: frozenset[int] = frozenset(),
+           slower: float = 1.0, central: bool = False) -> "Federation":  # fmt: skip
+        """Of a fleet's shares, initial model and step times, or with all data in one place (`central`).
+        `slow` devices take `slower` times as long."""
+        file = prepared.file
+        flat = FlatModule(file.model.module, file.model.loss, seed, prepared.make)
+        theta, _ = first_model(flat, file.model.weights, seed)
+        shares = [joined(prepared.shares)] if central else prepared.shares
+        kind = next(iter(file.classes.values()))
+        fast = Pace.of(kind, prepared.flops)
+        late = Pace.of(
+            kind.model_copy(update={"step_ms": fast.step * 1e3 * slower, "spread": fast.spread}),
+            prepared.flops,
+        )
+        clients = [
+            Client(
+                flat,
+                Shuffled(share, np.random.default_rng([seed, 1, place])),
+                file.run.batch,
+                late if place in slow and not central else fast,
+                np.random.default_rng([seed, 2, place]),
+            )
+            for place, share in enumerate(shares)
+        ]
+        random = np.random.default_rng([seed, 0])
+        return cls(flat, clients, Channel(flat.layout, coding), theta, random)
+
+    @property
+    def parameters(self) -> int:
+        """P: what gradients move. Behind them in theta lie B running statistics."""
+        return self.flat.layout.parameters.size
+
+    @property
+    def gradients(self) -> int:
+        """Computed so far."""
+        return sum(client.gradients for client in self.clients)
+
+
+class Rival(Protocol):
+    """An algorithm with its settings."""
+
+    @property
+    def values(self) -> str:
+        """How its vectors are coded."""
+
+    @property
+    def central(self) -> bool:
+        """Whether all data lie in one place."""
+
+    def models(self, federation: Federation) -> Iterator[Vector]:
+        """theta after each of its steps, without end."""
+
+
+def simulate(
+    rival: Rival,
+    prepared: Prepared,
+    seed: int,
+    gradients: int,
+    every: int,
+    progress: Callable[[Evaluation], None] = lambda _: None,
+    stop: Callable[[Evaluation], object] = lambda _: False,
+    seen: Callable[[Any, torch.Tensor], object] = lambda output, target: None,
+    federation: Federation | None = None,
+) -> dict[str, Any]:
+    """Until `gradients` were computed, evaluated about every `every`, or until an evaluation of which `stop`
+    is true; how it ended. Updates are clients' messages. `seen` gets outputs and targets of each evaluation.
+    """
+    run = federation or Federation.of(prepared, seed, rival.values, central=rival.central)
+    models = rival.models(run)
+    last, ended = 0, ""
+    while not ended:
+        with np.errstate(over="ignore", invalid="ignore"):  # a rate too high shows at the next evaluation
+            theta = next(models)
+        computed = run.gradients
+        ended = "complete" if computed >= gradients else ""
+        if ended or computed // every > last // every or not np.isfinite(theta).all():
+            last = computed
+            loss, accuracy = run.flat.evaluate(theta, prepared.test.x, prepared.test.y, seen=seen)
+            known = loss if math.isfinite(loss) else None
+            ended = "diverged" if known is None else ended
+            channel = run.channel
+            evaluation = Evaluation(
+                channel.messages, run.seconds, known, accuracy, channel.ingress, channel.egress
+            )
+            progress(evaluation)
+            ended = ended or ("stopped" if stop(evaluation) else "")
+    updates = run.channel.messages
+    return {
+        "seed": seed,
+        "ended": ended,
+        "updates": updates,
+        "gradients_per_update": round(run.gradients / max(1, updates)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation(Job):
+    """A run of one of them, to be kept and swept as those of fleets are.
+
+    Of its fleet file count the data, the model, the batch, and as run.updates the gradients.
+    """
+
+    how: Rival | None = None
+
+    def settings(self) -> dict[str, Any]:
+        return {**Job.settings(self), "federated": asdict(self.how)}  # type: ignore[call-overload]
+
+    def play(self, progress: Callable[[Evaluation], None]) -> dict[str, Any]:
+        torch.set_num_threads(1)
+        assert self.how is not None, "a simulation has a rival"
+        prepared, every = prepare(self.file), self.file.fleet.evaluate_every
+        return simulate(self.how, prepared, self.seed, self.file.run.updates, every, progress, self.arrived)
