@@ -163,7 +163,12 @@ def simulate(
         ended = "complete" if computed >= gradients else ""
         if ended or computed // every > last // every or not np.isfinite(theta).all():
             last = computed
-            loss, accuracy = run.flat.evaluate(theta, prepared.test.x, prepared.test.y, seen=seen)
+            loss, accuracy = run.flat.evaluate(
+                theta,
+                prepared.test.x,
+                prepared.test.y,
+                seen=lambda output, target, right: seen(output, target),
+            )
             known = loss if math.isfinite(loss) else None
             ended = "diverged" if known is None else ended
             channel = run.channel
