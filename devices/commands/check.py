@@ -50,7 +50,7 @@ def check(
         with redirect_stdout(sys.stderr):  # the user's module may print
             found = checked(settings, tests_rate=True)
     if write:
-        _write(config, found.rate)
+        _write(config, found.rate, settings.run.local_optimizer)
     if json:
         import json as encoder
         from dataclasses import asdict
@@ -61,8 +61,10 @@ def check(
         print(line)
 
 
-def _write(path: Path | None, rate: "RangeTest | None") -> None:
-    """The proposed rate, into the settings. Raises ConfigError."""
+def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
+    """The proposed rate, into the settings, and the devices' optimizer that it is of: without that a rate is
+    SGD's. Raises ConfigError.
+    """
     from edgeflock.devices.projects.settings_file import with_setting
 
     if path is None:
@@ -70,6 +72,8 @@ def _write(path: Path | None, rate: "RangeTest | None") -> None:
     if rate is None or rate.proposed is None:
         raise ConfigError(f"--write: {rate.advice if rate else 'no learning rate was tested'}")
     text = with_setting(text_of(path), str(path), rate.key, rate.proposed)
+    if optimizer != "sgd":
+        text = with_setting(text, str(path), "run.local_optimizer", optimizer)
     fresh = path.with_name(f"{path.name}.new")
     try:
         fresh.write_text(text, "utf-8")

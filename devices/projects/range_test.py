@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
+from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.local import Local
 from edgeflock.server.descent import Parameters, Regime, Step
 from edgeflock.shared.data.samples import IGNORED
@@ -192,7 +193,8 @@ class _Optimizer:
             0, theta.copy(), buffers=layout.buffers, norms=layout.norms, regime=self._regime, start=0
         )
         self._trained = layout.parameters.size
-        self._local = Local(theta[: self._trained], terms)
+        adafactor = Adafactor(layout.parameters, terms.adafactor) if terms.adafactor else None
+        self._local = Local(theta[: self._trained], terms, adafactor)
 
     @property
     def theta(self) -> NDArray[np.float32]:

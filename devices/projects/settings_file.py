@@ -7,13 +7,14 @@ from typing import Any
 from edgeflock.shared.errors import ConfigError
 
 
-def with_setting(text: str, source: str, name: str, value: float) -> str:
+def with_setting(text: str, source: str, name: str, value: float | str) -> str:
     """`text`, the TOML of `source`, with the setting `name`, which is SECTION.KEY, at `value`.
 
     Raises ConfigError if the setting stands there in another way than `KEY = ...` below `[SECTION]`.
     """
     section, _, key = name.partition(".")
-    lines, line = text.splitlines(keepends=True), f"{key} = {value:g}"
+    written = f'"{value}"' if isinstance(value, str) else f"{value:g}"
+    lines, line = text.splitlines(keepends=True), f"{key} = {written}"
     header = _place(rf"\[\s*{section}\s*\]", lines, 0, len(lines))
     if header is None:
         gap = "" if text in ("", "\n") else "\n" if text.endswith("\n") else "\n\n"
@@ -25,7 +26,7 @@ def with_setting(text: str, source: str, name: str, value: float) -> str:
             lines[header] = lines[header].rstrip("\n") + "\n"
             lines.insert(header + 1, line + "\n")
         else:
-            lines[place] = re.sub(rf"({key}\s*=\s*)[^\s#]+", rf"\g<1>{value:g}", lines[place], count=1)
+            lines[place] = re.sub(rf"({key}\s*=\s*)[^\s#]+", rf"\g<1>{written}", lines[place], count=1)
         changed = "".join(lines)
     if _parsed(changed) != _with(_parsed(text), section, key, value):
         raise ConfigError(f"{source} says {name} in a form that is not changed here: set {line} yourself")
@@ -44,6 +45,6 @@ def _parsed(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _with(settings: dict[str, Any] | None, section: str, key: str, value: float) -> dict[str, Any]:
+def _with(settings: dict[str, Any] | None, section: str, key: str, value: float | str) -> dict[str, Any]:
     given = settings or {}
     return {**given, section: {**given.get(section, {}), key: value}}

@@ -32,6 +32,12 @@ def test_one_line_changes(before: str, after: str) -> None:
     assert with_setting(after, "mine.toml", NAME, 0.2) == after
 
 
+def test_a_text_is_quoted() -> None:
+    given = "[run]\nlocal_optimizer = 'adam'  # mine\n"
+    after = '[run]\nlocal_optimizer = "adafactor"  # mine\n'
+    assert with_setting(given, "mine.toml", "run.local_optimizer", "adafactor") == after
+
+
 @pytest.mark.parametrize(
     "text",
     [
