@@ -114,7 +114,8 @@ def test_targets_of_arrays_that_are_far_are_scaled_and_metrics_are_not(tmp_path:
         assert hosted.evaluate is not None
         loss, _ = hosted.evaluate(hosted.engine.theta()[1] * 0)
         assert loss == pytest.approx(1, rel=1e-5)
-        assert hosted.metrics()["mae"] == pytest.approx(400 / 3, rel=1e-5)
+        found, _ = hosted.details()
+        assert found["mae"] == pytest.approx(400 / 3, rel=1e-5)
 
 
 def test_targets_of_arrays_that_are_near_stay(tmp_path: Path) -> None:
