@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.client.backends.torch import TorchBackend
@@ -12,6 +13,8 @@ from edgeflock.client.data.kept import Kept
 from edgeflock.client.data.open import is_stored
 from edgeflock.client.training import Trainer
 from edgeflock.devices.numbers import size
+from edgeflock.devices.projects.range_test import PROBE, RangeTest, constant_loss, range_test
+from edgeflock.server.descent import Regime
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.findings import REMEDY, Targets
@@ -20,6 +23,7 @@ from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.fitting import read_as
+from edgeflock.shared.data.samples import Stored
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.graphs.step import Step
 from edgeflock.shared.model.fields import Fields, Inputs, named, rows
@@ -28,7 +32,9 @@ from edgeflock.shared.model.losses import scales_targets
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.coordination import ELASTIC
 
 _PLENTY = 1 << 40
 
@@ -70,6 +76,8 @@ class Checked:
     """How far inputs usually reach from 0."""
     notes: tuple[str, ...] = ()
     """What is done about missing values, and what is wrong with the targets."""
+    rate: RangeTest | None = None
+    """None: no learning rate was looked for."""
 
     def lines(self) -> Iterator[str]:
         """For a person."""
@@ -83,11 +91,15 @@ class Checked:
         yield f"export  {size(self.graph)} in {self.export_seconds:.1f} s, the same gradients as torch's"
         dense = 4 * self.parameters
         yield f"update  {self.update:,} bytes; dense it would be {dense:,}"
+        if self.rate is not None:
+            yield f"rate    {self.rate}"
         yield from (f"advice  {line}" for line in self.advice())
 
     def advice(self) -> Iterator[str]:
         """What works, and might work better."""
         yield from self.notes
+        if self.rate is not None and self.rate.advice:
+            yield self.rate.advice
         if self.reach > LARGE:
             yield (
                 f"inputs usually reach {self.reach:.3g} from 0, and models train best on about 1: scale them "
@@ -109,12 +121,15 @@ class Checked:
             yield "client.data names nothing that is stored here: only the held-out data were looked at"
 
 
-def checked(config: Config) -> Checked:
-    """Raises ConfigError that says what cannot work, and what to do about it."""
+def checked(config: Config, *, tests_rate: bool = False) -> Checked:
+    """What a project comes to; with `tests_rate` also at which learning rate it trains, which takes seconds.
+
+    Raises ConfigError that says what cannot work, and what to do about it.
+    """
     if not config.model.data:
         raise ConfigError(
             "model.data = '': nothing says what samples look like; name held-out data, such as "
-            "csv:held_out.csv?label=COLUMN"
+            "csv:held_out.csv?label=COLUMN; without data no learning rate can be tested"
         )
     module, loss = config.model.module, config.model.loss
     raw = datasets.read(config.model.data, "test")
@@ -164,6 +179,34 @@ def checked(config: Config) -> Checked:
         selects=terms.select < 1,
         reach=_reach(x, len(y)),
         notes=(*filter(None, [said]), *filter(None, ["" if targets is None else far_targets(targets)])),
+        rate=_rate(config, terms, flat, batches, theta, held_out) if tests_rate else None,
+    )
+
+
+def _rate(
+    config: Config,
+    terms: Welcome,
+    flat: FlatModule,
+    batches: Kept,
+    theta: NDArray[np.float32],
+    held_out: Stored,
+) -> RangeTest:
+    """The learning rate for the run's optimizers. In elastic averaging it is that of the devices."""
+    elastic = config.coordination.mode == ELASTIC
+    regime, key = Regime.of(config), "coordination.learning_rate"
+    if elastic:
+        regime, key = replace(regime, learning_rate=config.run.local_rate), "run.local_rate"
+    chosen = np.random.default_rng(config.run.seed).permutation(len(held_out))[:PROBE]
+    x, y = rows(held_out.x, chosen), held_out.y[chosen]
+    backend = TorchBackend(config.model.module, config.model.loss, seed=config.run.seed)
+    if flat.layout.buffers:  # so that the probe's first loss is not of statistics that nobody measured
+        theta = theta.copy()
+        theta[flat.layout.parameters.size :] = backend.gradient(theta, x, y).statistics
+    return range_test(
+        *(backend, batches, terms, regime, theta),
+        lambda theta: flat.evaluate(theta, x, y)[0],
+        key,
+        constant_loss(config.model.loss, y),
     )
 
 

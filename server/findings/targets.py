@@ -2,15 +2,13 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
-_LARGE, _SMALL = 10.0, 0.05
-"""Targets usually this far from 0 make steps leap at the usual rates; this near they are lost in noise."""
+from edgeflock.shared.model.description import are_far
 
 REMEDY = (
-    "scale the targets in the data, to mean 0 and deviation 1 (tables are, without scale=none), or lower "
-    "coordination.learning_rate; then begin another run, or undo the leap: edgeflock rollback VERSION"
+    "scale the targets in the data, to mean 0 and deviation 1 (stored data's are, without scale=none), or "
+    "lower coordination.learning_rate; then begin another run, or undo the leap: edgeflock rollback VERSION"
 )
 
 
@@ -28,8 +26,7 @@ class Targets(NamedTuple):
     @property
     def far(self) -> str:
         """Why models do not learn them well; empty if nothing is in the way."""
-        reach = float(np.hypot(self.mean, self.deviation))
-        if _SMALL <= reach <= _LARGE or not np.isfinite(reach):
+        if not are_far(self.mean, self.deviation):
             return ""
         return (
             f"the targets have mean {self.mean:.3g} and deviation {self.deviation:.3g}, and models learn "

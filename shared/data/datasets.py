@@ -48,7 +48,7 @@ def load(
     uri: str, split: str, described: Description | None = None, *, scales_targets: bool = False
 ) -> Dataset:
     """The `split` ("train" or "test") of the data set that `uri` names, as `described`, or as it describes
-    itself, in memory. `scales_targets`: whether numbers to predict are scaled where inputs are.
+    itself, in memory. `scales_targets`: whether numbers to predict are scaled (`describe`).
 
     Raises ConfigError that names the URI and what is wrong with it.
     """

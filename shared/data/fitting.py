@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.data import columns
 from edgeflock.shared.data.samples import IGNORED, Raw, Stored, Text, listed, scaled
-from edgeflock.shared.model.description import LONGEST, MOST, Description
+from edgeflock.shared.model.description import LONGEST, MOST, Description, are_far
 from edgeflock.shared.model.fields import Fields
 
 
 def describe(raw: Raw, *, targets: bool = False) -> Description:
-    """What others must know to read theirs as `raw` is read. `targets`: whether numbers to predict are scaled
-    where inputs are. Raises ConfigError.
+    """What others must know to read theirs as `raw` is read. `targets`: whether numbers to predict are
+    scaled, where inputs are or where they are far from mean 0 and deviation 1. Raises ConfigError.
     """
     categories = columns.categories_of(raw)
     numbers = raw.are_numbers
@@ -28,9 +28,10 @@ def describe(raw: Raw, *, targets: bool = False) -> Description:
             )
     means, spreads = columns.units_of(raw, categories) if raw.scale else ((), ())
     target: tuple[float, ...] = ()
-    if targets and raw.scale and numbers:
+    if targets and numbers and raw.scale is not False and len(raw):
         (mean,), (spread,) = columns.standard(_numbers(raw).reshape(-1, 1).astype(np.float64))
-        target = mean, spread
+        if raw.scale or are_far(mean, spread):
+            target = mean, spread
     return Description(raw.columns, means, spreads, labels, numbers, target, categories)
 
 

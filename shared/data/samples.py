@@ -114,8 +114,9 @@ class Raw:
     """What a person finds sample i by."""
     texts: Mapping[int, Texts] = field(default_factory=dict)
     """Column -> the texts in it. There x is NaN."""
-    scale: bool = False
-    """Whether x, and y of numbers, are to be brought to mean 0 and deviation 1."""
+    scale: bool | None = None
+    """Whether x, and y of numbers, are to be brought to mean 0 and deviation 1. None: only such y as is far
+    from that."""
     numbers: bool | None = None
     """Whether y is numbers rather than classes; None: it shows."""
     missing: str = "error"

@@ -13,6 +13,16 @@ LONGEST = 200
 """Characters of a name."""
 
 
+_LARGE, _SMALL = 10.0, 0.05
+"""Targets usually this far from 0 make steps leap at the usual rates; this near they are lost in noise."""
+
+
+def are_far(mean: float, deviation: float) -> bool:
+    """Whether models learn targets of this mean and deviation badly, by the root of their mean square."""
+    reach = math.hypot(mean, deviation)
+    return math.isfinite(reach) and not _SMALL <= reach <= _LARGE
+
+
 class Description(NamedTuple):
     """Of the server's held-out data; devices follow it."""
 

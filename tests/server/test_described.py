@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -96,3 +97,42 @@ def test_truths_are_no_numbers_to_scale(tmp_path: Path) -> None:
         assert hosted.described is not None
         assert hosted.described.target == ()
         assert hosted.targets is None
+
+
+def arrays(tmp_path: Path, times: float) -> str:
+    x = np.array([[1], [3], [5]], np.float32)
+    np.savez(tmp_path / "held_out.npz", x_test=x, y_test=np.float32(times) * x.ravel())
+    return f"model.data=npz:{tmp_path}/held_out.npz"
+
+
+def test_targets_of_arrays_that_are_far_are_scaled_and_metrics_are_not(tmp_path: Path) -> None:
+    with open_run(settings(tmp_path, arrays(tmp_path, 100))) as hosted:
+        assert hosted.described is not None
+        assert hosted.described.target == pytest.approx((300, np.sqrt(80000 / 3)))
+        assert hosted.described.means == ()
+        assert hosted.targets is None
+        assert hosted.evaluate is not None
+        loss, _ = hosted.evaluate(hosted.engine.theta()[1] * 0)
+        assert loss == pytest.approx(1, rel=1e-5)
+        found, _ = hosted.details()
+        assert found["mae"] == pytest.approx(400 / 3, rel=1e-5)
+
+
+def test_targets_of_arrays_that_are_near_stay(tmp_path: Path) -> None:
+    with open_run(settings(tmp_path, arrays(tmp_path, 0.2))) as hosted:
+        assert hosted.described is None
+        assert hosted.targets is not None
+        assert not hosted.targets.far
+
+
+def test_an_older_run_on_arrays_goes_on_with_targets_as_they_were(tmp_path: Path) -> None:
+    config = settings(tmp_path, arrays(tmp_path, 100))
+    flat = FlatModule(MODULE, "mse")
+    (tmp_path / "run").mkdir()
+    with claimed(tmp_path / "run", "run.directory", flat.layout, flat.theta(), config):
+        pass  # as a version did that scaled none
+    for _ in range(2):
+        with open_run(config) as hosted:
+            assert hosted.described is None or hosted.described.target == ()
+            assert hosted.targets is not None
+            assert hosted.targets.far

@@ -132,3 +132,34 @@ def test_targets_that_are_not_scaled_are_told(tmp_path: Path) -> None:
     assert "models learn best of about 0 and 1; scale the targets" in found.stdout, found.stderr
     assert "edgeflock rollback VERSION" in found.stdout
     assert "targets" not in edgeflock("check", cwd=tmp_path).stdout
+
+
+def test_a_learning_rate_is_proposed_and_written(tmp_path: Path) -> None:
+    begin = edgeflock("init", "--data", table(tmp_path), cwd=tmp_path)
+    assert begin.returncode == 0, begin.stderr
+    before = (tmp_path / "edgeflock.toml").read_text()
+    found = edgeflock("check", "--json", "--write", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    rate = json.loads(found.stdout)["rate"]
+    assert rate["key"] == "coordination.learning_rate"
+    after = (tmp_path / "edgeflock.toml").read_text()
+    assert after == before.replace("learning_rate = 0.05", f"learning_rate = {rate['proposed']:g}")
+    assert parse(after).coordination.learning_rate == rate["proposed"]
+    again = edgeflock("check", "--set", "coordination.learning_rate=1000", cwd=tmp_path)
+    assert f"rate    coordination.learning_rate = {rate['proposed']:g} is proposed" in again.stdout
+    assert "advice  coordination.learning_rate = 1000 is beyond" in again.stdout, again.stdout
+
+
+def test_the_optimizer_that_a_rate_is_of_is_written_too(tmp_path: Path) -> None:
+    assert edgeflock("init", "--data", table(tmp_path), cwd=tmp_path).returncode == 0
+    file = tmp_path / "edgeflock.toml"
+    file.write_text(
+        "".join(line for line in file.read_text().splitlines(True) if not line.startswith("learning_rate"))
+    )
+    before = parse(file.read_text())
+    assert before.run.local_optimizer == "adafactor"
+    found = edgeflock("check", "--json", "--write", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    after = parse(file.read_text())
+    assert after.coordination.learning_rate == json.loads(found.stdout)["rate"]["proposed"]
+    assert after.run.local_optimizer == "adafactor"
