@@ -73,9 +73,6 @@ loss = {loss}
 data = {held_out}
                          # to evaluate on; devices learn columns, units and classes from it
 
-[coordination]
-learning_rate = 0.05
-
 [compression]
 select = 1               # send all of the gradient, coded: right for a small model. 0: a large one's largest
 

@@ -137,6 +137,8 @@ def test_targets_that_are_not_scaled_are_told(tmp_path: Path) -> None:
 def test_a_learning_rate_is_proposed_and_written(tmp_path: Path) -> None:
     begin = edgeflock("init", "--data", table(tmp_path), cwd=tmp_path)
     assert begin.returncode == 0, begin.stderr
+    with open(tmp_path / "edgeflock.toml", "a") as file:
+        file.write("[coordination]\nlearning_rate = 0.05\n")
     before = (tmp_path / "edgeflock.toml").read_text()
     found = edgeflock("check", "--json", "--write", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
@@ -153,9 +155,6 @@ def test_a_learning_rate_is_proposed_and_written(tmp_path: Path) -> None:
 def test_the_optimizer_that_a_rate_is_of_is_written_too(tmp_path: Path) -> None:
     assert edgeflock("init", "--data", table(tmp_path), cwd=tmp_path).returncode == 0
     file = tmp_path / "edgeflock.toml"
-    file.write_text(
-        "".join(line for line in file.read_text().splitlines(True) if not line.startswith("learning_rate"))
-    )
     before = parse(file.read_text())
     assert before.run.local_optimizer == "adafactor"
     found = edgeflock("check", "--json", "--write", cwd=tmp_path)
