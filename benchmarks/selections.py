@@ -82,7 +82,8 @@ def selections() -> Iterator[tuple[str, str, dict[str, object]]]:
         each = {**_FOUR_BITS, "compression.select": share, "compression.feedback": 0.0}
         yield "AdaComp", f"c = {share:g}", each | {"compression.balance": 1.0}
     yield "as it comes", "root of P, signs", {}
-    yield "record", "c = 0.0005, signs, two steps", PRESETS["record"]
+    record = {key: value for key, value in PRESETS["record"].items() if not key.startswith("downlink.")}
+    yield "record", "c = 0.0005, signs, two steps", record
 
 
 def rows(updates: int) -> Iterator[Row]:

@@ -105,6 +105,7 @@ async def serving(directory: Path, file: FleetFile, settings: Sequence[str]) -> 
     journal.begin_run("fleet", file.model.module, flat.layout, theta, 0.0, start)
     journal.close()
     same = [f"model.module={file.model.module}", f"run.updates={file.run.updates}"]
+    same.append(f"run.local_optimizer={file.run.local_optimizer}")
     same += [f"compression.{key}={value}" for key, value in file.compression]
     shape = datasets.load(file.model.data, "test").x.shape[1:]
     same.append(f"model.input={','.join(map(str, shape))}")
