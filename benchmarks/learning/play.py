@@ -1,6 +1,5 @@
 """One cell: its data dealt out, its arm run, its figures."""
 
-import logging
 import tempfile
 import time
 from collections.abc import Mapping
@@ -56,7 +55,6 @@ class Curve:
 def play(cell: Cell, tasks: Mapping[str, Task] = TASKS) -> dict[str, Any]:
     """The figures of a cell: a function of the cell and the code, but for the CPU's seconds."""
     torch.set_num_threads(1)
-    logging.getLogger("edgeflock").setLevel(logging.ERROR)
     task, arm = tasks[cell.task], parsed(cell.arm)
     data = loaded(task.load)
     shares = deal(cell.data, data.train_groups, cell.n, task.batch, cell.seed)

@@ -1,5 +1,6 @@
 """Cells in worker processes, each finished one appended at once: what stands in the file is not run again."""
 
+import logging
 import multiprocessing
 import signal
 import subprocess
@@ -68,6 +69,7 @@ class Worker:
 
 def _work(line: "Connection[Any, Any]", play: Play) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    logging.getLogger("edgeflock").setLevel(logging.ERROR)
     while True:
         try:
             cell = line.recv()

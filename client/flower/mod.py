@@ -129,5 +129,5 @@ def _last(state: RecordDict, welcome: Welcome, layout: Layout, *, refused: bool)
     if corrected.size != layout.size:
         return Memory(norms=norms)
     sent = None if facts["whole"] else np.asarray(arrays["sent"].numpy(), np.int64)
-    memory = Memory(corrected, sent, norms, int(str(facts["sequence"])) * HORIZON)
+    memory = Memory(corrected, sent, norms, welcome.sequence * HORIZON)
     return take_back(memory) if lost else memory

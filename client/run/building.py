@@ -1,7 +1,7 @@
 """What a device makes of a Welcome: a trainer on its own data, and the model to begin with."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeflock.client.backends import Backend
@@ -66,6 +66,8 @@ class Building:
             log.info("shares %.3g of a batch with other devices in %.3g of steps", welcome.beta, odds)
         log.info("trains %s with %s", shown(welcome.model), kind)
         self.resting.begin()
+        if self.app is not None:  # what it returns is how far it went, not a gradient
+            welcome = replace(welcome, adafactor=0.0)
         return Trainer(backend, self.held.batches, welcome, self.resting.rest)
 
     async def first(self, weights: Weights, layout: Layout) -> Model | None:

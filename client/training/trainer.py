@@ -4,6 +4,7 @@ No sockets, no clocks: the same backend, batches and models give the same update
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +105,7 @@ class Trainer:
 
     def undo(self) -> None:
         """The last step is to be as if it had not been: its update was refused for its size, or somebody
-        else's counts for the same data.
+        else's counts for the same data. Adafactor has seen its gradient all the same.
         """
         self._memory = self._before
 
@@ -126,8 +127,12 @@ class Trainer:
     def _descend(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
         """The run's local steps from theta on, together."""
         first, steps = self.gradient(theta, stopped), self._welcome.local_steps
-        if steps == 1 and self._adafactor is None:
-            return first
+        if steps == 1:
+            if self._adafactor is None:
+                return first
+            return replace(
+                first, gradient=self._adafactor.direction(theta[: first.gradient.size], first.gradient)
+            )
         local = Local(theta[: first.gradient.size], self._welcome, self._adafactor)
         theta, rate = theta.copy(), np.float32(self._welcome.local_rate)
         parameters = theta[: first.gradient.size]

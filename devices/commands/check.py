@@ -37,8 +37,8 @@ def check(
     """Check data against model, take a step, export it, and say what an update and a step cost.
 
     A range test finds a learning rate for the model, the data and the optimizer, in about 10 seconds of one
-    core at most. No server runs, and nothing is written but by --write. Without CONFIG.toml the settings are
-    those of edgeflock.toml, if that is in this folder.
+    core, or in 25 steps of a slow model. No server runs, and nothing is written but by --write. Without
+    CONFIG.toml the settings are those of edgeflock.toml, if that is in this folder.
     """
     with needing("server", "a check needs"):
         from edgeflock.devices.projects.checking import checked
@@ -49,16 +49,16 @@ def check(
         settings = settings_of(config, [*(set_ or []), *client_flags(data=data)], verbose, CHOICES)
         with redirect_stdout(sys.stderr):  # the user's module may print
             found = checked(settings, tests_rate=True)
-    if write:
-        _write(config, found.rate, settings.run.local_optimizer)
     if json:
         import json as encoder
         from dataclasses import asdict
 
         print(encoder.dumps({**asdict(found), "advice": list(found.advice())}))
-        return
-    for line in found.lines():
-        print(line)
+    else:
+        for line in found.lines():
+            print(line)
+    if write:
+        _write(config, found.rate, settings.run.local_optimizer)
 
 
 def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
@@ -66,6 +66,7 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
     SGD's. Raises ConfigError.
     """
     from edgeflock.devices.projects.settings_file import with_setting
+    from edgeflock.server.ledger import write_whole
 
     if path is None:
         raise ConfigError("--write: there is no file of settings; name CONFIG.toml")
@@ -74,9 +75,10 @@ def _write(path: Path | None, rate: "RangeTest | None", optimizer: str) -> None:
     text = with_setting(text_of(path), str(path), rate.key, rate.proposed)
     if optimizer != "sgd":
         text = with_setting(text, str(path), "run.local_optimizer", optimizer)
-    fresh = path.with_name(f"{path.name}.new")
+    path = path.resolve()  # of a link, the file that it names
     try:
-        fresh.write_text(text, "utf-8")
-        fresh.replace(path)
+        mode = path.stat().st_mode
+        write_whole(path, text.encode())
+        path.chmod(mode)
     except OSError as error:
         raise ConfigError(f"--write: {path} cannot be written: {error.strerror}") from error

@@ -206,7 +206,7 @@ def _rate(
         *(backend, batches, terms, regime, theta),
         lambda theta: flat.evaluate(theta, x, y)[0],
         key,
-        constant_loss(config.model.loss, y),
+        constant_loss(config.model.loss, held_out.y),
     )
 
 

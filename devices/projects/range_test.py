@@ -118,8 +118,10 @@ def range_test(
     began = clock()
     first = _loss(probe, theta)
     probed = clock()
+    backend.gradient(theta, *batches.take(terms.batch))  # the first one also warms up
+    warm = clock()
     backend.gradient(theta, *batches.take(terms.batch))
-    steps = _affordable(probed - began, clock() - probed)
+    steps = _affordable(probed - began, clock() - warm)
     for range_ in _RANGES:
         optimizer = _Optimizer(backend.layout, terms, regime, theta)
         curve = [(0.0, first), *_curve(backend, batches, terms.batch, optimizer, probe, first, range_, steps)]
@@ -161,7 +163,7 @@ def _curve(
         if (step + 1) % every == 0:
             seen = _loss(probe, optimizer.theta)
             yield rate, seen
-            if not seen <= _HOPELESS * first:
+            if not seen <= first + (_HOPELESS - 1) * abs(first):
                 return
 
 
@@ -222,6 +224,8 @@ def constant_loss(loss: str, y: NDArray[np.generic]) -> float | None:
         return None
     if loss == "cross_entropy" and y.dtype.kind == "i":
         _, counts = np.unique(y.astype(np.int64)[y != IGNORED], return_counts=True)
+        if not counts.size:
+            return None
         shares = counts / counts.sum()
         return float(-(shares * np.log(shares)).sum())
     if loss == "mse":

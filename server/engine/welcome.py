@@ -10,11 +10,11 @@ from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 from edgeflock.shared.selection.largest import fraction_of
-from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.config import ADAFACTOR, Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
 _SQUARES_DECAY = 0.99
-"""Of Adafactor's mean of squares: from 0.9 to 0.999 they learn alike (docs/optimizers.md)."""
+"""Of Adafactor's mean of squares."""
 
 
 def welcome(
@@ -78,5 +78,5 @@ def welcome(
         app=app,
         data=described,
         held_out=held_out,
-        adafactor=_SQUARES_DECAY if config.run.local_optimizer == "adafactor" else 0.0,
+        adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
     )

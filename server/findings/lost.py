@@ -19,7 +19,7 @@ _BEHIND, _CAUGHT_UP, _LEARNED, _JUDGED = 0.5, 0.6, 0.5, 3
 """Part of the median accuracy of devices' own evaluations, if that is above the third; and how often a device
 has evaluated: its first evaluation is of a model that knows nothing."""
 
-_REMEDY = "let every device count alike (coordination.mode = 'rounds'), or let more devices have such data"
+_REMEDY = "let more devices have such data; docs/how-to/uneven-data.md says what else to try"
 
 
 def lost_class(picture: Picture, before: Before) -> Iterator[Sign]:

@@ -102,6 +102,15 @@ class HostedRun:
     """Why the run is no longer this server's; empty while it is."""
 
 
+def _optimizer(config: Config, rates: list[float]) -> str:
+    """By what devices step, for the log; `rates` are the run's learning rates so far."""
+    before = f", until now {rates[-2]:g}" if len(rates) > 1 and rates[-2] != rates[-1] else ""
+    return (
+        f"devices go by {config.run.local_optimizer} (run.local_optimizer); coordination.learning_rate is "
+        f"{rates[-1] if rates else config.coordination.learning_rate:g}{before}"
+    )
+
+
 @contextmanager
 def open_run(
     config: Config, given: Given = NOTHING_AT_HAND, wait: Waiting | None = None, place: Place | None = None
@@ -139,6 +148,7 @@ def open_run(
         offered = _offer(claim, directory, first) if claim.engine.start is None else None
         if model.targets is not None and (why := model.targets.far):
             log.warning("%s; %s", why, REMEDY)
+        log.info("%s", _optimizer(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
         if model.tried is not None:
             log.info("%s on %s: %s", config.model.module, config.model.data or "data at hand", model.tried)
         tls, pin = line_of(config, directory)

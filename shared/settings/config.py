@@ -47,6 +47,11 @@ class Config(Section):
         if not isinstance(given, dict):
             return given
         if _is_of_arrays(given.get("model")):
+            if isinstance(run := given.get("run"), dict) and run.get("local_optimizer") == ADAFACTOR:
+                raise ValueError(
+                    f'run.local_optimizer = "{ADAFACTOR}" scales gradients, and updates of a model of arrays '
+                    "are what training changed; leave it out"
+                )
             given = {**given, "model": {"data": "", **given["model"]}}
             how = given.get("coordination", {})
             given["coordination"] = {"learning_rate": 1.0, **how} if isinstance(how, dict) else how

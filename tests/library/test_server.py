@@ -211,7 +211,8 @@ async def test_a_program_is_told_of_updates_and_evaluations_in_order(tmp_path: P
     assert [one.version for one in updates] == list(range(1, 21))
     assert {one.device for one in updates} == {"one", "other"}
     assert all(one.samples == 10 and one.loss > 0 for one in updates)
-    assert tuple(one for one in told if not hasattr(one, "device")) == result.evaluations
+    evaluations = [one._replace(classes=()) for one in told if not hasattr(one, "device")]
+    assert evaluations == [one._replace(classes=()) for one in result.evaluations]
     assert told[-1].version == 20  # the evaluation of the last one
 
 
