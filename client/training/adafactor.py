@@ -1,16 +1,20 @@
 """Adafactor on a device: each entry of a gradient is divided by how large it usually is.
 
-    v <- decay v + (1 - decay) g^2,    v^ = v / (1 - decay^t)
-    d_tau = max(0.05, RMS(theta_tau)) g_tau / (sqrt(v^_tau) + 10^-8)          for each tensor tau
+    M <- decay M + (1 - decay) mean(g^2),  M^ = M / (1 - decay^t)      of each row and column
+    V = R C^T / mean(R),                                               R and C: those of the fleet's M^
+    u = clip(g / sqrt(V), -10, 10)                                     a tensor at a time
+    d = max(0.05, RMS(theta)) u / max(1, RMS(u) / 2)
 
-A gradient counts as at most 10 times as large as usual, entry by entry, once 10 were seen: one outlier does
-not silence an entry for long.
+The means M are the device's own (codecs/moments.py). Now and then they go to the server with an update, and
+the receipt brings the mean over the fleet. The fleet's divides, so that all devices scale alike: a device
+whose data hold one class has small gradients once that class is learned, and so makes small steps. The
+device's own means divide until the fleet's are there. The fleet's may be old: no step is more than twice as
+long as usual.
 
-Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018: the relative
-step of section 8 (algorithm 5), with v whole, a constant decay, and no clipping of the direction. It has no
-momentum: staleness acts as one. The device scales before it selects what to send, so that it selects among
-steps. v stays on the device from update to update: 4 bytes a parameter. A device that starts again begins it
-anew.
+Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018: the factored
+second moment of section 3, the update clipping of section 6 at 2, the relative step of section 8, and a
+constant decay. It has no momentum: staleness acts as one. The device scales before it selects what to send,
+so that it selects among steps. A device that starts again begins M anew.
 """
 
 import math
@@ -18,6 +22,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.shared.codecs import moments
 from edgeflock.shared.model.layout import Layout
 
 Vector = NDArray[np.float32]
@@ -25,48 +30,71 @@ Vector = NDArray[np.float32]
 LEAST_SCALE = 0.05
 """The RMS that a tensor of smaller numbers counts as: one that begins at 0 must be able to leave it."""
 
-_USUAL = 10
-"""Gradients after which the usual size of an entry is known, and times that size that count at most."""
+_LONGEST = 2.0
+"""RMS(u) at most: the update clipping."""
 
-_EPSILON = np.float32(1e-8)
+_MOST = np.float32(10)
+"""How many times as large as usual an entry counts at most: an outlier does not silence its row for long."""
+
+_KNOWN = 10
+"""Gradients after which a device knows by itself how large they usually are."""
+
+_EVERY = 16
+"""A device reports with each update of so many, and before with the first, the second, the fourth and so on."""
+
+_TINY = np.float32(1e-30)
 _LARGEST = np.float32(1e18)
 """Its square is in float32."""
 
 
 class Adafactor:
-    """The running mean of a device's squared gradients."""
+    """The second moments of a device's gradients, and the fleet's."""
 
     def __init__(self, layout: Layout, decay: float) -> None:
         """`layout` is that of the P trained parameters; 0 < decay < 1."""
-        self._bounds = layout.bounds
+        self._layout = layout
         self._decay = decay
-        self._squares: Vector = np.zeros(layout.size, np.float32)
-        self._scratch: Vector = np.empty(layout.size, np.float32)
+        self._own: Vector = np.zeros(int(layout.lines[-1]), np.float32)
+        self._fleet: Vector | None = None
+        """The root of the fleet's second moments, float32 [P]."""
         self._steps = 0
+        self._updates = 0
 
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
         """d of `gradient` at theta, both float32 [P], which are left as they are. A new array."""
-        self._steps += 1
         direction = np.clip(gradient, -_LARGEST, _LARGEST)
-        square, squares = self._scratch, self._squares
-        if self._steps > _USUAL:
-            np.multiply(squares, np.float32(_USUAL**2 / (1 - self._decay ** (self._steps - 1))), out=square)
-            np.sqrt(square, out=square)
-            np.copyto(square, _LARGEST, where=squares == 0)  # never seen
-            np.minimum(direction, square, out=direction)
-            np.maximum(direction, np.negative(square, out=square), out=direction)
-        np.multiply(direction, direction, out=square)
-        square *= np.float32(1 - self._decay)
-        squares *= np.float32(self._decay)
-        squares += square
-        np.multiply(squares, np.float32(1 / (1 - self._decay**self._steps)), out=square)
-        np.sqrt(square, out=square)
-        square += _EPSILON
-        direction /= square
-        for start, stop in zip(self._bounds[:-1], self._bounds[1:], strict=True):
+        usual = self._own_roots() if self._fleet is None and self._steps >= _KNOWN else self._fleet
+        if usual is not None:
+            most = np.where(usual > 0, usual * _MOST, _LARGEST)
+            np.clip(direction, -most, most, out=direction)
+        self._steps += 1
+        own = moments.factor(np.square(direction), self._layout)
+        self._own += np.float32(1 - self._decay) * (own - self._own)
+        direction /= (self._own_roots() if self._fleet is None else self._fleet) + _TINY
+        np.clip(direction, -_MOST, _MOST, out=direction)
+        for start, stop in zip(self._layout.bounds[:-1], self._layout.bounds[1:], strict=True):
             if stop > start:
-                direction[start:stop] *= np.float32(max(LEAST_SCALE, _rms(theta[start:stop])))
+                length = max(1.0, _rms(direction[start:stop]) / _LONGEST)
+                direction[start:stop] *= np.float32(max(LEAST_SCALE, _rms(theta[start:stop])) / length)
         return direction
+
+    def report(self) -> bytes:
+        """What is sent of the own second moments with the update just made; mostly nothing."""
+        self._updates += 1
+        due = self._updates % min(_EVERY, 1 << (self._updates.bit_length() - 1)) == 0
+        return moments.encode(self._means()) if due else b""
+
+    def take(self, octets: bytes) -> None:
+        """The fleet's second moments, as a Receipt brings them; empty: it brought none. Raises WrongDtype."""
+        if octets:
+            self._fleet = moments.roots(moments.decode(octets, self._layout), self._layout)
+
+    def _means(self) -> Vector:
+        """M^, the own row and column means: float32 [L]."""
+        return self._own / np.float32(1 - self._decay**self._steps)
+
+    def _own_roots(self) -> Vector:
+        return moments.roots(self._means(), self._layout)
 
 
 def _rms(tensor: Vector) -> float:

@@ -77,7 +77,8 @@ class Trainer:
         selection, self._memory = select(
             self._memory, steps.gradient, layout, self._welcome, theta, sequence, base
         )
-        return encode_update(steps, selection, layout, sequence, base)
+        update = encode_update(steps, selection, layout, sequence, base)
+        return update if self._adafactor is None else replace(update, moments=self._adafactor.report())
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
         """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are
@@ -102,6 +103,11 @@ class Trainer:
     def take_back(self) -> None:
         """The last update was refused: remember what it held as if it had not been sent."""
         self._memory = take_back(self._memory)
+
+    def take_moments(self, octets: bytes) -> None:
+        """The fleet's second moments came with a Receipt. Raises WrongDtype if they are not of this model."""
+        if self._adafactor is not None:
+            self._adafactor.take(octets)
 
     def undo(self) -> None:
         """The last step is to be as if it had not been: its update was refused for its size, or somebody

@@ -66,6 +66,9 @@ class _Resumed:
     def undo(self) -> None:
         self.trainer.undo()
 
+    def take_moments(self, octets: bytes) -> None:
+        self.trainer.take_moments(octets)
+
 
 @dataclass(slots=True)
 class EmulatedDevice:

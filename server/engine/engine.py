@@ -20,10 +20,12 @@ from edgeflock.server.engine.admission import admit, check_statistics
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import Log
+from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.engine.receipts import Receipts
 from edgeflock.server.engine.steering import Course, Criteria, Judge, Snapshots, Steering
 from edgeflock.server.publication import Exact, Outlet, Publication
+from edgeflock.shared.codecs.moments import decode
 from edgeflock.shared.errors import ConfigError, Refused, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -75,6 +77,7 @@ class Engine:
             self._give_up,
         )  # fmt: skip
         self.guard, self._past = guard, past
+        self._moments = FleetMoments(layout.parameters)
         self._decided: dict[Push, Decision] = {}
         """What the guard has said of updates that are not in the model yet."""
         self._again: dict[Push, Push] = {}
@@ -197,6 +200,8 @@ class Engine:
         )
         if step.statistics.size:
             check_statistics(step.statistics, self.layout)
+        if update.moments:
+            decode(update.moments, self.layout.parameters)
         step = parameters.limited(replace(step, time=push.time))
         sent, decision = step, None
         if self.guard is not None:
@@ -244,7 +249,9 @@ class Engine:
             self.receipts.add(push.device, update.sequence, version)
             self._gate.made(push.device, version)
             self.outlet.add(self.parameters.changes(touched))
-            accepted = Accepted(Receipt(update.sequence, version, None), before - update.base, share)
+            moments = self._moments.report(push.device, update.moments)
+            receipt = Receipt(update.sequence, version, None, moments)
+            accepted = Accepted(receipt, before - update.base, share)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
             self._made.append((push, accepted))
         self.parameters.apply(verdict.change)
@@ -292,8 +299,7 @@ class Engine:
         if isinstance(answer, Refused) or not push.update.pull or not self._goes_on(push.device):
             return answer
         model = self.outlet.model(push.update.base, push.update.held, push.device)
-        receipt = answer.receipt
-        return Accepted(Receipt(receipt.sequence, receipt.version, model), answer.staleness)
+        return Accepted(replace(answer.receipt, model=model), answer.staleness)
 
     def _goes_on(self, device: int) -> bool:
         """Whether the device may have the model at once; otherwise it asks for it, and waits."""

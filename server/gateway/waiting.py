@@ -44,7 +44,8 @@ class Waiting:
         _settle(self._asked.get(answer.ticket), answer)
 
     def taken(self, taken: gateway.Taken) -> None:
-        accepted = Accepted(Receipt(taken.sequence, taken.version, None), taken.staleness)
+        receipt = Receipt(taken.sequence, taken.version, None, taken.moments)
+        accepted = Accepted(receipt, taken.staleness)
         _settle(self._pushes.pop(taken.device, None), accepted)
 
     def held(self, held: gateway.Held) -> None:

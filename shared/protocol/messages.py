@@ -119,7 +119,7 @@ class Welcome:
     held_out: Sketch | None = None
     """Of the rows that the server evaluates on, which are not to be trained on; None: they are not told."""
     adafactor: float = 0.0
-    """Decay of the mean of squares that the device divides its gradients by; 0: it does not."""
+    """Decay of the second moments that the device divides its gradients by the root of; 0: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,8 @@ class Update:
     """As in a Pull: what the receipt's model may build on."""
     task: int | None = None
     """Which of the shards in the device's Hello it is of, from 0 on; None in a run without tasks."""
+    moments: bytes = b""
+    """The second moments of the device's gradients, now and then, under Adafactor (codecs/moments.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,8 @@ class Receipt:
     """The version that this update made."""
     model: Model | None
     """Of that version or a later one, if it was asked for."""
+    moments: bytes = b""
+    """The mean of those that devices sent lately, if the update brought its device's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +317,7 @@ ORDER: dict[type[Record], tuple[str, ...]] = {kind: kind.__match_args__ for kind
     Model: ("version", "behind", "count", "indices", "values", "changes", "index_mode", "value_mode"),
     Update: (
         "sequence", "base", "count", "indices", "values", "loss", "samples",
-        "held", "index_mode", "value_mode", "facts", "pull", "task",
+        "held", "index_mode", "value_mode", "facts", "pull", "task", "moments",
     ),
 }  # fmt: skip
 """The fields that follow the tag. A Model says how far its base is behind, which is a small number."""
@@ -322,7 +326,7 @@ USUAL: dict[type[Record], tuple[object, ...]] = {
     kind: tuple(field.default for field in fields(kind) if field.default is not MISSING) for kind in TAGS
 } | {
     Model: (0, b"", b"", True, _GRID, _SCALE),
-    Update: (0, _GRID, _SCALE, None, True, None),
-    Receipt: (None,),
+    Update: (0, _GRID, _SCALE, None, True, None, b""),
+    Receipt: (None, b""),
 }
 """What its last fields mostly are."""

@@ -127,7 +127,7 @@ def _array(record: Record) -> list[Any]:
         array[_DATA] = record.data.fields
     elif isinstance(record, Receipt) and record.model is not None:
         _, version, *rest = _array(record.model)
-        array[-1] = [version - record.version, *rest]
+        array[_MODEL] = [version - record.version, *rest]
     return array
 
 
@@ -242,6 +242,7 @@ _SPECIAL: dict[tuple[type[Record], str], Check] = {
 }
 _LOSS = 1 + ORDER[Update].index("loss")
 _DATA = 1 + ORDER[Welcome].index("data")
+_MODEL = 1 + ORDER[Receipt].index("model")
 
 
 def _fields_of(kind: type[Record]) -> list[tuple[str, str, Check]]:

@@ -55,9 +55,12 @@ class GatewayUpdates:
             self._count(device, update, accepted)
         else:  # after those of the same round that were held: their futures are told with the next turn
             asyncio.get_running_loop().call_soon(self._count, device, update, accepted)
-        version, staleness = accepted.receipt.version, accepted.staleness
+        receipt = accepted.receipt
         if not behind.ended.is_set():
-            self._line.send(gateway.Taken(device.id, update.sequence, version, staleness))
+            taken = gateway.Taken(
+                device.id, update.sequence, receipt.version, accepted.staleness, receipt.moments
+            )
+            self._line.send(taken)
 
     def refused(self, behind: Behind, device: Device, refusal: Refused) -> None:
         """An update was. If its session has ended, another one of the device may wait for another answer."""

@@ -106,6 +106,8 @@ class Taken(NamedTuple):
     sequence: int
     version: int
     staleness: int
+    moments: bytes
+    """As in a Receipt."""
 
 
 class Held(NamedTuple):

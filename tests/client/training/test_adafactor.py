@@ -10,8 +10,9 @@ from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.training.adafactor import LEAST_SCALE, Adafactor
 from edgeflock.client.training.terms import layout_of
 from edgeflock.client.training.trainer import Trainer
+from edgeflock.shared.codecs import moments
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.errors import ServerAtFault
+from edgeflock.shared.errors import ServerAtFault, WrongDtype
 from edgeflock.shared.model.layout import Layout
 from tests.client.training.fakes import LAYOUT, WELCOME, FakeBackend
 
@@ -19,11 +20,24 @@ KERNEL, BIAS = slice(0, 10), slice(10, 14)
 """The tensors of LAYOUT."""
 THETA: NDArray[np.float32] = np.random.default_rng(1).standard_normal(LAYOUT.size).astype(np.float32)
 DECAY = 0.9
+Squares = NDArray[np.float64]
 
 
 def gradients(count: int) -> NDArray[np.float32]:
     drawn = np.random.default_rng(2).standard_normal((count, LAYOUT.size))
     return (drawn * np.logspace(-3, 3, LAYOUT.size)).astype(np.float32)
+
+
+def by_hand(theta: NDArray[np.float32], gradient: NDArray[np.float32], squares: Squares) -> Squares:
+    """d, where `squares` [P] are the means of the squares of the gradients."""
+    direction = np.zeros(LAYOUT.size)
+    for tensor, shape in ((KERNEL, (2, 5)), (BIAS, (1, 4))):
+        usual = squares[tensor].reshape(shape)
+        rows, columns = usual.mean(1), usual.mean(0)
+        u = gradient[tensor] / np.sqrt(np.outer(rows, columns) / rows.mean()).ravel()
+        scale = max(LEAST_SCALE, np.sqrt(np.mean(np.square(theta[tensor], dtype=np.float64))))
+        direction[tensor] = scale * u / max(1, np.sqrt(np.mean(u**2)) / 2)
+    return direction
 
 
 def test_a_direction_is_the_gradient_over_its_usual_size_times_the_size_of_its_tensor() -> None:
@@ -33,11 +47,50 @@ def test_a_direction_is_the_gradient_over_its_usual_size_times_the_size_of_its_t
     for gradient in seen:
         direction = optimizer.direction(theta, gradient)
     weights = DECAY ** np.arange(4, -1, -1.0)
-    usual = np.sqrt((weights[:, None] * np.square(seen, dtype=np.float64)).sum(0) / weights.sum())
-    scale = np.empty(LAYOUT.size)
-    scale[KERNEL] = np.sqrt(np.mean(np.square(theta[KERNEL], dtype=np.float64)))
-    scale[BIAS] = LEAST_SCALE  # of zeros
-    np.testing.assert_allclose(direction, scale * seen[-1] / usual, rtol=1e-4)
+    squares = (weights[:, None] * np.square(seen, dtype=np.float64)).sum(0) / weights.sum()
+    np.testing.assert_allclose(direction, by_hand(theta, seen[-1], squares), rtol=1e-4)
+
+
+def test_the_fleet_s_moments_divide_once_they_are_there() -> None:
+    optimizer, gradient = Adafactor(LAYOUT, DECAY), np.ones(LAYOUT.size, np.float32)
+    optimizer.direction(THETA, gradient)
+    squares = np.full(LAYOUT.size, 4.0, np.float32)
+    squares[BIAS] = 16.0
+    optimizer.take(moments.encode(moments.factor(squares, LAYOUT)))
+    optimizer.take(b"")  # a receipt that brings none changes nothing
+    np.testing.assert_allclose(
+        optimizer.direction(THETA, gradient), by_hand(THETA, gradient, squares.astype(np.float64)), rtol=1e-6
+    )
+
+
+def test_no_step_is_more_than_twice_as_long_as_usual_whatever_a_server_says() -> None:
+    optimizer, gradient = Adafactor(LAYOUT, DECAY), gradients(1)[0]
+    for level in (0.0, 1e-30, 1e-12, 1e30):
+        optimizer.take(moments.encode(np.full(LAYOUT.lines[-1], level, np.float32)))
+        direction = optimizer.direction(THETA, gradient)
+        for tensor in (KERNEL, BIAS):
+            scale = np.sqrt(np.mean(np.square(THETA[tensor])))
+            assert np.sqrt(np.mean(np.square(direction[tensor]))) <= 2.001 * scale
+
+
+def test_moments_of_another_model_are_refused() -> None:
+    with pytest.raises(WrongDtype, match="11 bytes"):
+        Adafactor(LAYOUT, DECAY).take(moments.encode(np.ones(10, np.float32)))
+
+
+def test_a_device_reports_often_at_first_and_then_with_every_sixteenth_update() -> None:
+    optimizer = Adafactor(LAYOUT, DECAY)
+    optimizer.direction(THETA, gradients(1)[0])
+    reported = [update for update in range(1, 50) if optimizer.report()]
+    assert reported == [1, 2, 4, 8, 16, 32, 48]
+
+
+def test_a_report_is_of_the_device_s_own_means() -> None:
+    optimizer, gradient = Adafactor(LAYOUT, DECAY), np.full(LAYOUT.size, 0.5, np.float32)
+    optimizer.take(moments.encode(np.ones(LAYOUT.lines[-1], np.float32)))
+    for _ in range(3):
+        optimizer.direction(THETA, gradient)
+    np.testing.assert_allclose(moments.decode(optimizer.report(), LAYOUT), 0.25)
 
 
 def test_it_does_not_depend_on_the_scale_of_the_loss() -> None:
@@ -92,9 +145,9 @@ def test_a_trainer_keeps_the_mean_from_update_to_update() -> None:
 def test_local_steps_go_by_it() -> None:
     made = trainer(local_steps=2)
     update = made.step(THETA, 7, 1)
-    by_hand, seen = Adafactor(LAYOUT, DECAY), gradients(2)
-    first = by_hand.direction(THETA, seen[0])
-    second = by_hand.direction(THETA - np.float32(0.5) * first, seen[1])
+    expected, seen = Adafactor(LAYOUT, DECAY), gradients(2)
+    first = expected.direction(THETA, seen[0])
+    second = expected.direction(THETA - np.float32(0.5) * first, seen[1])
     np.testing.assert_allclose(np.frombuffer(update.values, "<f4"), first + second, rtol=1e-6)
 
 

@@ -1,0 +1,58 @@
+"""Second moments: their factors by hand, their bytes, and what is refused."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from edgeflock.shared.codecs import moments
+from edgeflock.shared.errors import WrongDtype
+from edgeflock.shared.model.layout import Layout
+
+LAYOUT = Layout.of([("w", (2, 3)), ("empty", (0, 3)), ("b", (4,)), ("one", ())])
+"""Rows and columns: 2 + 3, 0 + 3, 1 + 4, 1 + 1."""
+
+
+def test_factors_are_the_means_of_rows_and_columns() -> None:
+    squares = np.array([1, 2, 3, 5, 6, 7, 1, 3, 5, 7, 9], np.float32)
+    means = moments.factor(squares, LAYOUT)
+    assert means.tolist() == [2, 6, 3, 4, 5, 0, 0, 0, 4, 1, 3, 5, 7, 9, 9]
+    assert moments.energies(means, LAYOUT).tolist() == [4, 0, 4, 9]
+    kernel = np.sqrt(np.outer([2, 6], [3, 4, 5]) / 4).ravel()
+    np.testing.assert_allclose(moments.roots(means, LAYOUT), [*kernel, 1, 3**0.5, 5**0.5, 7**0.5, 3], rtol=1e-6)
+
+
+def test_a_product_and_a_vector_are_kept_as_they_are() -> None:
+    layout = Layout.of([("w", (4, 2, 3)), ("b", (5,))])
+    random = np.random.default_rng(0)
+    squares = np.outer(random.random(4), random.random(6)).ravel()
+    squares = np.concatenate([squares, random.random(5)]).astype(np.float32)
+    np.testing.assert_allclose(moments.roots(moments.factor(squares, layout), layout) ** 2, squares, rtol=1e-5)
+
+
+def test_nothing_stays_nothing() -> None:
+    means = moments.factor(np.zeros(LAYOUT.size, np.float32), LAYOUT)
+    assert not moments.roots(moments.decode(moments.encode(means), LAYOUT), LAYOUT).any()
+
+
+def test_they_travel_as_the_nearest_powers_of_two() -> None:
+    layout = Layout.of([("b", (7,))])
+    means = np.array([1, 0, 1.4, 1.42, 2.8, 2.9, 1e-38, 3e38], np.float32)
+    known = moments.decode(moments.encode(means), layout)
+    assert known.tolist() == [1, 0, 1, 2, 2, 4, 2.0**-126, 2.0**127]
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"no stream",
+        zlib.compress(bytes(14)),
+        zlib.compress(bytes(16)),
+        zlib.compress(bytes(100_000_000)),
+        zlib.compress(bytes(15)) + b"more",
+        zlib.compress(bytes(15))[:-1],
+    ],
+)
+def test_what_is_not_of_this_model_is_refused(octets: bytes) -> None:
+    with pytest.raises(WrongDtype, match="second moments"):
+        moments.decode(octets, LAYOUT)
