@@ -74,7 +74,7 @@ def test_no_step_is_more_than_twice_as_long_as_usual_whatever_a_server_says() ->
 
 
 def test_moments_of_another_model_are_refused() -> None:
-    with pytest.raises(WrongDtype, match="11 bytes"):
+    with pytest.raises(WrongDtype, match="12 bytes"):
         Adafactor(LAYOUT, DECAY).take(moments.encode(np.ones(10, np.float32)))
 
 

@@ -24,8 +24,8 @@ def known(octets: bytes) -> list[float]:
 def test_a_report_is_answered_with_the_mean_over_the_devices() -> None:
     fleet = FleetMoments(LAYOUT)
     assert known(fleet.report(1, report(4))) == [4] * LINES
-    assert known(fleet.report(2, report(12.1))) == [4] * LINES, "of 4 and 8, which 12.1 is nearly"
-    assert known(fleet.report(1, report(32))) == [16] * LINES, "the last report of a device counts"
+    assert known(fleet.report(2, report(16))) == [8] * LINES, "10, to the nearest power of two"
+    assert known(fleet.report(1, report(128))) == [64] * LINES, "the last report of a device counts"
 
 
 def test_who_reports_nothing_is_told_nothing() -> None:
