@@ -3,16 +3,16 @@
     M <- decay M + (1 - decay) mean(g^2),  M^ = M / (1 - decay^t)      of each row and column
     V = R C^T / mean(R),                                               R and C: those of the fleet's M^
     u = clip(g / sqrt(V), -10, 10)                                     a tensor at a time
-    d = max(0.05, RMS(theta)) u / max(1, RMS(u) / 2)
+    d = max(0.05, RMS(theta)) u / max(1, RMS(u) / 1.5)
 
 The means M are the device's own (codecs/moments.py). Now and then they go to the server with an update, and
 the receipt brings the mean over the fleet. The fleet's divides, so that all devices scale alike: a device
 whose data hold one class has small gradients once that class is learned, and so makes small steps. The
-device's own means divide until the fleet's are there. The fleet's may be old: no step is more than twice as
-long as usual.
+device's own means divide until the fleet's are there. The fleet's may be old: no step is more than half as
+long again as usual.
 
 Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018: the factored
-second moment of section 3, the update clipping of section 6 at 2, the relative step of section 8, and a
+second moment of section 3, the update clipping of section 6 at 1.5, the relative step of section 8, and a
 constant decay. It has no momentum: staleness acts as one. The device scales before it selects what to send,
 so that it selects among steps. A device that starts again begins M anew.
 """
@@ -30,7 +30,7 @@ Vector = NDArray[np.float32]
 LEAST_SCALE = 0.05
 """The RMS that a tensor of smaller numbers counts as: one that begins at 0 must be able to leave it."""
 
-_LONGEST = 2.0
+_LONGEST = 1.5
 """RMS(u) at most: the update clipping."""
 
 _MOST = np.float32(10)
@@ -39,8 +39,10 @@ _MOST = np.float32(10)
 _KNOWN = 10
 """Gradients after which a device knows by itself how large they usually are."""
 
-_EVERY = 16
-"""A device reports with each update of so many, and before with the first, the second, the fourth and so on."""
+_VERSIONS = 160
+"""A device reports once the model is so many versions further than at its last report, and"""
+_UPDATES = 4
+"""with each update of so many at most; but with its updates 1, 2, 4, 8 and so on in any case."""
 
 _TINY = np.float32(1e-30)
 _LARGEST = np.float32(1e18)
@@ -59,6 +61,8 @@ class Adafactor:
         """The root of the fleet's second moments, float32 [P]."""
         self._steps = 0
         self._updates = 0
+        self._reported = 0
+        """The version from which the last update with a report was made."""
 
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
         """d of `gradient` at theta, both float32 [P], which are left as they are. A new array."""
@@ -78,11 +82,14 @@ class Adafactor:
                 direction[start:stop] *= np.float32(max(LEAST_SCALE, _rms(theta[start:stop])) / length)
         return direction
 
-    def report(self) -> bytes:
-        """What is sent of the own second moments with the update just made; mostly nothing."""
+    def report(self, base: int) -> bytes:
+        """What is sent of the own second moments with the update just made from version `base`; mostly nothing."""
         self._updates += 1
-        due = self._updates % min(_EVERY, 1 << (self._updates.bit_length() - 1)) == 0
-        return moments.encode(self._means()) if due else b""
+        is_early = self._updates & (self._updates - 1) == 0
+        if not is_early and (self._updates % _UPDATES or base - self._reported < _VERSIONS):
+            return b""
+        self._reported = base
+        return moments.encode(self._means())
 
     def take(self, octets: bytes) -> None:
         """The fleet's second moments, as a Receipt brings them; empty: it brought none. Raises WrongDtype."""

@@ -78,7 +78,7 @@ class Trainer:
             self._memory, steps.gradient, layout, self._welcome, theta, sequence, base
         )
         update = encode_update(steps, selection, layout, sequence, base)
-        return update if self._adafactor is None else replace(update, moments=self._adafactor.report())
+        return update if self._adafactor is None else replace(update, moments=self._adafactor.report(base))
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
         """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are

@@ -74,6 +74,8 @@ class FakeServer:
     """What was asked, in order: "join", ("pull", base), ("speak as", digest), "task" or the Update."""
     handed: list[Task | None] = field(default_factory=list)
     """In a run of tasks: what is said after pulls and to updates, in order; then the run is over."""
+    moments: bytes = b""
+    """What receipts bring."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, it is told that the round is over."""
 
@@ -98,7 +100,8 @@ class FakeServer:
         if reply is not None:
             raise reply
         self.version += 1
-        return Receipt(update.sequence, self.version, model_at(self.version) if update.pull else None)
+        model = model_at(self.version) if update.pull else None
+        return Receipt(update.sequence, self.version, model, self.moments)
 
     async def offer(self, update: Update) -> Task:
         self.asked.append(update)

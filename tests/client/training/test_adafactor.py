@@ -1,5 +1,6 @@
 """Adafactor on a device: its formula by hand, what it keeps, and what it cannot be broken by."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +37,7 @@ def by_hand(theta: NDArray[np.float32], gradient: NDArray[np.float32], squares: 
         rows, columns = usual.mean(1), usual.mean(0)
         u = gradient[tensor] / np.sqrt(np.outer(rows, columns) / rows.mean()).ravel()
         scale = max(LEAST_SCALE, np.sqrt(np.mean(np.square(theta[tensor], dtype=np.float64))))
-        direction[tensor] = scale * u / max(1, np.sqrt(np.mean(u**2)) / 2)
+        direction[tensor] = scale * u / max(1, np.sqrt(np.mean(u**2)) / 1.5)
     return direction
 
 
@@ -63,14 +64,14 @@ def test_the_fleet_s_moments_divide_once_they_are_there() -> None:
     )
 
 
-def test_no_step_is_more_than_twice_as_long_as_usual_whatever_a_server_says() -> None:
+def test_no_step_is_much_longer_than_usual_whatever_a_server_says() -> None:
     optimizer, gradient = Adafactor(LAYOUT, DECAY), gradients(1)[0]
     for level in (0.0, 1e-30, 1e-12, 1e30):
         optimizer.take(moments.encode(np.full(LAYOUT.lines[-1], level, np.float32)))
         direction = optimizer.direction(THETA, gradient)
         for tensor in (KERNEL, BIAS):
             scale = np.sqrt(np.mean(np.square(THETA[tensor])))
-            assert np.sqrt(np.mean(np.square(direction[tensor]))) <= 2.001 * scale
+            assert np.sqrt(np.mean(np.square(direction[tensor]))) <= 1.501 * scale
 
 
 def test_moments_of_another_model_are_refused() -> None:
@@ -78,11 +79,16 @@ def test_moments_of_another_model_are_refused() -> None:
         Adafactor(LAYOUT, DECAY).take(moments.encode(np.ones(10, np.float32)))
 
 
-def test_a_device_reports_often_at_first_and_then_with_every_sixteenth_update() -> None:
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [(4, [1, 2, 4, 8, 16, 32, 64, 104]), (10, [1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112]), (50, range(4, 113, 4))],
+)
+def test_a_device_reports_often_at_first_and_then_by_versions(devices: int, expected: Iterable[int]) -> None:
+    """A device of a fleet of so many that are alike in speed."""
     optimizer = Adafactor(LAYOUT, DECAY)
     optimizer.direction(THETA, gradients(1)[0])
-    reported = [update for update in range(1, 50) if optimizer.report()]
-    assert reported == [1, 2, 4, 8, 16, 32, 48]
+    reported = [update for update in range(1, 113) if optimizer.report(devices * (update - 1))]
+    assert reported == sorted({1, 2, *expected})
 
 
 def test_a_report_is_of_the_device_s_own_means() -> None:
@@ -90,7 +96,7 @@ def test_a_report_is_of_the_device_s_own_means() -> None:
     optimizer.take(moments.encode(np.ones(LAYOUT.lines[-1], np.float32)))
     for _ in range(3):
         optimizer.direction(THETA, gradient)
-    np.testing.assert_allclose(moments.decode(optimizer.report(), LAYOUT), 0.25)
+    np.testing.assert_allclose(moments.decode(optimizer.report(7), LAYOUT), 0.25)
 
 
 def test_it_does_not_depend_on_the_scale_of_the_loss() -> None:
@@ -140,6 +146,19 @@ def test_a_trainer_keeps_the_mean_from_update_to_update() -> None:
     for sequence, gradient in zip((1, 2, 3), gradients(3), strict=True):
         update = made.step(THETA, 7, sequence)
         assert np.frombuffer(update.values, "<f4").tobytes() == expected.direction(THETA, gradient).tobytes()
+
+
+def test_a_trainer_sends_its_moments_and_goes_by_the_fleet_s() -> None:
+    made, expected = trainer(), Adafactor(LAYOUT, DECAY)
+    first, second = gradients(2)
+    update = made.step(THETA, 7, 1)
+    expected.direction(THETA, first)
+    assert update.moments == expected.report(7)
+    fleet = moments.encode(np.full(LAYOUT.lines[-1], 4.0, np.float32))
+    made.take_moments(fleet)
+    expected.take(fleet)
+    sent = made.step(THETA, 8, 2)
+    assert np.frombuffer(sent.values, "<f4").tobytes() == expected.direction(THETA, second).tobytes()
 
 
 def test_local_steps_go_by_it() -> None:

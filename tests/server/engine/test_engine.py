@@ -14,7 +14,8 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.outcomes import Published
-from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete
+from edgeflock.shared.codecs import moments
+from edgeflock.shared.errors import BadSequence, BaseInFuture, NonFinite, Refused, RunComplete, WrongDtype
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt
 from tests.server.pushes import (
@@ -68,6 +69,26 @@ def test_answers_come_in_the_order_of_the_group(tmp_path: Path) -> None:
         Receipt(2, 3, None),
     ]
     assert commit(engine, []) == []
+
+
+def test_a_report_of_second_moments_is_answered_with_the_fleet_s(tmp_path: Path) -> None:
+    _, engine = open_engine(tmp_path)
+    one, two = engine.device_id("one"), engine.device_id("two")
+    lines = int(LAYOUT.parameters.lines[-1])
+    reports = [moments.encode(np.full(lines, level, np.float32)) for level in (4, 16, 8)]
+    first = replace(sparse_update(1, 0, {1: 1.0}), moments=reports[0])
+    second = replace(sparse_update(1, 0, {1: 1.0}), moments=reports[1])
+    assert commit(engine, [push(one, first), push(two, second)]) == [
+        Receipt(1, 1, None, reports[0]),
+        Receipt(1, 2, None, reports[2]),
+    ]
+    assert commit(engine, [push(one, first)]) == [Receipt(1, 1, None)], "told once"
+    refused = replace(sparse_update(2, 0, {1: 1.0}), moments=moments.encode(np.ones(3, np.float32)))
+    before = engine.theta()
+    assert kinds(commit(engine, [push(one, refused)])) == [WrongDtype]
+    assert engine.theta()[0] == before[0]
+    assert engine.theta()[1].tobytes() == before[1].tobytes()
+    assert commit(engine, [push(one, replace(refused, moments=b""))]) == [Receipt(2, 3, None)]
 
 
 # Exactly once

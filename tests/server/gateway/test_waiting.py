@@ -28,11 +28,11 @@ async def test_an_answer_goes_to_who_asked_under_its_ticket() -> None:
 async def test_an_update_is_taken_or_refused() -> None:
     waiting = Waiting()
     one, other = waiting.pushing(7), waiting.pushing(8)
-    waiting.taken(gateway.Taken(7, 3, 12, 2, b""))
+    waiting.taken(gateway.Taken(7, 3, 12, 2, b"moments"))
     waiting.denied(gateway.Denied(0, 8, NonFinite.code, "not finite", 0, 422))
     accepted = await one
     assert not isinstance(accepted, Held)
-    assert (accepted.receipt, accepted.staleness) == (Receipt(3, 12, None), 2)
+    assert (accepted.receipt, accepted.staleness) == (Receipt(3, 12, None, b"moments"), 2)
     with pytest.raises(NonFinite):
         await other
 

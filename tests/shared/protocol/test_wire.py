@@ -61,7 +61,7 @@ def models(draw: st.DrawFn, least: int = 0) -> Model:
 @st.composite
 def receipts(draw: st.DrawFn) -> Receipt:
     version = draw(whole_numbers)
-    return Receipt(draw(whole_numbers), version, draw(models(version) | st.none()))
+    return Receipt(draw(whole_numbers), version, draw(models(version) | st.none()), draw(octets))
 
 
 records: st.SearchStrategy[Record] = st.one_of(
