@@ -83,7 +83,7 @@ class Adafactor:
         return direction
 
     def report(self, base: int) -> bytes:
-        """What is sent of the own second moments with the update just made from version `base`; mostly nothing."""
+        """What is sent of the own second moments with the update just made from `base`: mostly nothing."""
         self._updates += 1
         is_early = self._updates & (self._updates - 1) == 0
         if not is_early and (self._updates % _UPDATES or base - self._reported < _VERSIONS):

@@ -29,8 +29,8 @@ _HELD = 24
 """Bytes that a device holds for an entry of theta: the model, the one that comes, the gradient, what was left
 out, and two more while it selects."""
 
-_SQUARES = 12
-"""More of them with Adafactor: the mean of squares, room for the next ones, and the direction."""
+_MOMENTS = 16
+"""More of them with Adafactor: the fleet's roots, the bounds of entries, their squares, and the direction."""
 
 _AROUND = 1 << 12
 """Bytes of a Model or a Receipt beside its streams, at most."""
@@ -76,7 +76,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
-    if layout.size * (_HELD + (_SQUARES if welcome.adafactor else 0)) > memory:
+    if layout.size * (_HELD + (_MOMENTS if welcome.adafactor else 0)) > memory:
         raise ServerAtFault(
             f"the server's model has {layout.size} entries, for which this device's memory is too small"
         )

@@ -188,7 +188,7 @@ class Worker:
             self._acknowledged(update, receipt)
             if not update.pull:
                 return self.progress
-            with of_the_server("fleet's moments"):
+            with of_the_server("mean of second moments"):
                 trainer.take_moments(receipt.moments)
             if receipt.model is None:  # it is others' turn
                 await self._pull(replica)

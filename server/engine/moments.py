@@ -1,10 +1,10 @@
 """The fleet's second moments: what devices divide their gradients by, so that all of them scale alike.
 
 Each device reports its own now and then (client/training/adafactor.py), and is answered with the mean over
-the devices that did so lately. They are not in the journal's model: after a restart they are collected anew.
+the devices that did so lately. They are kept in memory alone: after a restart they are collected anew.
 
-A report cannot do much harm. Of each tensor it counts for at most ten times the median of all reports, so that
-one false report makes steps shorter, by less than half among ten devices; too small a one does nothing.
+A report cannot do much harm. Of each tensor it counts for at most ten times the median of all reports. So a
+false one makes steps shorter, by less than half among ten devices; too small a one does nothing.
 """
 
 import numpy as np
@@ -16,7 +16,9 @@ from edgeflock.shared.model.layout import Layout
 Vector = NDArray[np.float32]
 
 _DEVICES = 64
-"""Whose reports are kept: the last ones that came."""
+"""Whose reports are kept: the last ones that came, but no more than make"""
+_NUMBERS = 1 << 24
+"""numbers: 64 MiB."""
 
 _MOST = 10
 """How many times the median mean square of a tensor a report counts for, at most."""
@@ -28,6 +30,7 @@ class FleetMoments:
     def __init__(self, layout: Layout) -> None:
         """`layout` is that of the P trained parameters, of L rows and columns (Layout.lines)."""
         self._layout = layout
+        self._most = max(1, min(_DEVICES, _NUMBERS // int(layout.lines[-1])))
         self._reports: dict[int, Vector] = {}
         """Device -> its means, float32 [L]."""
 
@@ -40,7 +43,7 @@ class FleetMoments:
             return b""
         self._reports.pop(device, None)
         self._reports[device] = moments.decode(octets, self._layout)
-        if len(self._reports) > _DEVICES:
+        if len(self._reports) > self._most:
             del self._reports[next(iter(self._reports))]
         return moments.encode(self._mean())
 

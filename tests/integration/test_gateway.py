@@ -23,6 +23,7 @@ from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.sessions.gateways import gateways
+from edgeflock.shared.codecs import moments
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
@@ -140,6 +141,19 @@ async def test_a_gateway_knows_what_each_of_its_devices_holds(tmp_path: Path) ->
                 lacks = device.replica.theta - leader.engine.parameters.theta
                 assert np.abs(lacks).max() < 1
         assert replays(leader)
+
+
+async def test_second_moments_are_the_whole_fleet_s_behind_any_gateway(tmp_path: Path) -> None:
+    report = [moments.encode(np.full(LAYOUT.lines[-1], level, np.float32)) for level in (4, 16, 8)]
+    async with hosting(tmp_path, RATE, start=START) as leader, gateway(leader) as (_, url):
+        async with joined(url, "pi") as pi, joined(leader.url, "jetson") as jetson:
+            update = replace(gradient(LAYOUT, 1, pi.replica), moments=report[0])
+            assert (await pi.link.push(update)).moments == report[0]
+            update = replace(gradient(LAYOUT, 1, jetson.replica), moments=report[1])
+            assert (await jetson.link.push(update)).moments == report[2]
+            update = replace(gradient(LAYOUT, 2, pi.replica), moments=report[1])
+            assert (await pi.link.push(update)).moments == report[1]
+            assert (await pi.link.push(gradient(LAYOUT, 3, pi.replica))).moments == b""
 
 
 @pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])

@@ -5,6 +5,7 @@ import hashlib
 import math
 import re
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from edgeflock.client.training.replica import Replica
 from edgeflock.server.publication import Exact
 from edgeflock.shared import identity
-from edgeflock.shared.codecs import activity, grid, packed, sparse, values
+from edgeflock.shared.codecs import activity, grid, moments, packed, sparse, values
 from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -118,6 +119,7 @@ GRIDDED_AGAIN = (
     grid_encode(TINY, {k: number < 0 for k, number in zip(*ADDED_AGAIN, strict=True)}, ACTIVE),
     b"\xb0\xa0",
 )
+MOMENTS = EXAMPLES["receipt-moments"][-16:]
 STATISTICS = struct.pack("<4e", 0.5, -0.25, 1, 2)
 WHOLE = b"\x80\x3d\x00\x3c" + bytes(range(36)) + bytes([127, 0, 129, 1])
 STEP = messages.Model(5, 4, GRID, SCALE, 5, *GRIDDED, True)
@@ -262,6 +264,11 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500, GRID, SCALE, None, False, 1],
         messages.Update(9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, False, None, 65500, 1),
     ),
+    "update-moments": (
+        [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500, GRID, SCALE, None, True, None, MOMENTS],
+        messages.Update(9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, True, None, 65500, None, MOMENTS),
+    ),
+    "receipt-moments": ([RECEIPT, 8, 4, None, MOMENTS], messages.Receipt(8, 4, None, MOMENTS)),
     "task": ([TASK, 1], messages.Task(1)),
     "task-none": ([TASK, None, False], messages.Task(None, counted=False)),
     "over": ([OVER, 6], messages.Over(6)),
@@ -496,6 +503,14 @@ def test_powers_of_an_eighth() -> None:
     eighths = struct.unpack("<8f", EXAMPLES["eighths"])
     steps = values.decode(bytes(range(1, 256)), np.ones(255, np.int64), SCALE)
     assert steps.tolist() == [math.ldexp(eighths[e % 8], (e - 192) // 8) for e in range(1, 256)]
+
+
+def test_second_moments() -> None:
+    means = [0.125, 0.5, 0.25, 0.25, 0.25, 0, *[0.25] * 12]
+    assert moments.decode(MOMENTS, TINY_LAYOUT).tolist() == means
+    levels = bytes(128 + round(math.log2(mean)) if mean else 0 for mean in means)
+    assert zlib.decompress(MOMENTS) == levels
+    assert zlib.decompress(moments.encode(np.array(means, np.float32))) == levels
 
 
 def test_layout_and_frame() -> None:

@@ -81,7 +81,11 @@ def test_moments_of_another_model_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("devices", "expected"),
-    [(4, [1, 2, 4, 8, 16, 32, 64, 104]), (10, [1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112]), (50, range(4, 113, 4))],
+    [
+        (4, [1, 2, 4, 8, 16, 32, 64, 104]),
+        (10, [1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112]),
+        (50, range(4, 113, 4)),
+    ],
 )
 def test_a_device_reports_often_at_first_and_then_by_versions(devices: int, expected: Iterable[int]) -> None:
     """A device of a fleet of so many that are alike in speed."""

@@ -13,7 +13,7 @@ from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batch, Shuffled, StreamOver
 from edgeflock.client.training import Progress, Worker
 from edgeflock.devices.emulation.clock import run_virtually
-from edgeflock.shared.codecs import sparse
+from edgeflock.shared.codecs import moments, sparse
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import (
     BadSequence,
@@ -302,6 +302,26 @@ async def test_a_receipt_that_is_none_ends_the_worker(answer: dict[str, object],
 
     with pytest.raises(ServerAtFault, match=said):
         await worker(Wrong([None]), FakeBackend()).run()
+
+
+async def test_what_receipts_bring_divides_the_next_gradients() -> None:
+    """With the fleet's second moments at 4, a gradient of ones is halved."""
+    adafactor = replace(WELCOME, adafactor=0.9, select=1.0)
+    server = FakeServer([None], adafactor, moments=moments.encode(np.full(LAYOUT.lines[-1], 4, np.float32)))
+    ones = np.ones(LAYOUT.size, np.float32)
+    await worker(server, listed(ones, ones)).run()
+    first, second = server.updates
+    assert np.frombuffer(first.values, "<f4").tolist() == [3.0] * LAYOUT.size, "by its own, at RMS(theta) = 3"
+    assert np.frombuffer(second.values, "<f4").tolist() == [2.0] * LAYOUT.size, "half of 4"
+    assert moments.decode(first.moments, LAYOUT).tolist() == [1] * LAYOUT.lines[-1]
+
+
+async def test_moments_of_another_model_end_the_worker() -> None:
+    server = FakeServer([None], replace(WELCOME, adafactor=0.9), moments=b"none")
+    with pytest.raises(
+        ServerAtFault, match="mean of second moments is none for this device: .* no zlib stream"
+    ):
+        await worker(server, FakeBackend()).run()
 
 
 async def test_a_receipt_without_a_model_has_it_pulled_which_may_take_until_its_turn() -> None:

@@ -57,6 +57,15 @@ def test_only_the_last_devices_count() -> None:
     assert known(fleet.report(99, report(1))) == [1] * LINES
 
 
+def test_of_a_model_of_many_rows_fewer_devices_count() -> None:
+    layout = Layout.of([("vector", ((1 << 23) - 2,))])  # two reports are all that may be kept
+    fleet = FleetMoments(layout)
+    reports = [moments.encode(np.full(layout.lines[-1], level, np.float32)) for level in (1024, 4, 16, 8)]
+    for device in range(2):
+        fleet.report(device, reports[device])
+    assert fleet.report(2, reports[2]) == reports[3]
+
+
 def test_what_is_of_another_model_changes_nothing() -> None:
     fleet = FleetMoments(LAYOUT)
     with pytest.raises(WrongDtype):

@@ -19,7 +19,9 @@ def test_factors_are_the_means_of_rows_and_columns() -> None:
     assert means.tolist() == [2, 6, 3, 4, 5, 0, 0, 0, 4, 1, 3, 5, 7, 9, 9]
     assert moments.energies(means, LAYOUT).tolist() == [4, 0, 4, 9]
     kernel = np.sqrt(np.outer([2, 6], [3, 4, 5]) / 4).ravel()
-    np.testing.assert_allclose(moments.roots(means, LAYOUT), [*kernel, 1, 3**0.5, 5**0.5, 7**0.5, 3], rtol=1e-6)
+    np.testing.assert_allclose(
+        moments.roots(means, LAYOUT), [*kernel, 1, 3**0.5, 5**0.5, 7**0.5, 3], rtol=1e-6
+    )
 
 
 def test_a_product_and_a_vector_are_kept_as_they_are() -> None:
@@ -27,7 +29,9 @@ def test_a_product_and_a_vector_are_kept_as_they_are() -> None:
     random = np.random.default_rng(0)
     squares = np.outer(random.random(4), random.random(6)).ravel()
     squares = np.concatenate([squares, random.random(5)]).astype(np.float32)
-    np.testing.assert_allclose(moments.roots(moments.factor(squares, layout), layout) ** 2, squares, rtol=1e-5)
+    np.testing.assert_allclose(
+        moments.roots(moments.factor(squares, layout), layout) ** 2, squares, rtol=1e-5
+    )
 
 
 def test_nothing_stays_nothing() -> None:

@@ -33,7 +33,12 @@ CHANGE = Change(3, [1, 0], b"\1\0\0\0", b"\0\0\0\0", False, 0.1, None, "it diver
 def test_items_come_out_as_they_went_in() -> None:
     sent: list[Item] = [Knock(1, "secret", "/v1/session", "192.0.2.1", b""), Given(7, 10, 20, b"x")]
     assert list(items(message(map(packed, sent)), OF_GATEWAYS)) == sent
-    sent = [CHANGE, CHANGE._replace(touched=None), Taken(7, 1, 3, 2, b""), Denied(0, 7, "non-finite", "", 0, 422)]
+    sent = [
+        CHANGE,
+        CHANGE._replace(touched=None),
+        Taken(7, 1, 3, 2, b""),
+        Denied(0, 7, "non-finite", "", 0, 422),
+    ]
     assert list(items(message(map(packed, sent)), OF_LEADERS)) == sent
     assert list(items(message([]), OF_LEADERS)) == []
 
