@@ -55,4 +55,5 @@ class FleetMoments:
         parts = np.ones_like(energies)
         np.divide(most, energies, out=parts, where=energies > most)
         means *= np.repeat(parts, np.diff(self._layout.lines), axis=1)
-        return means.mean(axis=0)
+        mean: Vector = means.mean(axis=0)
+        return mean

@@ -56,9 +56,7 @@ def energies(means: Vector, layout: Layout) -> Vector:
 
 def encode(means: Vector) -> bytes:
     """`means`, float32 [L], not negative, as they travel."""
-    _, exponents = np.frexp(
-        means.astype(np.float64) * 2**0.5
-    )  # 2^k is the nearest power from 2^k / sqrt(2) on
+    _, exponents = np.frexp(means.astype(np.float64) * 2**0.5)  # so that they are rounded, not cut
     levels = np.where(means > 0, np.clip(exponents + (_ONE - 1), 1, 255), 0)
     return zlib.compress(levels.astype(np.uint8).tobytes(), 9)
 
