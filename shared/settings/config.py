@@ -16,7 +16,7 @@ from edgeflock.shared.settings.settings import Section, parse_as
 from edgeflock.shared.settings.traffic import CompressionSettings, DownlinkSettings, InjectionSettings
 
 ADAFACTOR = "adafactor"
-ADAFACTOR_RATE = 0.007
+ADAFACTOR_RATE = 0.01
 """Of its tensor's RMS: how far a usual step of a device moves a parameter."""
 
 

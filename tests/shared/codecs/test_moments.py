@@ -27,8 +27,8 @@ def test_factors_are_the_means_of_rows_and_columns() -> None:
 def test_a_product_and_a_vector_are_kept_as_they_are() -> None:
     layout = Layout.of([("w", (4, 2, 3)), ("b", (5,))])
     random = np.random.default_rng(0)
-    squares = np.outer(random.random(4), random.random(6)).ravel()
-    squares = np.concatenate([squares, random.random(5)]).astype(np.float32)
+    product = np.outer(random.random(4), random.random(6)).ravel()
+    squares = np.concatenate([product, random.random(5)]).astype(np.float32)
     np.testing.assert_allclose(
         moments.roots(moments.factor(squares, layout), layout) ** 2, squares, rtol=1e-5
     )
