@@ -1,15 +1,15 @@
 """Adafactor on a device: each entry of a gradient is divided by how large it usually is.
 
     M <- decay M + (1 - decay) mean(g^2),  M^ = M / (1 - decay^t)      of each row and column
-    V = R C^T / mean(R),                                               R and C: those of the fleet's M^
+    V = R C^T / mean(R),                    R and C: those of the mean of the device's M^ and the fleet's
     u = clip(g / sqrt(V), -10, 10)                                     a tensor at a time
     d = max(0.05, RMS(theta)) u / max(1, RMS(u) / 1.5)
 
 The means M are the device's own (codecs/moments.py). Now and then they go to the server with an update, and
-the receipt brings the mean over the fleet. The fleet's divides, so that all devices scale alike: a device
-whose data hold one class has small gradients once that class is learned, and so makes small steps. The
-device's own means divide until the fleet's are there. The fleet's may be old: no step is more than half as
-long again as usual.
+the receipt brings the mean over the fleet. With the fleet's in V all devices scale alike: a device whose data
+hold one class has small gradients once that class is learned, and so makes small steps. With its own V is of
+now: what is usual changes fast at first, and the fleet's means may be old. Until they are there V is of its
+own alone.
 
 Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018: the factored
 second moment of section 3, the update clipping of section 6 at 1.5, the relative step of section 8, and a
@@ -37,7 +37,7 @@ _MOST = np.float32(10)
 """How many times as large as usual an entry counts at most: an outlier does not silence its row for long."""
 
 _KNOWN = 10
-"""Gradients after which a device knows by itself how large they usually are."""
+"""Gradients after which a device knows how large they usually are."""
 
 _VERSIONS = 160
 """A device reports once the model is so many versions further than at its last report, and"""
@@ -58,7 +58,7 @@ class Adafactor:
         self._decay = decay
         self._own: Vector = np.zeros(int(layout.lines[-1]), np.float32)
         self._fleet: Vector | None = None
-        """The root of the fleet's second moments, float32 [P]."""
+        """The fleet's row and column means, float32 [L]."""
         self._steps = 0
         self._updates = 0
         self._reported = 0
@@ -67,14 +67,14 @@ class Adafactor:
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
         """d of `gradient` at theta, both float32 [P], which are left as they are. A new array."""
         direction = np.clip(gradient, -_LARGEST, _LARGEST)
-        usual = self._own_roots() if self._fleet is None and self._steps >= _KNOWN else self._fleet
-        if usual is not None:
+        if self._steps >= _KNOWN:
+            usual = self._usual()
             most = np.where(usual > 0, usual * _MOST, _LARGEST)
             np.clip(direction, -most, most, out=direction)
         self._steps += 1
         own = moments.factor(np.square(direction), self._layout)
         self._own += np.float32(1 - self._decay) * (own - self._own)
-        direction /= (self._own_roots() if self._fleet is None else self._fleet) + _TINY
+        direction /= self._usual() + _TINY
         np.clip(direction, -_MOST, _MOST, out=direction)
         for start, stop in zip(self._layout.bounds[:-1], self._layout.bounds[1:], strict=True):
             if stop > start:
@@ -94,14 +94,18 @@ class Adafactor:
     def take(self, octets: bytes) -> None:
         """The fleet's second moments, as a Receipt brings them; empty: it brought none. Raises WrongDtype."""
         if octets:
-            self._fleet = moments.roots(moments.decode(octets, self._layout), self._layout)
+            self._fleet = moments.decode(octets, self._layout)
 
     def _means(self) -> Vector:
         """M^, the own row and column means: float32 [L]."""
         return self._own / np.float32(1 - self._decay**self._steps)
 
-    def _own_roots(self) -> Vector:
-        return moments.roots(self._means(), self._layout)
+    def _usual(self) -> Vector:
+        """The root of V: float32 [P]."""
+        means = self._means()
+        if self._fleet is not None:
+            means = (means + self._fleet) / np.float32(2)
+        return moments.roots(means, self._layout)
 
 
 def _rms(tensor: Vector) -> float:

@@ -305,14 +305,16 @@ async def test_a_receipt_that_is_none_ends_the_worker(answer: dict[str, object],
 
 
 async def test_what_receipts_bring_divides_the_next_gradients() -> None:
-    """With the fleet's second moments at 4, a gradient of ones is halved."""
+    """With the fleet's second moments at 8 and its own at 1, the root of 4.5 divides."""
     adafactor = replace(WELCOME, adafactor=0.9, select=1.0)
-    server = FakeServer([None], adafactor, moments=moments.encode(np.full(LAYOUT.lines[-1], 4, np.float32)))
+    server = FakeServer([None], adafactor, moments=moments.encode(np.full(LAYOUT.lines[-1], 8, np.float32)))
     ones = np.ones(LAYOUT.size, np.float32)
     await worker(server, listed(ones, ones)).run()
     first, second = server.updates
     assert np.frombuffer(first.values, "<f4").tolist() == [3.0] * LAYOUT.size, "by its own, at RMS(theta) = 3"
-    assert np.frombuffer(second.values, "<f4").tolist() == [2.0] * LAYOUT.size, "half of 4"
+    assert np.frombuffer(second.values, "<f4").tolist() == [pytest.approx(4 / 4.5**0.5)] * LAYOUT.size, (
+        "the root of (1 + 8) / 2 divides 4"
+    )
     assert moments.decode(first.moments, LAYOUT).tolist() == [1] * LAYOUT.lines[-1]
 
 
