@@ -30,7 +30,8 @@ _HELD = 24
 out, and two more while it selects."""
 
 _MOMENTS = 16
-"""More of them with Adafactor: the fleet's roots, the bounds of entries, their squares, and the direction."""
+"""More of them with Adafactor: the roots, the bounds of entries, their squares and the direction. As many for
+each row and column of a tensor: its own means, the fleet's, and two more while they are computed with."""
 
 _AROUND = 1 << 12
 """Bytes of a Model or a Receipt beside its streams, at most."""
@@ -76,9 +77,12 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
-    if layout.size * (_HELD + (_MOMENTS if welcome.adafactor else 0)) > memory:
+    lines = sum(_lines(tensor.shape) for tensor in layout.tensors)
+    held = _HELD * layout.size + (_MOMENTS * (layout.size + lines) if welcome.adafactor else 2 * lines)
+    if held > memory:
         raise ServerAtFault(
-            f"the server's model has {layout.size} entries, for which this device's memory is too small"
+            f"the server's model has {layout.size} entries in {lines} rows and columns, for which this "
+            "device's memory is too small"
         )
     if welcome.chunk and layout.size // welcome.chunk > MOST_CHUNKS:
         raise ServerAtFault(f"the server's chunks of {welcome.chunk} are more than {MOST_CHUNKS}")
@@ -111,6 +115,12 @@ def _layout(shapes: list[Any]) -> Layout:
     if len({tensor.name for tensor in layout.tensors}) < len(shapes):
         raise ServerAtFault("the server's layout has two tensors of the same name")
     return layout
+
+
+def _lines(shape: tuple[int, ...]) -> int:
+    """Rows and columns of a tensor as a matrix (Layout.grids), whatever a server says they are."""
+    rows, *rest = shape if len(shape) > 1 else (1, *shape)
+    return rows + math.prod(rest)
 
 
 def _is_entry(entry: Any) -> bool:

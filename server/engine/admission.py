@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.kernels import decode_update, spread_scales
-from edgeflock.shared.codecs import entries, grid, sparse, values
+from edgeflock.shared.codecs import entries, grid, moments, sparse, values
 from edgeflock.shared.errors import (
     BadSamples,
     BadStatistics,
@@ -58,6 +58,8 @@ def admit(
             f"{update.count} entries expand to {update.count * EXPANSION_PER_ENTRY} bytes; "
             f"limits.expansion_bytes is {expansion_bytes}"
         )
+    if update.moments:
+        moments.decode(update.moments, layout.parameters)
     if layout.buffers:
         return _admit_with_statistics(update, layout)
     return _admit(update, layout)

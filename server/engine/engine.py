@@ -25,7 +25,6 @@ from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.engine.receipts import Receipts
 from edgeflock.server.engine.steering import Course, Criteria, Judge, Snapshots, Steering
 from edgeflock.server.publication import Exact, Outlet, Publication
-from edgeflock.shared.codecs.moments import decode
 from edgeflock.shared.errors import ConfigError, Refused, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -200,8 +199,6 @@ class Engine:
         )
         if step.statistics.size:
             check_statistics(step.statistics, self.layout)
-        if update.moments:
-            decode(update.moments, self.layout.parameters)
         step = parameters.limited(replace(step, time=push.time))
         sent, decision = step, None
         if self.guard is not None:

@@ -4,7 +4,8 @@ Each device reports its own now and then (client/training/adafactor.py), and is 
 the devices that did so lately. They are kept in memory alone: after a restart they are collected anew.
 
 A report cannot do much harm. Of each tensor it counts for at most ten times the median of all reports. So a
-false one makes steps shorter, by less than half among ten devices; too small a one does nothing.
+false one among ten at most doubles the mean square of a tensor, or takes a tenth of it. It may put all of that
+into one row, which then learns slower.
 """
 
 import numpy as np
@@ -17,8 +18,8 @@ Vector = NDArray[np.float32]
 
 _DEVICES = 64
 """Whose reports are kept: the last ones that came, but no more than make"""
-_NUMBERS = 1 << 24
-"""numbers: 64 MiB."""
+_NUMBERS = 1 << 20
+"""numbers, of which a mean takes a few milliseconds."""
 
 _MOST = 10
 """How many times the median mean square of a tensor a report counts for, at most."""
@@ -31,8 +32,8 @@ class FleetMoments:
         """`layout` is that of the P trained parameters, of L rows and columns (Layout.lines)."""
         self._layout = layout
         self._most = max(1, min(_DEVICES, _NUMBERS // int(layout.lines[-1])))
-        self._reports: dict[int, Vector] = {}
-        """Device -> its means, float32 [L]."""
+        self._reports: dict[int, tuple[Vector, Vector]] = {}
+        """Device -> (its means, float32 [L]; the mean square of each tensor, float32 [T])."""
 
     def report(self, device: int, octets: bytes) -> bytes:
         """Take a device's moments, as an Update has them. The fleet's for the Receipt; nothing for nothing.
@@ -41,16 +42,16 @@ class FleetMoments:
         """
         if not octets:
             return b""
+        means = moments.decode(octets, self._layout)
         self._reports.pop(device, None)
-        self._reports[device] = moments.decode(octets, self._layout)
+        self._reports[device] = means, moments.energies(means, self._layout)
         if len(self._reports) > self._most:
             del self._reports[next(iter(self._reports))]
         return moments.encode(self._mean())
 
     def _mean(self) -> Vector:
         """Over the devices, each tensor bounded: float32 [L]."""
-        means = np.stack(list(self._reports.values()))
-        energies = np.stack([moments.energies(one, self._layout) for one in means])
+        means, energies = (np.stack(part) for part in zip(*self._reports.values(), strict=True))
         most = _MOST * np.median(energies, axis=0)
         parts = np.ones_like(energies)
         np.divide(most, energies, out=parts, where=energies > most)

@@ -187,3 +187,11 @@ def test_its_memory_counts_before_a_device_joins() -> None:
     assert layout_of(WELCOME, memory) == LAYOUT
     with pytest.raises(ServerAtFault, match="memory is too small"):
         layout_of(replace(WELCOME, adafactor=DECAY), memory)
+
+
+@pytest.mark.parametrize("shape", [[0, 1 << 40], [0, 1 << 40, 1 << 40]])
+@pytest.mark.parametrize("decay", [0.0, DECAY])
+def test_an_empty_tensor_of_endless_rows_is_refused(shape: list[int], decay: float) -> None:
+    welcome = replace(WELCOME, adafactor=decay, layout=[["none", shape], *WELCOME.layout])
+    with pytest.raises(ServerAtFault, match="rows and columns, for which this device's memory is too small"):
+        layout_of(welcome, 1 << 30)

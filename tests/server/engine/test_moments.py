@@ -58,7 +58,7 @@ def test_only_the_last_devices_count() -> None:
 
 
 def test_of_a_model_of_many_rows_fewer_devices_count() -> None:
-    layout = Layout.of([("vector", ((1 << 23) - 2,))])  # two reports are all that may be kept
+    layout = Layout.of([("vector", ((1 << 19) - 1,))])  # two reports are all that may be kept
     fleet = FleetMoments(layout)
     reports = [moments.encode(np.full(layout.lines[-1], level, np.float32)) for level in (1024, 4, 16, 8)]
     for device in range(2):
