@@ -4,7 +4,7 @@ Each device reports its own now and then (client/training/adafactor.py), and is 
 the devices that did so lately. They are kept in memory alone: after a restart they are collected anew.
 
 A report cannot do much harm. Of each tensor it counts for at most ten times the median of all reports. So a
-false one among ten at most doubles the mean square of a tensor, or takes a tenth of it. It may put all of that
+false one among ten at most doubles the mean square of a tensor, or takes a tenth of it. It may put all of it
 into one row, which then learns slower.
 """
 
