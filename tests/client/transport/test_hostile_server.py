@@ -194,7 +194,10 @@ async def test_a_large_model_gets_the_messages_that_it_needs(monkeypatch: pytest
 
 async def test_a_model_for_which_there_is_no_memory_is_not_pulled() -> None:
     async with saying(WELCOME, memory=300) as link:
-        with pytest.raises(ServerAtFault, match="14 entries, for which this device's memory is too small"):
+        with pytest.raises(
+            ServerAtFault,
+            match="14 entries in 12 rows and columns, for which this device's memory is too small",
+        ):
             await link.join()
 
 
