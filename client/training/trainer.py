@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.training.adafactor import Adafactor
+from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.encoding import LocalSteps, encode_update
 from edgeflock.client.training.local import Local
 from edgeflock.client.training.selector import Memory, select, take_back
@@ -52,6 +53,7 @@ class Trainer:
         self._memory = self._before = Memory()
         decay = welcome.adafactor
         self._adafactor = Adafactor(backend.layout.parameters, decay) if decay else None
+        self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None
         self._has_trained = False
 
     @property
@@ -74,11 +76,18 @@ class Trainer:
         self._before = self._memory
         steps = self._descend(theta, stopped)
         layout = self.layout.parameters
+        direction = steps.gradient
+        if self._calibration is not None:
+            direction = np.float32(self._calibration.importance) * direction
         selection, self._memory = select(
-            self._memory, steps.gradient, layout, self._welcome, theta, sequence, base
+            self._memory, direction, layout, self._welcome, theta, sequence, base
         )
         update = encode_update(steps, selection, layout, sequence, base)
-        return update if self._adafactor is None else replace(update, moments=self._adafactor.report(base))
+        if self._adafactor is not None:
+            update = replace(update, moments=self._adafactor.report(base))
+        if self._calibration is not None:
+            update = replace(update, labels=self._calibration.report(base))
+        return update
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never) -> LocalSteps:
         """A step on the next batch from theta (float32 [P + B]); batches whose gradient is not finite are
@@ -90,8 +99,11 @@ class Trainer:
             if stopped():
                 raise Stopped
             x, y = self._batches.take(self._welcome.batch)
-            loss, gradient, statistics, right, samples = self._computed(theta, x, y)
+            at = theta if self._calibration is None else self._calibration.shifted(theta)
+            loss, gradient, statistics, right, samples = self._computed(at, x, y)
             if _is_finite(gradient) and (np.abs(statistics) <= values.LARGEST_STATISTIC).all():
+                if self._calibration is not None:
+                    self._calibration.see(gradient, y)
                 self._batches.judged(loss, right)
                 return LocalSteps(loss, gradient, statistics, len(y) if samples is None else samples)
         beyond = f" or statistics beyond {values.LARGEST_STATISTIC:g}" if self.layout.buffers else ""
@@ -104,10 +116,14 @@ class Trainer:
         """The last update was refused: remember what it held as if it had not been sent."""
         self._memory = take_back(self._memory)
 
-    def take_moments(self, octets: bytes) -> None:
-        """The fleet's second moments came with a Receipt. Raises WrongDtype if they are not of this model."""
+    def take_fleet(self, moments: bytes, labels: bytes) -> None:
+        """The fleet's second moments and labels came with a Receipt; empty: it brought none. Raises
+        WrongDtype if they are not of this model.
+        """
         if self._adafactor is not None:
-            self._adafactor.take(octets)
+            self._adafactor.take(moments)
+        if self._calibration is not None:
+            self._calibration.take(labels)
 
     def undo(self) -> None:
         """The last step is to be as if it had not been: its update was refused for its size, or somebody

@@ -188,8 +188,8 @@ class Worker:
             self._acknowledged(update, receipt)
             if not update.pull:
                 return self.progress
-            with of_the_server("mean of second moments"):
-                trainer.take_moments(receipt.moments)
+            with of_the_server("mean over the fleet"):
+                trainer.take_fleet(receipt.moments, receipt.labels)
             if receipt.model is None:  # it is others' turn
                 await self._pull(replica)
             else:

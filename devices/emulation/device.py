@@ -66,8 +66,8 @@ class _Resumed:
     def undo(self) -> None:
         self.trainer.undo()
 
-    def take_moments(self, octets: bytes) -> None:
-        self.trainer.take_moments(octets)
+    def take_fleet(self, moments: bytes, labels: bytes) -> None:
+        self.trainer.take_fleet(moments, labels)
 
 
 @dataclass(slots=True)

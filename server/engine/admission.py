@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Step
 from edgeflock.server.descent.kernels import decode_update, spread_scales
-from edgeflock.shared.codecs import entries, grid, moments, sparse, values
+from edgeflock.shared.codecs import entries, grid, labels, moments, sparse, values
 from edgeflock.shared.errors import (
     BadSamples,
     BadStatistics,
@@ -60,6 +60,8 @@ def admit(
         )
     if update.moments:
         moments.decode(update.moments, layout.parameters)
+    if update.labels:
+        labels.decode(update.labels)
     if layout.buffers:
         return _admit_with_statistics(update, layout)
     return _admit(update, layout)

@@ -20,6 +20,7 @@ from edgeflock.server.engine.admission import admit, check_statistics
 from edgeflock.server.engine.gatekeeper import Gatekeeper
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import Log
+from edgeflock.server.engine.labels import FleetLabels
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.engine.receipts import Receipts
@@ -77,6 +78,7 @@ class Engine:
         )  # fmt: skip
         self.guard, self._past = guard, past
         self._moments = FleetMoments(layout.parameters)
+        self._labels = FleetLabels()
         self._decided: dict[Push, Decision] = {}
         """What the guard has said of updates that are not in the model yet."""
         self._again: dict[Push, Push] = {}
@@ -247,7 +249,9 @@ class Engine:
             self._gate.made(push.device, version)
             self.outlet.add(self.parameters.changes(touched))
             moments = self._moments.report(push.device, update.moments)
-            receipt = Receipt(update.sequence, version, None, moments)
+            self._labels.count(push.device)
+            labels = self._labels.report(push.device, update.labels)
+            receipt = Receipt(update.sequence, version, None, moments, labels)
             accepted = Accepted(receipt, before - update.base, share)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))
             self._made.append((push, accepted))

@@ -79,4 +79,5 @@ def welcome(
         data=described,
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
+        balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR,
     )

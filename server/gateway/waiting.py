@@ -44,7 +44,7 @@ class Waiting:
         _settle(self._asked.get(answer.ticket), answer)
 
     def taken(self, taken: gateway.Taken) -> None:
-        receipt = Receipt(taken.sequence, taken.version, None, taken.moments)
+        receipt = Receipt(taken.sequence, taken.version, None, taken.moments, taken.labels)
         accepted = Accepted(receipt, taken.staleness)
         _settle(self._pushes.pop(taken.device, None), accepted)
 

@@ -120,6 +120,8 @@ class Welcome:
     """Of the rows that the server evaluates on, which are not to be trained on; None: they are not told."""
     adafactor: float = 0.0
     """Decay of the second moments that the device divides its gradients by the root of; 0: it does not."""
+    balances: bool = False
+    """Whether devices report which labels they hold, and train so that rare ones count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class Update:
     """Which of the shards in the device's Hello it is of, from 0 on; None in a run without tasks."""
     moments: bytes = b""
     """The second moments of the device's gradients, now and then, under Adafactor (codecs/moments.py)."""
+    labels: bytes = b""
+    """The share of each class in the device's batches, now and then (codecs/labels.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,9 @@ class Receipt:
     """Of that version or a later one, if it was asked for."""
     moments: bytes = b""
     """The mean of those that devices sent lately, if the update brought its device's."""
+    labels: bytes = b""
+    """The mean of the shares that devices reported, and that mean by their latest updates, if the update
+    brought its device's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +324,7 @@ ORDER: dict[type[Record], tuple[str, ...]] = {kind: kind.__match_args__ for kind
     Model: ("version", "behind", "count", "indices", "values", "changes", "index_mode", "value_mode"),
     Update: (
         "sequence", "base", "count", "indices", "values", "loss", "samples",
-        "held", "index_mode", "value_mode", "facts", "pull", "task", "moments",
+        "held", "index_mode", "value_mode", "facts", "pull", "task", "moments", "labels",
     ),
 }  # fmt: skip
 """The fields that follow the tag. A Model says how far its base is behind, which is a small number."""
@@ -326,7 +333,7 @@ USUAL: dict[type[Record], tuple[object, ...]] = {
     kind: tuple(field.default for field in fields(kind) if field.default is not MISSING) for kind in TAGS
 } | {
     Model: (0, b"", b"", True, _GRID, _SCALE),
-    Update: (0, _GRID, _SCALE, None, True, None, b""),
-    Receipt: (None, b""),
+    Update: (0, _GRID, _SCALE, None, True, None, b"", b""),
+    Receipt: (None, b"", b""),
 }
 """What its last fields mostly are."""

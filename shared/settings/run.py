@@ -54,6 +54,11 @@ class RunSettings(Section):
         description="of a device's own steps; adafactor also where a device takes one step per update, and "
         "unless coordination.learning_rate is given",
     )
+    balance_labels: bool = Field(
+        True,
+        description="of adafactor: devices report the share of each class in their data, and train so that "
+        "classes count which few devices hold, or only slow ones",
+    )
     proximal: Annotated[float, Field(ge=0, le=1000)] = Field(
         0.0, description="mu of FedProx: how much a device's own steps are drawn to where they set out from"
     )

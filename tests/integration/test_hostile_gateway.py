@@ -115,7 +115,7 @@ async def test_an_update_that_does_not_decode_never_reaches_the_journal(tmp_path
         [protocol.Shared(1, wire.encode(Pull(None)))],
         [protocol.Told(1, wire.encode(Pull(None)))],
         [protocol.Ready(1, 0, True)],
-        [protocol.Taken(1, 1, 1, 0, b"")],
+        [protocol.Taken(1, 1, 1, 0, b"", b"")],
     ],
     ids=lambda items: "-".join(type(item).__name__ for item in items),
 )

@@ -58,7 +58,12 @@ class GatewayUpdates:
         receipt = accepted.receipt
         if not behind.ended.is_set():
             taken = gateway.Taken(
-                device.id, update.sequence, receipt.version, accepted.staleness, receipt.moments
+                device.id,
+                update.sequence,
+                receipt.version,
+                accepted.staleness,
+                receipt.moments,
+                receipt.labels,
             )
             self._line.send(taken)
 

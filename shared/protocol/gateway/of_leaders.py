@@ -107,6 +107,7 @@ class Taken(NamedTuple):
     version: int
     staleness: int
     moments: bytes
+    labels: bytes
     """As in a Receipt."""
 
 

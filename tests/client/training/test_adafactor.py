@@ -161,7 +161,7 @@ def test_a_trainer_sends_its_moments_and_goes_by_the_fleet_s() -> None:
     expected.direction(THETA, first)
     assert update.moments == expected.report(7)
     fleet = moments.encode(np.full(LAYOUT.lines[-1], 4.0, np.float32))
-    made.take_moments(fleet)
+    made.take_fleet(fleet, b"")
     expected.take(fleet)
     sent = made.step(THETA, 8, 2)
     assert np.frombuffer(sent.values, "<f4").tobytes() == expected.direction(THETA, second).tobytes()

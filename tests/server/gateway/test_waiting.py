@@ -28,7 +28,7 @@ async def test_an_answer_goes_to_who_asked_under_its_ticket() -> None:
 async def test_an_update_is_taken_or_refused() -> None:
     waiting = Waiting()
     one, other = waiting.pushing(7), waiting.pushing(8)
-    waiting.taken(gateway.Taken(7, 3, 12, 2, b"moments"))
+    waiting.taken(gateway.Taken(7, 3, 12, 2, b"moments", b"labels"))
     waiting.denied(gateway.Denied(0, 8, NonFinite.code, "not finite", 0, 422))
     accepted = await one
     assert not isinstance(accepted, Held)
@@ -44,7 +44,7 @@ async def test_an_update_that_waits_for_others_is_answered_later() -> None:
     held = await pushed
     assert isinstance(held, Held)
     assert not held.answer.done()
-    waiting.taken(gateway.Taken(7, 3, 12, 2, b""))
+    waiting.taken(gateway.Taken(7, 3, 12, 2, b"", b""))
     assert (await held.answer).receipt.version == 12
 
 
@@ -59,4 +59,4 @@ async def test_nothing_is_answered_once_the_leader_is_lost() -> None:
         for future in (asked, pushed, held.answer):
             with pytest.raises(Unavailable, match="has lost its leader"):
                 await asyncio.wait_for(future, 60)
-    waiting.taken(gateway.Taken(7, 3, 12, 2, b""))  # of the next leader: nobody waits
+    waiting.taken(gateway.Taken(7, 3, 12, 2, b"", b""))  # of the next leader: nobody waits

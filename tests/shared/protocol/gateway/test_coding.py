@@ -36,7 +36,7 @@ def test_items_come_out_as_they_went_in() -> None:
     sent = [
         CHANGE,
         CHANGE._replace(touched=None),
-        Taken(7, 1, 3, 2, b""),
+        Taken(7, 1, 3, 2, b"", b""),
         Denied(0, 7, "non-finite", "", 0, 422),
     ]
     assert list(items(message(map(packed, sent)), OF_LEADERS)) == sent
@@ -53,7 +53,7 @@ def test_items_come_out_as_they_went_in() -> None:
         message([b"\x01"]),
         message([b"\x91\xa1a"]),
         message([b"\x91\xcc\xff"]),
-        message([packed(Taken(7, 1, 3, 2, b""))]),  # which a leader says
+        message([packed(Taken(7, 1, 3, 2, b"", b""))]),  # which a leader says
         message([packed(Gone(1, "", 0, 0))[:-1]]),
         message([msgpack.packb((6, 1, "", 0))]),
         message([msgpack.packb((6, -1, "", 0, 0))]),

@@ -1,0 +1,150 @@
+"""Labels that are spread unevenly over devices: logits are adjusted, and rare classes count more.
+
+A device whose data lack a class pushes that class down in each step, and a slow device that alone holds it
+cannot push it up as often. Let p be the shares of the classes in the device's batches, q their mean over the
+fleet, and e that mean weighed by how many updates each device sent lately (server/engine/labels.py):
+
+    r = log((1 - a) p + a q) - log q,    a = max(0.01, (1 - sum min(p, q))^2)     added to the logits
+    w = sum p q / e,  1/10 to 10                                       the update counts so many times
+
+So the model that a device's loss asks for is the fleet's, whatever the device's own shares are. Where all
+devices hold the same classes and are equally fast, r = 0 and w = 1.
+
+Logits are calibrated by local shares as in J. Zhang et al., "Federated learning with label distribution skew
+via logits calibration", ICML 2022, equation 8; the difference to the fleet's shares is the logit adjustment
+of Menon et al., "Long-tail learning via logit adjustment", ICLR 2021, equation 10. A device that holds few of
+the fleet's classes would learn nothing of the others so: a is the part of q that it keeps.
+
+To add r to the logits is to add it to the bias of the last layer, so backends need know nothing of it. Which
+tensor that is, gradients tell: of the cross entropy of a softmax, the gradient of this bias and the shares of
+the batch's labels add up to the mean prediction, whose entries are not negative and have the sum 1.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.codecs import labels
+from edgeflock.shared.codecs.labels import MOST_CLASSES
+from edgeflock.shared.model.layout import Layout
+
+Vector = NDArray[np.float32]
+
+_EVIDENCE = 2
+"""Gradients in a row that must tell of a tensor that it is the bias."""
+
+_ERROR = 1e-4
+"""How far rounding may move a mean prediction."""
+
+_LEAST_KEPT = 0.01
+"""The least a."""
+
+_PRIOR = 2
+"""Samples a class that q counts for beside the device's own: few batches say little of p."""
+
+_MOST = 10.0
+"""The largest w; the smallest is its inverse."""
+
+_VERSIONS = 160
+"""A device reports once the model is so many versions further than at its last report, and"""
+_UPDATES = 4
+"""with each update of so many at most; but in any case with each of its first"""
+_FIRST = 8
+"""updates."""
+
+
+class Calibration:
+    """What is known of a device's labels and of the fleet's."""
+
+    def __init__(self, layout: Layout) -> None:
+        """`layout` is that of the P trained parameters."""
+        self._evidence = {
+            (tensor.start, tensor.stop): 0
+            for tensor in layout.tensors
+            if len(tensor.shape) == 1 and 2 <= tensor.stop - tensor.start <= MOST_CLASSES
+        }
+        """Place of each tensor that may be the output bias -> gradients that tell so."""
+        self._bias: slice | None = None
+        self._updates = 0
+        self._reported = 0
+        """The version from which the last update with a report was made."""
+        self._counts = np.zeros(0)
+        """Labels of each class in the device's batches: [K], or fewer while the last ones were not seen."""
+        self._shift: Vector | None = None
+        """r, float32 [K]."""
+        self.importance = 1.0
+        """w."""
+
+    def shifted(self, theta: Vector) -> Vector:
+        """theta, float32 [P + B], with r in its output bias: a copy, or itself if r is not known."""
+        if self._shift is None or self._bias is None:
+            return theta
+        theta = theta.copy()
+        theta[self._bias] += self._shift
+        return theta
+
+    def see(self, gradient: Vector, y: NDArray[np.generic]) -> None:
+        """A batch of targets, and the gradient of its loss, float32 [P]."""
+        if y.dtype.kind not in "iu":
+            return
+        classes = y.astype(np.int64)
+        labelled = classes[classes >= 0]
+        if not labelled.size or labelled.max() >= MOST_CLASSES:
+            return
+        counts = np.bincount(labelled)
+        if self._bias is None:
+            self._search(gradient, counts / labelled.size)
+        length = max(len(self._counts), len(counts))
+        self._counts = _padded(self._counts, length) + _padded(counts, length)
+
+    def report(self, base: int) -> bytes:
+        """What is sent of the device's shares with the update just made from `base`: mostly nothing."""
+        self._updates += 1
+        is_late = self._updates % _UPDATES == 0 and base - self._reported >= _VERSIONS
+        own = self._own()
+        if own is None or not (is_late or self._updates <= _FIRST):
+            return b""
+        self._reported = base
+        return labels.encode(own / own.sum())
+
+    def take(self, octets: bytes) -> None:
+        """q and e, as a Receipt brings them; empty: it brought none. Raises WrongDtype if they are neither."""
+        if not octets:
+            return
+        fleet, lately = labels.decode(octets, rows=2)
+        own = self._own()
+        if own is None or len(own) != len(fleet):
+            return
+        held = fleet > 0
+        prior = _PRIOR * len(own)
+        shares = (own + prior * fleet) / (own.sum() + prior)
+        kept = max(_LEAST_KEPT, (1 - np.minimum(shares, fleet).sum()) ** 2)
+        shift = np.zeros(len(own))
+        shift[held] = np.log(((1 - kept) * shares + kept * fleet)[held] / fleet[held])
+        self._shift = shift.astype(np.float32)
+        rare = np.minimum(_MOST, fleet[held] / np.maximum(lately[held], fleet[held] / _MOST))
+        self.importance = min(_MOST, max(1 / _MOST, float(shares[held] @ rare)))
+
+    def _own(self) -> NDArray[np.float64] | None:
+        """The labels of each class so far: [K]. None while the output bias is not known."""
+        classes = 0 if self._bias is None else self._bias.stop - self._bias.start
+        return _padded(self._counts, classes) if len(self._counts) <= classes else None
+
+    def _search(self, gradient: Vector, shares: NDArray[np.float64]) -> None:
+        """Look which tensors may be the output bias. A gradient of almost 0 tells nothing."""
+        for start, stop in tuple(self._evidence):
+            of_bias = gradient[start:stop].astype(np.float64)
+            if np.abs(of_bias).max() < _ERROR:
+                continue
+            mean = of_bias + _padded(shares, stop - start) if len(shares) <= stop - start else of_bias
+            if (mean < -_ERROR).any() or abs(mean.sum() - 1) > _ERROR:
+                del self._evidence[start, stop]
+                continue
+            self._evidence[start, stop] += 1
+            if self._evidence[start, stop] == _EVIDENCE:
+                self._bias = slice(start, stop)
+
+
+def _padded(numbers: NDArray[np.generic], length: int) -> NDArray[np.float64]:
+    padded = np.zeros(length)
+    padded[: len(numbers)] = numbers
+    return padded

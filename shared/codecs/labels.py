@@ -1,0 +1,33 @@
+"""The share of each class in a device's data, or in a fleet's, as it travels: float16, one number a class."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import WrongDtype
+
+Vector = NDArray[np.float64]
+
+MOST_CLASSES = 1 << 12
+
+_ROUNDING = 0.05
+"""How far from 1 the sum of shares may be."""
+
+
+def encode(shares: Vector) -> bytes:
+    """`shares`, float64 [K] or [2, K], as they travel."""
+    return shares.astype("<f2").tobytes()
+
+
+def decode(octets: bytes, rows: int = 1) -> Vector:
+    """float64 [rows, K], each row of which has the sum 1. Raises WrongDtype if they are no shares."""
+    classes, odd = divmod(len(octets), 2 * rows)
+    if odd or not 2 <= classes <= MOST_CLASSES:
+        raise WrongDtype(
+            f"shares of classes are 2 to {MOST_CLASSES} float16 numbers a row, not {len(octets)} bytes"
+        )
+    shares = np.frombuffer(octets, "<f2").astype(np.float64).reshape(rows, classes)
+    sums = shares.sum(axis=1)
+    if not (np.isfinite(shares).all() and (shares >= 0).all() and (np.abs(sums - 1) <= _ROUNDING).all()):
+        raise WrongDtype("shares of classes must be numbers from 0 to 1 whose sum is 1")
+    parts: Vector = shares / sums[:, None]
+    return parts

@@ -1,0 +1,114 @@
+"""The labels of a device against those of the fleet."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgeflock.client.training.calibration import Calibration
+from edgeflock.shared.codecs import labels
+from edgeflock.shared.errors import WrongDtype
+from edgeflock.shared.model.layout import Layout
+
+LAYOUT = Layout.of([("hidden.weight", (4, 5), False), ("hidden.bias", (4,), False),
+                    ("out.weight", (3, 4), False), ("out.bias", (3,), False)])  # fmt: skip
+BIAS = slice(LAYOUT.size - 3, LAYOUT.size)
+
+
+def gradient(y: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
+    """Of a cross entropy whose logits are the same for all samples; elsewhere some numbers."""
+    found = np.random.default_rng(len(y)).standard_normal(LAYOUT.size).astype(np.float32)
+    softmax = np.exp(logits) / np.exp(logits).sum()
+    found[BIAS] = softmax - np.bincount(y, minlength=3) / len(y)
+    return found
+
+
+def taught(y: list[int], batches: int = 2) -> Calibration:
+    calibration, of = Calibration(LAYOUT), np.array(y)
+    for _ in range(batches):
+        calibration.see(gradient(of, np.array([0.1, 0.0, -0.2])), of)
+    return calibration
+
+
+def receipt(fleet: list[float], lately: list[float]) -> bytes:
+    return labels.encode(np.array([fleet, lately]))
+
+
+def test_gradients_tell_which_tensor_is_the_output_bias() -> None:
+    calibration = taught([0, 0, 1, 2])
+    assert labels.decode(calibration.report(0))[0] == pytest.approx([0.5, 0.25, 0.25], abs=1e-3)
+    calibration.take(receipt([1 / 3] * 3, [1 / 3] * 3))
+    theta = np.zeros(LAYOUT.size, np.float32)
+    moved = np.flatnonzero(calibration.shifted(theta))
+    assert set(moved) <= set(range(BIAS.start, BIAS.stop)) and moved.size and not theta.any()
+
+
+def test_nothing_is_reported_or_moved_before_the_bias_is_known() -> None:
+    calibration = taught([0, 1, 2], batches=1)
+    calibration.take(receipt([0.5, 0.3, 0.2], [0.5, 0.3, 0.2]))
+    theta = np.zeros(LAYOUT.size, np.float32)
+    assert calibration.report(0) == b"" and calibration.shifted(theta) is theta
+
+
+def test_a_loss_that_is_no_cross_entropy_is_left_alone() -> None:
+    calibration, y = Calibration(LAYOUT), np.array([0, 1, 2])
+    for seed in range(20):
+        calibration.see(np.random.default_rng(seed).standard_normal(LAYOUT.size).astype(np.float32), y)
+    for _ in range(20):
+        calibration.see(np.zeros(LAYOUT.size, np.float32), y)
+    assert all(calibration.report(0) == b"" for _ in range(32))
+
+
+def test_targets_that_are_numbers_are_left_alone() -> None:
+    calibration = Calibration(LAYOUT)
+    for _ in range(5):
+        calibration.see(gradient(np.array([0, 1]), np.zeros(3)), np.array([0.5, 1.5], np.float32))
+    assert calibration.report(0) == b""
+
+
+def test_a_device_like_the_fleet_trains_as_it_is() -> None:
+    calibration = taught([0, 0, 1, 2], batches=400)
+    calibration.take(receipt([0.5, 0.25, 0.25], [0.5, 0.25, 0.25]))
+    theta = np.ones(LAYOUT.size, np.float32)
+    assert calibration.shifted(theta) == pytest.approx(theta, abs=2e-3)
+    assert calibration.importance == pytest.approx(1, abs=2e-3)
+
+
+def test_a_class_that_a_device_lacks_is_not_pushed_down() -> None:
+    """Logits are adjusted by log p / q, so a class without samples counts as one that is not likely."""
+    calibration = taught([0, 1], batches=1000)
+    calibration.take(receipt([0.45, 0.45, 0.1], [0.45, 0.45, 0.1]))
+    shift = calibration.shifted(np.zeros(LAYOUT.size, np.float32))[BIAS]
+    assert shift[2] == pytest.approx(np.log(0.01), abs=0.4) and shift[0] == pytest.approx(
+        np.log(1 / 0.9), abs=0.02
+    )
+
+
+@pytest.mark.parametrize(("lately", "importance"), [(0.1, 2), (0.04, 5), (0.0, 10), (1e-7, 10)])
+def test_classes_of_too_few_updates_count_more(lately: float, importance: float) -> None:
+    calibration = taught([2], batches=3000)
+    calibration.take(receipt([0.4, 0.4, 0.2], [0.5 - lately / 2, 0.5 - lately / 2, lately]))
+    assert calibration.importance == pytest.approx(importance, rel=0.01)
+
+
+def test_what_a_server_says_of_other_classes_changes_nothing() -> None:
+    calibration = taught([0, 1, 2])
+    calibration.take(receipt([0.25] * 4, [0.25] * 4))
+    theta = np.zeros(LAYOUT.size, np.float32)
+    assert calibration.shifted(theta) is theta and calibration.importance == 1
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"1",
+        bytes(12),
+        labels.encode(np.array([[np.nan] * 3, [1, 0, 0]])),
+        receipt([2, -1, 0], [1, 0, 0]),
+        bytes(1 << 20),
+    ],
+)
+def test_a_hostile_server_is_refused(octets: bytes) -> None:
+    with pytest.raises(WrongDtype, match="shares of classes"):
+        taught([0, 1, 2]).take(octets)
