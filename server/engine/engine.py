@@ -18,9 +18,9 @@ from edgeflock.server.defence import Decision, Guard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import admit, check_statistics
 from edgeflock.server.engine.gatekeeper import Gatekeeper
+from edgeflock.server.engine.labels import FleetLabels
 from edgeflock.server.engine.limits import Bounds
 from edgeflock.server.engine.log import Log
-from edgeflock.server.engine.labels import FleetLabels
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Staged
 from edgeflock.server.engine.receipts import Receipts

@@ -23,7 +23,7 @@ from edgeflock.server.gateway import Gateway, Place
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.sessions.gateways import gateways
-from edgeflock.shared.codecs import moments
+from edgeflock.shared.codecs import labels, moments
 from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
@@ -154,6 +154,20 @@ async def test_second_moments_are_the_whole_fleet_s_behind_any_gateway(tmp_path:
             update = replace(gradient(LAYOUT, 2, pi.replica), moments=report[1])
             assert (await pi.link.push(update)).moments == report[1]
             assert (await pi.link.push(gradient(LAYOUT, 3, pi.replica))).moments == b""
+
+
+async def test_labels_are_the_whole_fleet_s_behind_any_gateway(tmp_path: Path) -> None:
+    own = [labels.encode(np.array(shares)) for shares in ((1, 0), (0, 1))]
+    async with hosting(tmp_path, RATE, start=START) as leader, gateway(leader) as (_, url):
+        async with joined(url, "pi") as pi, joined(leader.url, "jetson") as jetson:
+            for sequence in (1, 2):
+                await pi.link.push(replace(gradient(LAYOUT, sequence, pi.replica), labels=own[0]))
+            receipt = await jetson.link.push(replace(gradient(LAYOUT, 1, jetson.replica), labels=own[1]))
+            fleet, lately = labels.decode(receipt.labels, rows=2)
+            assert fleet.tolist() == [0.5, 0.5]
+            assert lately == pytest.approx([2 / 3, 1 / 3], abs=1e-3)
+            receipt = await pi.link.push(replace(gradient(LAYOUT, 3, pi.replica), labels=own[0]))
+            assert labels.decode(receipt.labels, rows=2)[1] == pytest.approx([3 / 4, 1 / 4], abs=1e-3)
 
 
 @pytest.mark.parametrize("mode", ["downlink.mode=exact", LOSSY])

@@ -120,6 +120,8 @@ GRIDDED_AGAIN = (
     b"\xb0\xa0",
 )
 MOMENTS = EXAMPLES["receipt-moments"][-16:]
+OWN_LABELS = struct.pack("<3e", 0.5, 0.25, 0.25)
+FLEET_LABELS = OWN_LABELS + struct.pack("<3e", 0.5, 0.5, 0)
 STATISTICS = struct.pack("<4e", 0.5, -0.25, 1, 2)
 WHOLE = b"\x80\x3d\x00\x3c" + bytes(range(36)) + bytes([127, 0, 129, 1])
 STEP = messages.Model(5, 4, GRID, SCALE, 5, *GRIDDED, True)
@@ -267,6 +269,14 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     "update-moments": (
         [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500, GRID, SCALE, None, True, None, MOMENTS],
         messages.Update(9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, True, None, 65500, None, MOMENTS),
+    ),
+    "update-labels": (
+        [UPDATE, 9, 5, 5, *GRIDDED, -16, 10, 65500, GRID, SCALE, None, True, None, b"", OWN_LABELS],
+        messages.Update(9, 5, GRID, SCALE, 5, *GRIDDED, 0.5, 10, True, None, 65500, None, b"", OWN_LABELS),
+    ),
+    "receipt-labels": (
+        [RECEIPT, 8, 4, None, b"", FLEET_LABELS],
+        messages.Receipt(8, 4, None, b"", FLEET_LABELS),
     ),
     "receipt-moments": ([RECEIPT, 8, 4, None, MOMENTS], messages.Receipt(8, 4, None, MOMENTS)),
     "task": ([TASK, 1], messages.Task(1)),

@@ -1,15 +1,22 @@
 """The labels of a device against those of the fleet."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgeflock.client.backends.torch import TorchBackend
+from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.training.calibration import Calibration
+from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.codecs import labels
+from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import WrongDtype
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.torch_module import FlatModule
+from tests.client.training.fakes import WELCOME, FakeBackend
 
 LAYOUT = Layout.of([("hidden.weight", (4, 5), False), ("hidden.bias", (4,), False),
                     ("out.weight", (3, 4), False), ("out.bias", (3,), False)])  # fmt: skip
@@ -31,6 +38,18 @@ def taught(y: list[int], batches: int = 2) -> Calibration:
     return calibration
 
 
+THETA = np.zeros(LAYOUT.size, np.float32)
+DIGITS = "edgeflock.client.zoo:DigitsCNN"
+
+
+def trainer(balances: bool) -> Trainer:
+    """Of a device whose samples are all of class 2. It sends all of its gradient."""
+    of = np.full(8, 2)
+    backend = FakeBackend(LAYOUT, gradients=iter([gradient(of, np.zeros(3))] * 3))
+    batches = Shuffled(Dataset(np.zeros((8, 1), np.float32), of), np.random.default_rng(0))
+    return Trainer(backend, batches, replace(WELCOME, select=1.0, balances=balances))
+
+
 def receipt(fleet: list[float], lately: list[float]) -> bytes:
     return labels.encode(np.array([fleet, lately]))
 
@@ -41,14 +60,17 @@ def test_gradients_tell_which_tensor_is_the_output_bias() -> None:
     calibration.take(receipt([1 / 3] * 3, [1 / 3] * 3))
     theta = np.zeros(LAYOUT.size, np.float32)
     moved = np.flatnonzero(calibration.shifted(theta))
-    assert set(moved) <= set(range(BIAS.start, BIAS.stop)) and moved.size and not theta.any()
+    assert set(moved) <= set(range(BIAS.start, BIAS.stop))
+    assert moved.size
+    assert not theta.any()
 
 
 def test_nothing_is_reported_or_moved_before_the_bias_is_known() -> None:
     calibration = taught([0, 1, 2], batches=1)
     calibration.take(receipt([0.5, 0.3, 0.2], [0.5, 0.3, 0.2]))
     theta = np.zeros(LAYOUT.size, np.float32)
-    assert calibration.report(0) == b"" and calibration.shifted(theta) is theta
+    assert calibration.report(0) == b""
+    assert calibration.shifted(theta) is theta
 
 
 def test_a_loss_that_is_no_cross_entropy_is_left_alone() -> None:
@@ -80,9 +102,8 @@ def test_a_class_that_a_device_lacks_is_not_pushed_down() -> None:
     calibration = taught([0, 1], batches=1000)
     calibration.take(receipt([0.45, 0.45, 0.1], [0.45, 0.45, 0.1]))
     shift = calibration.shifted(np.zeros(LAYOUT.size, np.float32))[BIAS]
-    assert shift[2] == pytest.approx(np.log(0.01), abs=0.4) and shift[0] == pytest.approx(
-        np.log(1 / 0.9), abs=0.02
-    )
+    assert shift[2] == pytest.approx(np.log(0.01), abs=0.4)
+    assert shift[0] == pytest.approx(np.log(1 / 0.9), abs=0.02)
 
 
 @pytest.mark.parametrize(("lately", "importance"), [(0.1, 2), (0.04, 5), (0.0, 10), (1e-7, 10)])
@@ -96,7 +117,33 @@ def test_what_a_server_says_of_other_classes_changes_nothing() -> None:
     calibration = taught([0, 1, 2])
     calibration.take(receipt([0.25] * 4, [0.25] * 4))
     theta = np.zeros(LAYOUT.size, np.float32)
-    assert calibration.shifted(theta) is theta and calibration.importance == 1
+    assert calibration.shifted(theta) is theta
+    assert calibration.importance == 1
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "cross_entropy(label_smoothing=0.05)"])
+def test_gradients_of_a_network_tell_its_output_bias(loss: str) -> None:
+    backend = TorchBackend("edgeflock.client.zoo:DigitsCNN", loss)
+    calibration, theta = Calibration(backend.layout.parameters), FlatModule(DIGITS, loss).theta()
+    random, labelled = np.random.default_rng(0), np.repeat(np.arange(10), 3)
+    for _ in range(2):
+        x = random.random((30, 1, 8, 8), np.float32)
+        calibration.see(backend.gradient(theta, x, labelled).gradient, labelled)
+    (shares,) = labels.decode(calibration.report(0))
+    assert shares == pytest.approx([0.1] * 10, abs=1e-3)
+
+
+def test_a_trainer_s_update_counts_as_many_times_as_its_classes_are_rare() -> None:
+    made, alike = (trainer(balances) for balances in (True, False))
+    for sequence in (1, 2):
+        update = made.step(THETA, 7, sequence)
+        alike.step(THETA, 7, sequence)
+    assert labels.decode(update.labels)[0].tolist() == [0, 0, 1]
+    made.take_fleet(b"", receipt([0.4, 0.4, 0.2], [0.48, 0.48, 0.04]))
+    once, more = (np.frombuffer(one.step(THETA, 8, 3).values, "<f4") for one in (alike, made))
+    ratios = more[once != 0] / once[once != 0]
+    assert ratios == pytest.approx(ratios[0])
+    assert 2 < ratios[0] < 5
 
 
 @pytest.mark.parametrize(

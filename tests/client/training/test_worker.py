@@ -320,9 +320,7 @@ async def test_what_receipts_bring_divides_the_next_gradients() -> None:
 
 async def test_moments_of_another_model_end_the_worker() -> None:
     server = FakeServer([None], replace(WELCOME, adafactor=0.9), moments=b"none")
-    with pytest.raises(
-        ServerAtFault, match="mean of second moments is none for this device: .* no zlib stream"
-    ):
+    with pytest.raises(ServerAtFault, match="mean over the fleet is none for this device: .* no zlib stream"):
         await worker(server, FakeBackend()).run()
 
 

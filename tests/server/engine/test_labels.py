@@ -18,7 +18,8 @@ def test_devices_count_alike_in_one_mean_and_by_updates_in_the_other() -> None:
         fleet.count(device)
     fleet.report(0, shares(1, 0))
     alike, lately = labels.decode(fleet.report(1, shares(0, 1)), rows=2)
-    assert alike == pytest.approx([0.5, 0.5]) and lately == pytest.approx([0.75, 0.25])
+    assert alike == pytest.approx([0.5, 0.5])
+    assert lately == pytest.approx([0.75, 0.25])
     assert fleet.report(1, b"") == b""
 
 

@@ -32,7 +32,7 @@ async def test_an_update_is_taken_or_refused() -> None:
     waiting.denied(gateway.Denied(0, 8, NonFinite.code, "not finite", 0, 422))
     accepted = await one
     assert not isinstance(accepted, Held)
-    assert (accepted.receipt, accepted.staleness) == (Receipt(3, 12, None, b"moments"), 2)
+    assert (accepted.receipt, accepted.staleness) == (Receipt(3, 12, None, b"moments", b"labels"), 2)
     with pytest.raises(NonFinite):
         await other
 
