@@ -107,7 +107,7 @@ class Calibration:
         return labels.encode(own / own.sum())
 
     def take(self, octets: bytes) -> None:
-        """q and e, as a Receipt brings them; empty: it brought none. Raises WrongDtype if they are no shares."""
+        """q and e, as a Receipt brings them; empty: it brought none. Raises WrongDtype if they are none."""
         if not octets:
             return
         fleet, lately = labels.decode(octets, rows=2)
