@@ -1,6 +1,7 @@
 """Cells, their records, and the order in which they run."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,8 +62,9 @@ def append(path: Path, cell: Cell, record: Mapping[str, Any]) -> None:
 
 
 def score(record: Mapping[str, Any]) -> float | None:
-    """The mean accuracy of the last three evaluations; None of a cell that failed."""
-    return record["figures"]["mean_of_last"] if "figures" in record else None
+    """The mean accuracy of the last three evaluations; None of a cell that failed, or whose model diverged."""
+    found = record["figures"]["mean_of_last"] if "figures" in record else None
+    return found if found is not None and math.isfinite(found) else None
 
 
 def best(

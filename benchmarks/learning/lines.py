@@ -1,5 +1,6 @@
 """What each family's best setting has come to in a fleet, from the records."""
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -38,11 +39,16 @@ class Line:
         """Bytes both ways."""
         return self.ingress + self.egress
 
+    @property
+    def score(self) -> float:
+        """The mean of the last three, by which lines compare; of one that diverged less than any."""
+        return self.mean_of_last if math.isfinite(self.mean_of_last) else -math.inf
+
 
 def best_rival(lines: Iterable[Line]) -> Line | None:
     """The line of a rival with the highest mean of the last three."""
     rivals = [line for line in lines if not line.family.startswith(PRODUCT) and line.family not in CENTRAL]
-    return max(rivals, key=lambda line: line.mean_of_last, default=None)
+    return max(rivals, key=lambda line: line.score, default=None)
 
 
 def lines_of(results: Results, task: str, n: int, data: str) -> Iterator[Line]:
@@ -58,7 +64,7 @@ def lines_of(results: Results, task: str, n: int, data: str) -> Iterator[Line]:
         families.setdefault(parsed(arm).family, []).append(_line(arm, data, runs))
     for family in LINES:
         if tried := families.get(family):
-            chosen = max(tried, key=lambda line: (line.seeds, line.mean_of_last))
+            chosen = max(tried, key=lambda line: (line.score > -math.inf, line.seeds, line.score))
             yield replace(chosen, tried=len(tried))
 
 

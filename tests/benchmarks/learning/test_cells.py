@@ -1,6 +1,7 @@
 """The bench itself: order, resume, failures, shares, one toy cell of each arm, the report."""
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from benchmarks.learning import cells, runner
 from benchmarks.learning.__main__ import main
 from benchmarks.learning.arms import GRIDS, PRODUCT, VARIANTS, grid, parsed
-from benchmarks.learning.cells import FLEETS, SEEDS, Cell, Results
+from benchmarks.learning.cells import FLEETS, SEEDS, Cell, Results, best
 from benchmarks.learning.data import Data, of_classes
+from benchmarks.learning.lines import best_rival, lines_of
 from benchmarks.learning.measuring import Score
 from benchmarks.learning.play import play, prepared_of
 from benchmarks.learning.report import markdown, write
@@ -258,6 +260,20 @@ def test_the_report_says_held_lost_and_not_run() -> None:
     assert sum("Scaffold" in line for line in rows(text, "Not run:")) == 3
     assert "- mnist n=4 even seed 0: product: ValueError: why" in text
     assert next(rows(text, "| Adam |")).count("97.0 (1)") == len(FLEETS)
+
+
+def test_a_setting_that_diverged_is_never_the_best() -> None:
+    found = {
+        Cell("mnist", 10, "even", "FedAvg rate=0.1", 0): record(math.nan),
+        Cell("mnist", 10, "even", "FedAvg rate=0.2", 0): record(0.8),
+        Cell("mnist", 10, "even", "FedAvg rate=0.05", 0): record(math.nan),
+        Cell("mnist", 10, "even", "Scaffold rate=0.1", 0): record(math.nan),
+    }
+    assert best(found, "mnist", 10, "even", "FedAvg") == "FedAvg rate=0.2"
+    lines = [*lines_of(found, "mnist", 10, "even")]
+    assert lines[0].arm == "FedAvg rate=0.2"
+    rival = best_rival(lines)
+    assert rival is not None and rival.family == "FedAvg"
 
 
 def test_the_report_of_nothing() -> None:
