@@ -62,7 +62,7 @@ def append(path: Path, cell: Cell, record: Mapping[str, Any]) -> None:
 
 
 def score(record: Mapping[str, Any]) -> float | None:
-    """The mean accuracy of the last three evaluations; None of a cell that failed, or whose model diverged."""
+    """The mean accuracy of the last three evaluations; None of a cell that failed or diverged."""
     found = record["figures"]["mean_of_last"] if "figures" in record else None
     return found if found is not None and math.isfinite(found) else None
 

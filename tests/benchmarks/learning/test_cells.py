@@ -273,7 +273,8 @@ def test_a_setting_that_diverged_is_never_the_best() -> None:
     lines = [*lines_of(found, "mnist", 10, "even")]
     assert lines[0].arm == "FedAvg rate=0.2"
     rival = best_rival(lines)
-    assert rival is not None and rival.family == "FedAvg"
+    assert rival is not None
+    assert rival.family == "FedAvg"
 
 
 def test_the_report_of_nothing() -> None:
