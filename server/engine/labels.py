@@ -13,10 +13,10 @@ import numpy as np
 from edgeflock.shared.codecs import labels
 from edgeflock.shared.codecs.labels import Vector
 
-_DEVICES = 1024
+_DEVICES = 256
 """Whose reports are kept: the last ones that came, but no more than make"""
 _NUMBERS = 1 << 18
-"""numbers."""
+"""numbers, of which both means take a third of a millisecond."""
 
 _UPDATES = 1024
 """The updates by which a device's part in e is counted."""
