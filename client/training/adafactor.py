@@ -22,6 +22,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.client.training.reports import Reports
 from edgeflock.shared.codecs import moments
 from edgeflock.shared.model.layout import Layout
 
@@ -39,11 +40,6 @@ _MOST = np.float32(10)
 _KNOWN = 10
 """Gradients after which a device knows how large they usually are."""
 
-_VERSIONS = 160
-"""A device reports once the model is so many versions further than at its last report, and"""
-_UPDATES = 4
-"""with each update of so many at most; but with its updates 1, 2, 4, 8 and so on in any case."""
-
 _TINY = np.float32(1e-30)
 _LARGEST = np.float32(1e18)
 """Its square is in float32."""
@@ -60,9 +56,7 @@ class Adafactor:
         self._fleet: Vector | None = None
         """The fleet's row and column means, float32 [L]."""
         self._steps = 0
-        self._updates = 0
-        self._reported = 0
-        """The version from which the last update with a report was made."""
+        self._reports = Reports(_is_power_of_two)
 
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
         """d of `gradient` at theta, both float32 [P], which are left as they are. A new array."""
@@ -84,12 +78,7 @@ class Adafactor:
 
     def report(self, base: int) -> bytes:
         """What is sent of the own second moments with the update just made from `base`: mostly nothing."""
-        self._updates += 1
-        is_early = self._updates & (self._updates - 1) == 0
-        if not is_early and (self._updates % _UPDATES or base - self._reported < _VERSIONS):
-            return b""
-        self._reported = base
-        return moments.encode(self._means())
+        return moments.encode(self._means()) if self._reports.is_due(base) else b""
 
     def take(self, octets: bytes) -> None:
         """The fleet's second moments, as a Receipt brings them; empty: it brought none. Raises WrongDtype."""
@@ -106,6 +95,10 @@ class Adafactor:
         if self._fleet is not None:
             means = (means + self._fleet) / np.float32(2)
         return moments.roots(means, self._layout)
+
+
+def _is_power_of_two(update: int) -> bool:
+    return update & (update - 1) == 0
 
 
 def _rms(tensor: Vector) -> float:

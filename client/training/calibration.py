@@ -1,28 +1,30 @@
 """Labels that are spread unevenly over devices: logits are adjusted, and rare classes count more.
 
-A device whose data lack a class pushes that class down in each step, and a slow device that alone holds it
-cannot push it up as often. Let p be the shares of the classes in the device's batches, q their mean over the
-fleet, and e that mean weighed by how many updates each device sent lately (server/engine/labels.py):
+A device whose data lack a class pushes that class down in each step. A slow device that alone holds it cannot
+push it up as often. Let p be the shares of the classes in the device's batches, and q their mean over the
+fleet. Let e be that mean weighted by each device's latest updates (server/engine/labels.py).
 
-    r = log((1 - a) p + a q) - log q,    a = max(0.01, (1 - sum min(p, q))^2)     added to the logits
-    w = sum p q / e,  1/10 to 10                                       the update counts so many times
+    r = log((1 - a) p + a q) - log q        is added to the logits
+    a = max(0.01, (1 - sum min(p, q))^2)
+    w = sum p q / e, from 1/10 to 10        is how many times the update counts
 
 So the model that a device's loss asks for is the fleet's, whatever the device's own shares are. Where all
 devices hold the same classes and are equally fast, r = 0 and w = 1.
 
 Logits are calibrated by local shares as in J. Zhang et al., "Federated learning with label distribution skew
-via logits calibration", ICML 2022, equation 8; the difference to the fleet's shares is the logit adjustment
-of Menon et al., "Long-tail learning via logit adjustment", ICLR 2021, equation 10. A device that holds few of
-the fleet's classes would learn nothing of the others so: a is the part of q that it keeps.
+via logits calibration", ICML 2022. The difference to the fleet's shares is the logit adjustment of Menon et
+al., "Long-tail learning via logit adjustment", ICLR 2021. A device that holds few of the fleet's classes
+would learn nothing of the others by p alone. So it keeps a part of q, which is a.
 
-To add r to the logits is to add it to the bias of the last layer, so backends need know nothing of it. Which
-tensor that is, gradients tell: of the cross entropy of a softmax, the gradient of this bias and the shares of
-the batch's labels add up to the mean prediction, whose entries are not negative and have the sum 1.
+To add r to the logits is to add it to the bias of the last layer. So backends need not know of it. Gradients
+tell which tensor that is. The gradient of this bias under the cross entropy of a softmax is the mean
+prediction less the shares of the batch's labels. So their sum has no negative entries, and adds up to 1.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.client.training.reports import Reports
 from edgeflock.shared.codecs import labels
 from edgeflock.shared.codecs.labels import MOST_CLASSES
 from edgeflock.shared.model.layout import Layout
@@ -30,7 +32,7 @@ from edgeflock.shared.model.layout import Layout
 Vector = NDArray[np.float32]
 
 _EVIDENCE = 2
-"""Gradients in a row that must tell of a tensor that it is the bias."""
+"""Gradients that must tell of a tensor that it is the bias."""
 
 _ERROR = 1e-4
 """How far rounding may move a mean prediction."""
@@ -39,17 +41,13 @@ _LEAST_KEPT = 0.01
 """The least a."""
 
 _PRIOR = 2
-"""Samples a class that q counts for beside the device's own: few batches say little of p."""
+"""q counts as so many samples of each class in p, since few batches say little."""
 
 _MOST = 10.0
 """The largest w; the smallest is its inverse."""
 
-_VERSIONS = 160
-"""A device reports once the model is so many versions further than at its last report, and"""
-_UPDATES = 4
-"""with each update of so many at most; but in any case with each of its first"""
 _FIRST = 8
-"""updates."""
+"""A device reports with so many of its first updates in any case."""
 
 
 class Calibration:
@@ -64,9 +62,7 @@ class Calibration:
         }
         """Place of each tensor that may be the output bias -> gradients that tell so."""
         self._bias: slice | None = None
-        self._updates = 0
-        self._reported = 0
-        """The version from which the last update with a report was made."""
+        self._reports = Reports(lambda update: update <= _FIRST)
         self._counts = np.zeros(0)
         """Labels of each class in the device's batches: [K], or fewer while the last ones were not seen."""
         self._shift: Vector | None = None
@@ -98,13 +94,8 @@ class Calibration:
 
     def report(self, base: int) -> bytes:
         """What is sent of the device's shares with the update just made from `base`: mostly nothing."""
-        self._updates += 1
-        is_late = self._updates % _UPDATES == 0 and base - self._reported >= _VERSIONS
-        own = self._own()
-        if own is None or not (is_late or self._updates <= _FIRST):
-            return b""
-        self._reported = base
-        return labels.encode(own / own.sum())
+        is_due, own = self._reports.is_due(base), self._own()
+        return labels.encode(own / own.sum()) if is_due and own is not None else b""
 
     def take(self, octets: bytes) -> None:
         """q and e, as a Receipt brings them; empty: it brought none. Raises WrongDtype if they are none."""
@@ -135,13 +126,20 @@ class Calibration:
             of_bias = gradient[start:stop].astype(np.float64)
             if np.abs(of_bias).max() < _ERROR:
                 continue
-            mean = of_bias + _padded(shares, stop - start) if len(shares) <= stop - start else of_bias
-            if (mean < -_ERROR).any() or abs(mean.sum() - 1) > _ERROR:
+            if not _is_mean_prediction(of_bias, shares):
                 del self._evidence[start, stop]
                 continue
             self._evidence[start, stop] += 1
             if self._evidence[start, stop] == _EVIDENCE:
                 self._bias = slice(start, stop)
+
+
+def _is_mean_prediction(gradient: NDArray[np.float64], shares: NDArray[np.float64]) -> bool:
+    """Whether `gradient` of K entries and `shares` of at most K classes add up to one."""
+    if len(shares) > len(gradient):
+        return False
+    mean = gradient + _padded(shares, len(gradient))
+    return bool((mean >= -_ERROR).all()) and abs(float(mean.sum()) - 1) <= _ERROR
 
 
 def _padded(numbers: NDArray[np.generic], length: int) -> NDArray[np.float64]:

@@ -33,6 +33,9 @@ _MOMENTS = 16
 """More of them with Adafactor: the roots, the bounds of entries, their squares and the direction. As many for
 each row and column of a tensor: its own means, the fleet's, and two more while they are computed with."""
 
+_BALANCED = 8
+"""More of them where labels are balanced: theta with its logits adjusted, and the direction that counts."""
+
 _AROUND = 1 << 12
 """Bytes of a Model or a Receipt beside its streams, at most."""
 
@@ -79,6 +82,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     layout = _layout(welcome.layout)
     lines = sum(_lines(tensor.shape) for tensor in layout.tensors)
     held = _HELD * layout.size + (_MOMENTS * (layout.size + lines) if welcome.adafactor else 2 * lines)
+    held += _BALANCED * layout.size if welcome.balances else 0
     if held > memory:
         raise ServerAtFault(
             f"the server's model has {layout.size} entries in {lines} rows and columns, for which this "

@@ -1,9 +1,9 @@
 """Which classes the fleet's data hold, and which its updates: so that a slow device's classes count too.
 
-Each device reports the share of each class in its batches now and then, and is answered with two means over
-the devices: q, in which all devices count alike, and e, in which each counts by the updates that it sent
-lately. A class of which q is more than e is learned from too few updates. Kept in memory alone: after a
-restart they are collected anew. A false report moves q by one device's part.
+Each device reports the share of each class in its batches now and then. It is answered with two means over
+the devices. In q all devices count alike. In e each counts by the updates that it sent lately. A class of
+which q is more than e is learned from too few updates. Reports are kept in memory alone: after a restart they
+are collected anew. A false report moves q by one device's part, and e by that device's part of the updates.
 """
 
 from collections import Counter, deque

@@ -107,8 +107,9 @@ class Taken(NamedTuple):
     version: int
     staleness: int
     moments: bytes
+    """As in a Receipt, and"""
     labels: bytes
-    """As in a Receipt."""
+    """these too."""
 
 
 class Held(NamedTuple):
