@@ -161,6 +161,7 @@ def create_app(
             hosted.suspecting,
             hosted.keep,
             hosted.details,
+            lambda recovery: hub.note("warning", None, str(recovery)),
         )
         agreement = Agreement(host.layout.parameters.size)
         if config.coordination.mode != ELASTIC:  # there an update is how far a device is from the model

@@ -1,9 +1,11 @@
 """Who learns: the product with its defaults or some settings, and rivals with theirs.
 
-An arm is called "product", "product NAME" with a name of VARIANTS, or "FAMILY key=value ..." with a family of
-FAMILIES and fields of its record, such as "FedAvg rate=0.1 steps=5 cohort=10".
+An arm is called "product", "product NAME" with a name of VARIANTS, "product section.key=value ..." with
+settings of a run, or "FAMILY key=value ..." with a family of FAMILIES and fields of its record, such as
+"FedAvg rate=0.1 steps=5 cohort=10".
 """
 
+import tomllib
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -92,11 +94,11 @@ def parsed(name: str) -> Arm:
     """The arm of that name. Raises ValueError if it is none."""
     family, *words = name.split()
     if family == PRODUCT:
-        if not words:
-            return Arm(name, PRODUCT, {})
-        if len(words) > 1 or words[0] not in VARIANTS:
+        if len(words) == 1 and words[0] in VARIANTS:
+            return Arm(name, name, VARIANTS[words[0]])
+        if not all("=" in word for word in words):
             raise ValueError(f"arm {name!r}: known variants of the product are {', '.join(VARIANTS)}")
-        return Arm(name, name, VARIANTS[words[0]])
+        return Arm(name, name, dict(map(_setting, words)))
     if family not in FAMILIES:
         raise ValueError(f"arm {name!r}: known are {PRODUCT}, {', '.join(FAMILIES)}")
     known = {field.name: field.type for field in fields(FAMILIES[family])}
@@ -112,6 +114,15 @@ def parsed(name: str) -> Arm:
         return Arm(name, family, {}, FAMILIES[family](**settings))
     except TypeError as error:
         raise ValueError(f"arm {name!r}: {error}; give its settings, such as rate=0.1") from error
+
+
+def _setting(word: str) -> tuple[str, object]:
+    """A setting of a run, such as downlink.share=0.5. What is no TOML is text."""
+    key, _, value = word.partition("=")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
 
 
 def grid(family: str) -> list[str]:

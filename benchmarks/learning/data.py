@@ -70,6 +70,17 @@ def tagged_words() -> Data:
         return Data(train, test, train_groups, test_groups, tuple(arrays["genre_names"].tolist()))
 
 
+def spoken_by_six() -> Data:
+    """Spoken digits, the group of a sample being who speaks."""
+    data = of_classes("npz:{folder}/fsdd_logmel.npz")
+    with np.load(folder() / "fsdd_logmel.npz") as arrays:
+        train, test = (arrays[f"speaker_{split}"].astype(np.int64) for split in ("train", "test"))
+    speakers = np.unique(train)
+    groups = np.searchsorted(speakers, train), np.searchsorted(speakers, test)
+    names = tuple(f"speaker {number}" for number in range(len(speakers)))
+    return Data(data.train, data.test, *groups, names)
+
+
 def _ending(word: str) -> int:
     shape = f"{word[:1].isupper()}{word.isupper()}{word.isalpha()}{word.isdigit()}"
     return crc32(f"{word.lower()[-3:]} {shape}".encode()) % 2048

@@ -90,6 +90,18 @@ class Tagger(nn.Module):
         return output
 
 
+class ElevenMillion(nn.Sequential):
+    """Two 3 x 3 convolutions and three dense layers for 28 x 28 images; 11,033,938 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(1568, 2728), nn.ReLU(), nn.Linear(2728, 2464), nn.ReLU(),
+            nn.Linear(2464, 10),
+        )  # fmt: skip
+
+
 class SixColumns(nn.Sequential):
     """Six columns to a number: two hidden layers of 64; 4,673 parameters."""
 

@@ -70,6 +70,8 @@ class Training(Protocol):
 
     def undo(self) -> None: ...
 
+    def forget(self) -> None: ...
+
 
 Permitted = Callable[[], Awaitable[bool]]
 """Return once the device may train; whether it had to wait, so that its model is of long ago."""

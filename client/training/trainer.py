@@ -131,6 +131,14 @@ class Trainer:
         """
         self._memory = self._before
 
+    def forget(self) -> None:
+        """The model is another one, which does not go on from the last: what is remembered says nothing of
+        it, be it gradients that were not sent or how large they usually are.
+        """
+        self._memory = self._before = Memory()
+        if self._adafactor is not None:
+            self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor)
+
     def _computed(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """The backend's gradient. What it once could do and now cannot, as without memory, may pass."""
         try:

@@ -170,7 +170,8 @@ class Worker:
                 log.info("%s", stale)
                 trainer.take_back()
                 self._batches.take_back()
-                await self._pull(replica)
+                if await self._pull(replica):  # the server went back to a model of before
+                    trainer.forget()
                 continue
             except StepTooLarge as large:
                 self.progress.refused += 1
@@ -195,14 +196,17 @@ class Worker:
             else:
                 take(replica, receipt.model)
 
-    async def _pull(self, replica: Replica) -> None:
-        """Bring `replica` up to date, which may take long where devices take part in turn."""
+    async def _pull(self, replica: Replica) -> bool:
+        """Bring `replica` up to date, which may take long where devices take part in turn. Whether the whole
+        model came.
+        """
         self._pulls = True
         try:
             model = await self._server.pull(replica.version, replica.held)
         finally:
             self._pulls = False
         take(replica, model)
+        return model.base is None
 
     async def _begin_again(self, welcome: Welcome, layout: Layout) -> int:
         """The number of the last update of this device that the server has, or refused: what an earlier

@@ -66,6 +66,9 @@ class _Resumed:
     def undo(self) -> None:
         self.trainer.undo()
 
+    def forget(self) -> None:
+        self.trainer.forget()
+
     def take_fleet(self, moments: bytes, labels: bytes) -> None:
         self.trainer.take_fleet(moments, labels)
 

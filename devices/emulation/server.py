@@ -117,6 +117,10 @@ class EmulatedServer:
         self._commit([])
         self._turn()
 
+    def look(self) -> None:
+        """What is held may be decided by now: see to it, once what is under way is done."""
+        asyncio.get_running_loop().call_soon(self._ring)
+
     def _commit(self, pushes: list[Push]) -> dict[Push, Answer]:
         """What comes of `pushes`. Those that were held until now have their answer."""
         loop = asyncio.get_running_loop()

@@ -129,7 +129,7 @@ class Contents:
         version = after
         for facts, frame, _ in walk(rows, self._chain(after), self._turns, after, self.path):
             version = facts[0]
-            if frame is None:
+            if frame is None or (not frame and facts[1]):  # emulated fleets journal facts alone
                 raise ConfigError(f"{self.path}: update {version} was dropped (run.keep_updates = false)")
             yield JournaledUpdate(version, frame, facts[3], facts[6])
         if until is not None and version < until:

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from edgeflock.server.engine.steering.rising import is_sound
 from edgeflock.server.ledger import Suspect
 from edgeflock.shared.protocol.frames import Evaluation
-
-EXPLODED = 1000
-"""A loss so many times the first one, or 1 if that is less, is no honest spike any more."""
 
 Suspecting = Callable[[int, int], Suspect | None]
 """(after, until) -> which of the updates that made these versions may be to blame."""
@@ -16,7 +14,7 @@ def has_diverged(history: Sequence[Evaluation]) -> bool:
     """Whether the last evaluation says so: its loss is no number, or more than EXPLODED times the first one,
     and 1.
     """
-    return bool(history) and not _sound(history[-1], _first_loss(history))
+    return bool(history) and not is_sound(history[-1], _first_loss(history))
 
 
 def reason(history: Sequence[Evaluation], shown: Callable[[int], int]) -> tuple[int, str]:
@@ -25,7 +23,7 @@ def reason(history: Sequence[Evaluation], shown: Callable[[int], int]) -> tuple[
     `shown` has the version that the evaluation of another one tells of.
     """
     last, first = history[-1], _first_loss(history)
-    good = shown(next((e.version for e in reversed(history) if _sound(e, first)), 0))
+    good = shown(next((e.version for e in reversed(history) if is_sound(e, first)), 0))
     loss = "no number" if last.loss is None else f"{last.loss:.4g}"
     return good, (
         f"the model of version {last.version} has diverged (loss {loss}), that of {good} had not; no update "
@@ -43,10 +41,6 @@ def blame(suspect: Suspect | None) -> str:
         f"; the largest step between is update {suspect.sequence} of {suspect.device!r}, which made "
         f"version {suspect.version}"
     )
-
-
-def _sound(evaluation: Evaluation, first: float) -> bool:
-    return evaluation.loss is not None and evaluation.loss <= EXPLODED * max(1.0, first)
 
 
 def _first_loss(history: Sequence[Evaluation]) -> float:

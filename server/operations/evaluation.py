@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
+from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.ledger import Suspect
 from edgeflock.server.operations.divergence import Suspecting, blame, has_diverged, reason
 from edgeflock.server.roster import Meter, Registry
@@ -47,9 +48,11 @@ class Evaluator:
         suspecting: Suspecting = lambda after, until: None,
         keep: Keep = lambda theta, evaluation: None,
         details: Details = lambda: ({}, ()),
+        recovered: Callable[[Recovery], None] = lambda recovery: None,
     ) -> None:
         """`told` gets each evaluation, None for one that failed. `suspecting` is called at rest. `keep` gets
         each model that is better than all before it. `details` is called after `evaluate`, in its thread.
+        `recovered` gets each recovery of the model.
         """
         self.history = history
         """Every evaluation so far, in order; the last one alone tells classes."""
@@ -65,6 +68,7 @@ class Evaluator:
         self._suspecting = suspecting
         self._keep = keep
         self._details = details
+        self._recovered = recovered
         self._measured: NDArray[np.float32] = np.zeros(0, np.float32)
         """What the last evaluation is of."""
         self.suspect: Suspect | None = None
@@ -133,7 +137,17 @@ class Evaluator:
     async def record(self, evaluation: Evaluation | None = None) -> None:
         """Journal an evaluation and the traffic of every device so far."""
         traffic, total = self._registry.traffic(), self._total.ingress + self._total.egress
-        await self._writer.call(lambda: self._engine.steering.record(evaluation, traffic, time.time(), total))
+        # A single device that stands out is to be dropped by people: lower rates would not mend it.
+        may_recover = self.suspect is None or not self.suspect.stands_out
+        recovery = await self._writer.call(
+            lambda: self._engine.steering.record(
+                evaluation, traffic, time.time(), total, may_recover=may_recover
+            )
+        )
+        if recovery is not None:
+            self.suspect = None
+            log.warning("%s", recovery)
+            self._recovered(recovery)
 
     async def _measure(self) -> Evaluation | None:
         """The current version's evaluation, unless it has one."""

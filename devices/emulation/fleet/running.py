@@ -1,6 +1,7 @@
 """One run of a fleet, in virtual time: the engine, the devices, and the evaluations between their updates."""
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -38,6 +39,8 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Facts
 from edgeflock.shared.settings.config import ADAFACTOR
 from edgeflock.shared.settings.coordination import ELASTIC
+
+log = logging.getLogger(__name__)
 
 News = TypeVar("News")
 
@@ -291,7 +294,7 @@ class _FleetRun:
         known = loss if finite else None
         octets, details = (traffic.ingress, traffic.egress), self._scores.details()
         evaluation = Evaluation(version, seconds, known, accuracy, *octets, *details)
-        self._engine.steering.record(evaluation, ())
+        recovery = self._engine.steering.record(evaluation, (), may_recover=True)
         self._evaluations.append(evaluation)
         self._watch.evaluated(evaluation, self._server.devices.values())
         self._evaluation_s += time.process_time() - began
@@ -299,7 +302,10 @@ class _FleetRun:
             self._tell(self._listening.on_evaluated, evaluation)
         ends = [self._stop, *filter(None, [self._listening.stop])]
         self._stopped = any([self._tell(one, evaluation) for one in ends])
-        if not finite:
+        if recovery is not None:
+            log.warning("%s", recovery)
+            self._server.look()
+        elif not finite:
             if self._listening.on_finding is not None:
                 for finding in self._watch.look(
                     seconds, version, self._server.devices.values(), diverged=True

@@ -135,6 +135,7 @@ def _fleet(
         "run": {"updates": updates, "batch": 10, "keep_updates": False},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate, "window": window},
+        "optimizer": {"recover": False},  # the papers' methods do not
         "compression": {},
         "fleet": {"devices": devices, "data": data, "samples": samples, "evaluate_every": evaluate_every},
         "devices": {

@@ -63,6 +63,7 @@ def _fleet(task: Task, method: Method, link: str, steps: int, evaluations: int, 
         "run": {"updates": updates, "batch": BATCH, "local_rate": task.rate, "keep_updates": False},
         "model": {"module": task.module, "data": data[task.name]},
         "coordination": {"learning_rate": task.rate},
+        "optimizer": {"recover": False},  # the paper's methods do not
         "fleet": {
             "devices": NODES,
             "data": data[task.name],

@@ -265,6 +265,7 @@ def _fleet(
         "run": {"updates": rounds * devices, "batch": BATCH, "keep_updates": False},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate},
+        "optimizer": {"recover": False},  # the paper's methods do not
         "compression": {},
         "downlink": {},
         "injection": {},

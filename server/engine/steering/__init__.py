@@ -8,6 +8,6 @@ engine's room what an engine needs of a log and what it hands out.
 from edgeflock.server.engine.steering.course import Course
 from edgeflock.server.engine.steering.judging import Criteria, Judge
 from edgeflock.server.engine.steering.snapshots import Snapshots
-from edgeflock.server.engine.steering.steering import Steering
+from edgeflock.server.engine.steering.steering import Recovery, Steering
 
-__all__ = ["Course", "Criteria", "Judge", "Snapshots", "Steering"]
+__all__ = ["Course", "Criteria", "Judge", "Recovery", "Snapshots", "Steering"]

@@ -1,13 +1,22 @@
-"""What evaluations decide: when a run ends before it has its updates, and when its learning rate falls.
+"""What evaluations decide: when a run ends before it has its updates, and when its learning rate falls or its
+model goes back.
 
 A function of the evaluations in the journal and of the settings: after a restart it comes to the same.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from edgeflock.server.engine.steering.rising import Rising
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.coordination import ELASTIC
+
+_SMALLEST = 1 / 64
+"""The part of the configured learning rate below which the model goes back no more: then the rate is not what
+is wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +36,14 @@ class Criteria:
     factor: float = 1.0
     """What it is multiplied with then."""
     least: float = 0.0
-    """The part of the configured one below which it does not go."""
+    """Below which it does not go then."""
+    recovers_to: float = math.inf
+    """The least learning rate with which the model goes back; infinite: it never does."""
 
     @classmethod
     def of(cls, config: Config) -> "Criteria":
-        run, optimizer = config.run, config.optimizer
+        run, optimizer, rate = config.run, config.optimizer, config.coordination.learning_rate
+        recovers = optimizer.recover and config.coordination.mode != ELASTIC
         return cls(
             run.accuracy,
             run.patience,
@@ -39,7 +51,8 @@ class Criteria:
             run.bytes,
             optimizer.patience if optimizer.schedule == "plateau" else 0,
             optimizer.factor,
-            optimizer.least * config.coordination.learning_rate,
+            optimizer.least * rate,
+            rate * _SMALLEST if recovers else math.inf,
         )
 
 
@@ -54,6 +67,7 @@ class Judge:
         """The first of the best."""
         self._last: Evaluation | None = None
         self._since_best = self._since_lowered = 0
+        self._rising = Rising()
         self._why: str | None = None
         """The run is over, whatever comes."""
         for evaluation in history:
@@ -68,6 +82,9 @@ class Judge:
     def take(self, evaluation: Evaluation) -> None:
         """One more."""
         self._last = evaluation
+        self._rising.take(evaluation)
+        if evaluation.version <= self._lowered:  # with another rate: known of an earlier time of the server
+            self._rising.begin_again()
         self._since_best += 1
         self._since_lowered += evaluation.version > self._lowered
         if self.is_best(evaluation):
@@ -91,9 +108,19 @@ class Judge:
         after, lower = self._criteria.lowers_after, max(self._criteria.least, rate * self._criteria.factor)
         return lower if after and self._since_lowered >= after and lower < rate else None
 
+    def recovery(self, rate: float) -> tuple[int, float] | None:
+        """(The version to go back to, the learning rate from then on) of a run that goes by `rate`, once all
+        that was learned is lost.
+        """
+        lower, lowest = rate / 2, self._rising.lowest
+        if not self._rising.is_lost or lower < self._criteria.recovers_to:
+            return None
+        return 0 if lowest is None else lowest.version, lower
+
     def changed_rate(self, version: int) -> None:
         """The learning rate is another one from `version` on, whoever changed it."""
         self._lowered, self._since_lowered = version, 0
+        self._rising.begin_again()
 
     def ended_before(self, began: float | None) -> str | None:
         """Why the run was over with its last evaluation; None: it was not."""

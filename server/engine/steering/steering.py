@@ -6,6 +6,7 @@ Each is durable before it is told.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.log import Log
@@ -15,6 +16,27 @@ from edgeflock.server.engine.steering.snapshots import Snapshots
 from edgeflock.server.publication import Outlet
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
 from edgeflock.shared.protocol.frames import Evaluation
+
+
+class Recovery(NamedTuple):
+    """All that was learned was lost: the model has gone back, and the learning rate is lower."""
+
+    loss: float | None
+    """Of the evaluation that said so; None: it was no number."""
+    of: int
+    """The version whose model it is again, as"""
+    version: int
+    before: float
+    rate: float
+    """Learning rates, from `version` on the second."""
+
+    def __str__(self) -> str:
+        loss = "no number" if self.loss is None else f"{self.loss:.4g}"
+        return (
+            f"the loss has risen to {loss}, and what was learned is lost: the learning rate is {self.rate:g} "
+            f"instead of {self.before:g}, and the model that of version {self.of:,} again, as version "
+            f"{self.version:,} (optimizer.recover = false leaves both to you)"
+        )
 
 
 class Steering:
@@ -47,10 +69,15 @@ class Steering:
         traffic: Iterable[tuple[int, int, int]],
         now: float = 0.0,
         total: int = 0,
-    ) -> None:
+        *,
+        may_recover: bool = False,
+    ) -> Recovery | None:
         """Put an evaluation and the (device, ingress, egress) of each device into the journal, and do as it
         says: the run may end, its learning rate fall. Without one `now` (as updates have it) and the `total`
         of bytes so far say so.
+
+        If all that was learned is lost, the model may go back, and the learning rate is halved: that is what
+        is returned.
         """
         if evaluation is not None:
             self._log.add_evaluation(evaluation)
@@ -67,6 +94,22 @@ class Steering:
             self.adjust(rate, self._learning_rate, "plateau")
         if (over := self._judge.ended(self._parameters.began, now, total)) is not None:
             self.end(over)
+        if not may_recover or evaluation is None or self._course.over is not None:
+            return None
+        wanted = self._judge.recovery(self._parameters.regime.learning_rate)
+        return None if wanted is None else self._recover(evaluation, *wanted)
+
+    def _recover(self, evaluation: Evaluation, version: int, rate: float) -> Recovery | None:
+        """From the model of `version`, or of a version before it that the journal has. None: from none."""
+        before = self._parameters.regime.learning_rate
+        self.adjust(rate, self._learning_rate, "recovery")
+        for good in (self._parameters.shown(version), 0):
+            try:
+                of, now = self.roll_back(good, evaluation.time)
+            except ConfigError:
+                continue
+            return Recovery(evaluation.loss, of, now, before, rate)
+        return None
 
     def is_best(self, evaluation: Evaluation) -> bool:
         """Whether it is better than all that were recorded."""

@@ -11,7 +11,7 @@ from edgeflock.client.training.selector import Memory, select, take_back
 from edgeflock.client.training.terms import layout_of
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired, RunReplaced, ServerAtFault
-from edgeflock.shared.protocol.messages import Update, Welcome
+from edgeflock.shared.protocol.messages import Model, Update, Welcome
 from tests.client.training.fakes import (
     HALVED,
     LAYOUT,
@@ -65,14 +65,31 @@ def test_a_sent_entry_leaves_the_memory_whatever_its_coding() -> None:
     assert left_out[[4, 9, 12]].tolist() == [10 / 4, 5 / 4, 2 / 4]
 
 
+class Knowing(FakeServer):
+    """It knows what the device holds: a pull brings a difference, in which nothing has changed."""
+
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        whole = await super().pull(base)
+        return (
+            whole if base is None else Model(base, base, sparse.RAW, values.CODINGS["f32"].mode, 0, b"", b"")
+        )
+
+
 async def test_the_memory_outlives_a_refusal() -> None:
     """What was sent in vain, from a version that was too old, is kept as if it had not been sent."""
-    server = FakeServer([BaseExpired("pull again")], DAMPED)
+    server = Knowing([BaseExpired("pull again")], DAMPED)
     await worker(server, listed(falling(1), falling(0))).run()
     assert [sent(update) for update in server.updates] == [
         {0: 14, 1: 13, 10: 4},
         {0: 7, 1: 6.5, 10: 2},
     ]
+
+
+async def test_the_memory_ends_with_the_model_that_it_is_of() -> None:
+    """A refusal that the whole model follows: the server went back to an earlier one."""
+    server = FakeServer([None, BaseExpired("the model was rolled back")], DAMPED)
+    await worker(server, listed(falling(1), falling(1), falling(2))).run()
+    assert sent(server.updates[-1]) == {0: 28, 1: 26, 10: 8}
 
 
 async def test_another_run_remembers_nothing_of_the_last() -> None:
@@ -177,7 +194,7 @@ async def test_what_was_left_out_before_goes_along_when_all_of_it_goes() -> None
 
 
 async def test_what_went_whole_in_vain_is_remembered_again() -> None:
-    server = FakeServer([BaseExpired("pull again")], adaptive(0.5, feedback=HALVED))
+    server = Knowing([BaseExpired("pull again")], adaptive(0.5, feedback=HALVED))
     await worker(server, listed(falling(1), falling(0))).run()
     first, again = server.updates
     assert first.values == falling(1).tobytes()

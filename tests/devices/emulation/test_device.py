@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeflock.devices.emulation.config import PROFILES, DeviceClass, profile
+from edgeflock.devices.emulation.config import PROFILES, DeviceClass, parse, profile
 from edgeflock.devices.emulation.link import ClassTotals
 from edgeflock.devices.emulation.pace import Pace
 from edgeflock.shared.codecs import sparse
@@ -330,7 +330,7 @@ def test_a_run_that_is_complete_takes_no_more(tmp_path: Path) -> None:
 # A model that diverges
 
 EXPLODING = ("model.module=edgeflock.client.zoo:DigitsCNN", "coordination.learning_rate=1e6")
-DIVERGING = (*EXPLODING, "limits.parameter=1e30")
+DIVERGING = (*EXPLODING, "limits.parameter=1e30", "optimizer.recover=false")
 
 
 def test_steps_that_are_too_large_end_it_with_the_model_as_it_was(tmp_path: Path) -> None:
@@ -377,6 +377,38 @@ def test_the_update_that_shows_the_divergence_is_tallied(tmp_path: Path) -> None
     ran = run(fleet_of(ONE, *DIVERGING), tmp_path / "run")
     assert ran.result.ended == "diverged"
     assert ran.result.classes["pi"].updates == ran.result.updates
+
+
+RASH = """
+[run]
+updates = 1050
+batch = 10
+local_optimizer = "sgd"
+keep_updates = false
+[model]
+module = "edgeflock.client.zoo:DigitsCNN"
+[coordination]
+learning_rate = 0.4
+[fleet]
+devices = 10
+evaluate_every = 150
+[devices.pi]
+step_ms = 1000
+timing = "exponential"
+"""
+"""A rate with which the model learns, explodes after 300 updates, and then stays where it is."""
+
+
+def test_a_model_that_has_lost_what_it_had_learned_learns_again(tmp_path: Path) -> None:
+    """With half the rate. Devices forget what they had not sent of the gradients that exploded."""
+    rash = run(parse(RASH, "rash", ["optimizer.recover=false"]), tmp_path / "rash").rows
+    ran = run(parse(RASH, "wise", []), tmp_path / "wise")
+    losses = [row.loss or 1e9 for row in ran.rows]
+    assert losses[:3] == [row.loss for row in rash[:3]]
+    assert losses[2] > 100
+    assert losses[-1] < 0.7 < 2 < (rash[-1].loss or 1e9)
+    assert ran.result.ended == "complete"
+    assert ran.result.updates == 1050
 
 
 # Sharing

@@ -1,0 +1,117 @@
+"""A model that has lost what it had learned goes back, and the learning rate is halved."""
+
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.engine.steering import Recovery
+from edgeflock.server.engine.steering.rising import Rising
+from edgeflock.server.ledger import verify
+from tests.server.engine.steering.test_judging import evaluation, opened, pushed
+
+LEARNED = [(2.3, 0.1), (1.5, 0.4), (1.0, 0.6)]
+"""(loss, accuracy) of a run that learns."""
+
+
+def is_lost(*found: tuple[float | None, float | None]) -> bool:
+    rising = Rising()
+    for version, (loss, accuracy) in enumerate(found):
+        rising.take(evaluation(version, accuracy, loss))
+    return rising.is_lost
+
+
+@pytest.mark.parametrize(
+    ("after", "lost"),
+    [
+        ([], False),
+        ([(2.4, 0.1)], False),  # a spike
+        ([(2.4, 0.1), (2.3, 0.1)], True),
+        ([(2.4, 0.1), (1.9, 0.1)], False),  # it comes back
+        ([(2.4, None), (2.4, None)], True),
+        ([(2.4, 0.4), (2.5, 0.4)], False),  # overconfident: most is still right
+        ([(1.9, 0.1), (2.0, 0.1)], False),
+        ([(None, 0.1)], True),
+        ([(2301.0, 0.1)], True),
+    ],
+)
+def test_what_counts_as_lost(after: list[tuple[float | None, float | None]], lost: bool) -> None:
+    assert is_lost(*LEARNED, *after) == lost
+
+
+def test_a_run_that_has_learned_nothing_yet() -> None:
+    assert not is_lost((2.3, 0.1), (2.4, 0.1), (2.5, 0.1))
+    assert is_lost((2.3, 0.1), (3.5, 0.1), (3.6, 0.1))
+    assert is_lost((None, 0.1))
+
+
+def record(
+    path: Path, *found: tuple[float, float], start: int = 0, rate: float = 0.1
+) -> list[Recovery | None]:
+    """What each evaluation came to, each after ten updates."""
+    engine = opened(path, f"coordination.learning_rate={rate}")
+    recoveries = []
+    for loss, accuracy in found:
+        for _ in range(10):
+            pushed(engine, engine.receipts.last_sequence(engine.device_id("a")) + 1)
+        now = evaluation(engine.published.version, accuracy, loss)
+        recoveries.append(engine.steering.record(now, [], may_recover=True))
+    return recoveries
+
+
+LOST = [(2.4, 0.1), (2.4, 0.1)]
+
+
+def test_it_goes_back_to_the_best_with_half_the_rate(tmp_path: Path) -> None:
+    *before, recovery = record(tmp_path, *LEARNED, *LOST)
+    assert before == [None] * 4
+    assert recovery == Recovery(2.4, of=30, version=51, before=0.1, rate=0.05)
+    assert "the learning rate is 0.05 instead of 0.1" in str(recovery)
+    again = opened(tmp_path, "coordination.learning_rate=0.1")
+    assert (again.published.version, again.published.learning_rate) == (51, 0.05)
+    assert verify(tmp_path / "journal.sqlite").damage == []
+
+
+def test_after_a_restart_it_comes_to_the_same(tmp_path: Path) -> None:
+    """An evaluation of before the recovery counts no more; two of after it do."""
+    record(tmp_path, *LEARNED, *LOST)
+    assert record(tmp_path, LOST[0]) == [None]
+    (recovery,) = record(tmp_path, LOST[1])
+    assert recovery is not None
+    assert (recovery.of, recovery.before, recovery.rate) == (30, 0.05, 0.025)
+
+
+def test_it_gives_up_where_the_rate_is_not_what_is_wrong(tmp_path: Path) -> None:
+    found = record(tmp_path, *LEARNED, *LOST * 8)
+    assert sum(one is not None for one in found) == 6
+    assert opened(tmp_path, "coordination.learning_rate=0.1").published.learning_rate == 0.1 / 64
+
+
+def test_not_without_leave(tmp_path: Path) -> None:
+    engine = opened(tmp_path, "optimizer.recover=false")
+    for number, (loss, accuracy) in enumerate([*LEARNED, *LOST], 1):
+        pushed(engine, number)
+        now = evaluation(engine.published.version, accuracy, loss)
+        assert engine.steering.record(now, [], may_recover=True) is None
+    assert engine.published.version == 5
+
+
+def test_a_run_that_is_over_stays_so(tmp_path: Path) -> None:
+    engine = opened(tmp_path, "run.updates=5")
+    for number, (loss, accuracy) in enumerate([*LEARNED, *LOST], 1):
+        pushed(engine, number)
+        now = evaluation(engine.published.version, accuracy, loss)
+        assert engine.steering.record(now, [], may_recover=True) is None
+    assert engine.published.complete
+
+
+def test_without_kept_updates_it_begins_again(tmp_path: Path) -> None:
+    """The journal has only the first model whole, and not what led to the best."""
+    engine = opened(tmp_path, "run.keep_updates=false", "coordination.window=2", "run.snapshot_every=2")
+    recovery = None
+    for number, (loss, accuracy) in enumerate([*LEARNED, *LEARNED, *LOST], 1):
+        pushed(engine, 2 * number - 1)
+        pushed(engine, 2 * number)
+        now = evaluation(engine.published.version, accuracy, loss)
+        recovery = engine.steering.record(now, [], may_recover=True)
+    assert recovery is not None
+    assert recovery.of == 0
