@@ -18,10 +18,13 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.selection.adaptive import Norms, follow, will_do
 from edgeflock.shared.selection.feedback import decay_of, recall, remember
-from edgeflock.shared.selection.largest import select_largest
+from edgeflock.shared.selection.largest import grown, select_largest
 from edgeflock.shared.selection.significance import decayed, select_significant
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
+
+_INTERVALS = 10
+"""Updates over which a device knows how often it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,20 @@ class Memory:
     """The indices of `corrected` that are on their way; None: all of it."""
     norms: Norms | None = None
     """Of the gradients so far, if the run has a threshold."""
-    base: int = 0
-    """The version that the last update was made from."""
+    base: int | None = None
+    """The version that the last update was made from; None before the first."""
+    interval: float = 0.0
+    """The mean number of versions between two updates, of the last ten or so, and"""
+    intervals: int = 0
+    """of how many it is."""
+
+    def after(self, base: int) -> "Memory":
+        """When the next update is made from version `base`."""
+        if self.base is None:
+            return replace(self, base=base)
+        intervals = min(_INTERVALS, self.intervals + 1)
+        interval = self.interval + (max(1, base - self.base) - self.interval) / intervals
+        return replace(self, base=base, interval=interval, intervals=intervals)
 
     def left_out(self, decay: float) -> NDArray[np.float32] | None:
         """What the next gradient gets on top: float32 [P], zero at what was sent; None if nothing."""
@@ -74,7 +89,12 @@ def select(
     """
     if welcome.select >= 1 and welcome.significance is None:
         return Selection(gradient, None, welcome.indices, welcome.values), Memory()
-    corrected = recall(memory.left_out(decay_of(welcome.feedback, base - memory.base)), gradient)
+    passed = 0 if memory.base is None else base - memory.base
+    corrected = recall(memory.left_out(decay_of(welcome.feedback, passed)), gradient)
+    memory = memory.after(base)
+    if welcome.select_interval:
+        fraction = grown(welcome.select, memory.interval, welcome.select_interval)
+        welcome = replace(welcome, select=fraction)
     selected = chosen(corrected, layout, welcome, theta[: layout.size], sequence)
     selection = Selection(corrected, selected, welcome.indices, welcome.values)
     norms = None
@@ -83,9 +103,9 @@ def select(
         if not will_do(norms, welcome.threshold):
             selection = _whole(selection)
     if not welcome.feedback:
-        return selection, Memory(norms=norms, base=base)
+        return selection, replace(memory, corrected=None, sent=None, norms=norms)
     kept = corrected.copy() if corrected is gradient else corrected
-    return selection, Memory(kept, selection.where, norms, base)
+    return selection, replace(memory, corrected=kept, sent=selection.where, norms=norms)
 
 
 def chosen(

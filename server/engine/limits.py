@@ -11,7 +11,7 @@ from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.messages import Pull
-from edgeflock.shared.selection.largest import fraction_of, quotas
+from edgeflock.shared.selection.largest import MOST, fraction_of, quotas
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.coordination import ELASTIC
 
@@ -112,7 +112,7 @@ def check_limits(config: Config, layout: Layout) -> None:
             "optimizer, or a smaller model"
         )
     threshold = config.compression.threshold
-    select = fraction_of(config.compression.select, layout)
+    select = config.compression.select or min(0.5, MOST * fraction_of(0, layout))
     size = layout.parameters.size
     if config.compression.selection == "significance":
         selected = size

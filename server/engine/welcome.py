@@ -16,6 +16,11 @@ from edgeflock.shared.settings.coordination import ELASTIC
 _SQUARES_DECAY = 0.99
 """Of Adafactor's mean of squares."""
 
+_SELECT_INTERVAL = 5
+"""Versions between two updates of a device, as five devices at work have them, up to which it sends the root
+of P entries.
+"""
+
 
 def welcome(
     run: str,
@@ -80,4 +85,5 @@ def welcome(
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
         balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR,
+        select_interval=0 if config.compression.select else _SELECT_INTERVAL,
     )

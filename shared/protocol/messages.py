@@ -122,6 +122,9 @@ class Welcome:
     """Decay of the second moments that the device divides its gradients by the root of; 0: it does not."""
     balances: bool = False
     """Whether devices report which labels they hold, and train so that rare ones count."""
+    select_interval: int = 0
+    """Versions between two updates of a device up to which `select` holds; of more it sends more, in
+    proportion. 0: `select` always holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,22 @@ def fraction_of(select: float, layout: Layout) -> float:
     return select or layout.parameters.size**-0.5
 
 
+MOST = 8
+"""How many times the usual fraction a device sends at most."""
+
+
+def grown(fraction: float, interval: float, usual: int) -> float:
+    """The part of a gradient to send if `interval` versions lie between two of the device's updates: of up to
+    `usual` ones it is `fraction`, of more it grows in proportion; 0.5 at most. usual = 0: it never grows.
+
+    With n devices at work an entry that is not sent waits for some P / (fraction P) updates of n versions
+    each. So a device of a large fleet, or a slow one, would send ever older gradients.
+    """
+    if not usual or interval <= usual:
+        return fraction
+    return max(fraction, min(0.5, fraction * min(MOST, interval / usual)))
+
+
 @lru_cache(maxsize=64)
 def quotas(layout: Layout, fraction: float, balance: float) -> tuple[int, ...]:
     """How many entries each tensor of n sends: its share of fraction P, as n^balance; 1 to n.

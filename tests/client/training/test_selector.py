@@ -43,6 +43,40 @@ async def test_what_was_not_sent_comes_back_damped() -> None:
     assert third == {4: 10 / 2 + 10 / 4, 0: 14 / 2, 10: 4 / 2}
 
 
+def counts(welcome: Welcome, bases: list[int]) -> list[int]:
+    """Entries of updates from these versions, of a gradient of 1 to 15."""
+    found, memory = [], Memory()
+    for sequence, base in enumerate(bases, 1):
+        gradient = np.arange(1, LAYOUT.size + 1, dtype=np.float32)
+        selection, memory = select(memory, gradient, LAYOUT, welcome, ORIGIN, sequence, base)
+        assert selection.where is not None
+        found.append(len(selection.where))
+    return found
+
+
+def test_a_device_that_comes_rarely_sends_more() -> None:
+    """In proportion to the versions between its updates, of which the first says nothing."""
+    welcome = replace(WELCOME, select=1 / LAYOUT.size, balance=1.0, select_interval=10)
+    alone = counts(replace(welcome, select_interval=0), [50, 51, 100, 200])
+    assert len(set(alone)) == 1
+    usual = alone[0]
+    often, rarely = counts(welcome, [50, 51, 52, 53]), counts(welcome, [50, 150, 250, 350])
+    assert often == [usual] * 4
+    assert rarely[0] == usual
+    assert min(rarely[1:]) > 2 * usual
+
+
+def test_how_rarely_is_a_mean_of_the_last_ten_also_without_feedback() -> None:
+    for feedback in (0.0, HALVED):
+        memory, welcome = Memory(), replace(WELCOME, feedback=feedback, select_interval=10)
+        for sequence, base in enumerate([3, *range(103, 1104, 100), *range(1105, 1305, 2)], 1):
+            _, memory = select(memory, falling(1), LAYOUT, welcome, ORIGIN, sequence, base)
+            if base == 1103:
+                assert memory.interval == 100
+        assert memory.interval == pytest.approx(2, abs=0.01)
+        assert take_back(memory).interval == memory.interval
+
+
 async def test_without_feedback_nothing_comes_back() -> None:
     server = FakeServer([None, None], replace(DAMPED, feedback=0.0))
     await worker(server, listed(falling(1), falling(1), falling(0))).run()

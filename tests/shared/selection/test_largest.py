@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.selection.largest import quotas, select_largest
+from edgeflock.shared.selection.largest import grown, quotas, select_largest
 
 
 def assert_largest(gradient: NDArray[np.float32], layout: Layout, fraction: float) -> None:
@@ -176,3 +176,21 @@ def test_the_selection_is_each_tensor_s_largest_by_quota(balance: float) -> None
         expected += sorted((order[:quota] + tensor.start).tolist())
     assert selected.tolist() == expected
     assert layout.counts(selected).tolist() == list(quotas(layout, 0.1, balance))
+
+
+@pytest.mark.parametrize(
+    ("fraction", "interval", "usual", "expected"),
+    [
+        (0.01, 3, 5, 0.01),
+        (0.01, 5, 5, 0.01),
+        (0.01, 10, 5, 0.02),
+        (0.01, 1000, 5, 0.08),  # MOST
+        (0.1, 1000, 5, 0.5),
+        (0.7, 1000, 5, 0.7),
+        (0.01, 1000, 0, 0.01),
+        (0.01, 1000, -1, 0.01),
+        (0.01, 0, 5, 0.01),
+    ],
+)
+def test_who_comes_rarely_sends_more(fraction: float, interval: float, usual: int, expected: float) -> None:
+    assert grown(fraction, interval, usual) == pytest.approx(expected)
