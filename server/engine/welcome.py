@@ -85,5 +85,5 @@ def welcome(
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
         balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR,
-        select_interval=0 if config.compression.select else _SELECT_INTERVAL,
+        select_interval=0 if compression.select or Regime.of(config).rounds or elastic else _SELECT_INTERVAL,
     )
