@@ -1,15 +1,16 @@
 """Adafactor on a device: each entry of a gradient is divided by how large it usually is.
 
     M <- decay M + (1 - decay) mean(g^2),  M^ = M / (1 - decay^t)      of each row and column
-    V = R C^T / mean(R),                    R and C: those of the mean of the device's M^ and the fleet's
+    V = R C^T / mean(R),                    R and C: those of (o^2 / 2) M^ + (1 - o^2 / 2) M^ of the fleet
     u = clip(g / sqrt(V), -10, 10)                                     a tensor at a time
     d = max(0.05, RMS(theta)) u / max(1, RMS(u) / 1.5)
 
 The means M are the device's own (codecs/moments.py). Now and then they go to the server with an update, and
 the receipt brings the mean over the fleet. With the fleet's in V all devices scale alike: a device whose data
 hold one class has small gradients once that class is learned, and so makes small steps. With its own V is of
-now: what is usual changes fast at first, and the fleet's means may be old. Until they are there V is of its
-own alone.
+now: what is usual changes fast at first, and the fleet's means may be old. So half of V is its own, and less
+where the device's labels are not the fleet's: o is their overlap (calibration.py), 1 while that is not known.
+Until the fleet's means are there V is of its own alone.
 
 Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018: the factored
 second moment of section 3, the update clipping of section 6 at 1.5, the relative step of section 8, and a
@@ -55,6 +56,8 @@ class Adafactor:
         self._own: Vector = np.zeros(int(layout.lines[-1]), np.float32)
         self._fleet: Vector | None = None
         """The fleet's row and column means, float32 [L]."""
+        self._part = np.float32(0.5)
+        """Of its own means in V."""
         self._steps = 0
         self._reports = Reports(_is_power_of_two)
 
@@ -80,8 +83,11 @@ class Adafactor:
         """What is sent of the own second moments with the update just made from `base`: mostly nothing."""
         return moments.encode(self._means()) if self._reports.is_due(base) else b""
 
-    def take(self, octets: bytes) -> None:
-        """The fleet's second moments, as a Receipt brings them; empty: it brought none. Raises WrongDtype."""
+    def take(self, octets: bytes, overlap: float = 1.0) -> None:
+        """The fleet's second moments, as a Receipt brings them; empty: it brought none. `overlap` is that of
+        the device's labels and the fleet's. Raises WrongDtype.
+        """
+        self._part = np.float32(overlap**2 / 2)
         if octets:
             self._fleet = moments.decode(octets, self._layout)
 
@@ -93,7 +99,7 @@ class Adafactor:
         """The root of V: float32 [P]."""
         means = self._means()
         if self._fleet is not None:
-            means = (means + self._fleet) / np.float32(2)
+            means = self._part * means + (1 - self._part) * self._fleet
         return moments.roots(means, self._layout)
 
 

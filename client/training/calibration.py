@@ -67,6 +67,8 @@ class Calibration:
         """Labels of each class in the device's batches: [K], or fewer while the last ones were not seen."""
         self._shift: Vector | None = None
         """r, float32 [K]."""
+        self.overlap = 1.0
+        """sum min(p, q): what part of the fleet's labels the device's are; 1 until it is known."""
         self.importance = 1.0
         """w."""
 
@@ -108,7 +110,8 @@ class Calibration:
         held = fleet > 0
         prior = _PRIOR * len(own)
         shares = (own + prior * fleet) / (own.sum() + prior)
-        kept = max(_LEAST_KEPT, (1 - np.minimum(shares, fleet).sum()) ** 2)
+        self.overlap = float(np.minimum(shares, fleet).sum())
+        kept = max(_LEAST_KEPT, (1 - self.overlap) ** 2)
         shift = np.zeros(len(own))
         shift[held] = np.log(((1 - kept) * shares + kept * fleet)[held] / fleet[held])
         self._shift = shift.astype(np.float32)

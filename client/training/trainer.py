@@ -120,10 +120,11 @@ class Trainer:
         """The fleet's second moments and labels came with a Receipt; empty: it brought none. Raises
         WrongDtype if they are not of this model.
         """
-        if self._adafactor is not None:
-            self._adafactor.take(moments)
         if self._calibration is not None:
             self._calibration.take(labels)
+        if self._adafactor is not None:
+            overlap = 1.0 if self._calibration is None else self._calibration.overlap
+            self._adafactor.take(moments, overlap)
 
     def undo(self) -> None:
         """The last step is to be as if it had not been: its update was refused for its size, or somebody

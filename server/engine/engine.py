@@ -251,6 +251,8 @@ class Engine:
             moments = self._moments.report(push.device, update.moments)
             self._labels.count(push.device)
             labels = self._labels.report(push.device, update.labels)
+            if labels:
+                self.outlet.set_overlap(self._labels.overlap)
             receipt = Receipt(update.sequence, version, None, moments, labels)
             accepted = Accepted(receipt, before - update.base, share)
             settled.append((self._again.pop(push, push) if self._again else push, accepted))

@@ -29,6 +29,8 @@ class FleetLabels:
         self._reports: dict[int, Vector] = {}
         self._lately: deque[int] = deque()
         self._counts: Counter[int] = Counter()
+        self.overlap = 1.0
+        """sum min(p, q), the mean over the devices whose shares p are known: 1 where all hold the same."""
 
     def count(self, device: int) -> None:
         """A device's update was applied."""
@@ -56,5 +58,6 @@ class FleetLabels:
         reported = np.stack([*alike.values()])
         parts = np.array([self._counts[one] for one in alike], np.float64)
         mean = reported.mean(axis=0)
+        self.overlap = float(np.minimum(reported, mean).sum(axis=1).mean())
         lately = parts @ reported / parts.sum() if parts.any() else mean
         return labels.encode(np.stack((mean, lately)))

@@ -68,6 +68,9 @@ class Exact:
         while self._remembered > self._layout.size // _FEW or len(self._recent) > _VERSIONS:
             self._remembered -= self._recent.popleft().size
 
+    def set_overlap(self, overlap: float) -> None:
+        """Devices get all of what others do in any case."""
+
     def begin_again(self) -> None:
         self.add(slice(None))
 

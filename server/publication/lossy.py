@@ -36,6 +36,9 @@ _LEVELS = sparse.GOLOMB, values.CODINGS["codebook4"].mode
 _SHORTEST = sparse.GRID, values.CODINGS["scale"].mode
 """Of nothing: it takes no bytes so."""
 
+_LEAST_LAG = 0.3
+"""The part of the lag that copies may have where devices have no labels in common."""
+
 _FINE = 1e-3
 """A whole model may lose this part of its squared norm to its coding: eight bits, or sixteen."""
 
@@ -63,7 +66,7 @@ class Lossy:
         average; 0: `terms.share` alone says how much a step takes away.
         """
         self._layout = layout
-        self._patience = patience
+        self._patience, self._lag = patience, lag
         self._parameters = layout.parameters
         self._version = version
         self._copies = copies
@@ -92,6 +95,9 @@ class Lossy:
             for copy, sent in self._sent.items()
             if not copy.steps and sent.decoded is None and self._will_do(sent.model)
         }
+
+    def set_overlap(self, overlap: float) -> None:
+        self._thresholds.lag = round(self._lag * max(_LEAST_LAG, overlap))
 
     def begin_again(self) -> None:
         self.add(slice(None))

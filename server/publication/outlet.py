@@ -74,6 +74,10 @@ class Outlet:
         if self._touches is not None:
             self._touches.add(touched)
 
+    def set_overlap(self, overlap: float) -> None:
+        """So much have the labels of devices in common: 1 where all hold the same."""
+        self._publication.set_overlap(overlap)
+
     def begin_again(self) -> None:
         """The next version is another model: it takes a whole one to go there from any version before."""
         self._publication.begin_again()

@@ -15,6 +15,11 @@ class Publication(Protocol):
     def add(self, touched: Where) -> None:
         """The next version was made by an update that changed the parameters at `touched`."""
 
+    def set_overlap(self, overlap: float) -> None:
+        """So much have the labels of devices in common, from 0 to 1. The less that is, the more each device
+        needs of what the others do.
+        """
+
     def begin_again(self) -> None:
         """The next version is another model: it takes a whole one to go there from any version before."""
 

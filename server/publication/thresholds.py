@@ -39,7 +39,7 @@ class Thresholds:
         less away than `lag`, in versions, allows. No share above `share` is aimed at.
         """
         self._bounds = layout.bounds
-        self._share, self._lag = share, lag
+        self._share, self.lag = share, lag
         self._behind = 0.0
         """Versions between two steps of a device, on average."""
         self._fraction = self._least = fraction
@@ -58,7 +58,7 @@ class Thresholds:
     @property
     def target(self) -> float:
         """The share of |theta - B|^2 that a step is to take away."""
-        return min(self._share, self._behind / (self._behind + self._lag)) if self._lag else self._share
+        return min(self._share, self._behind / (self._behind + self.lag)) if self.lag else self._share
 
     @property
     def quota(self) -> float:

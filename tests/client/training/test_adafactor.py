@@ -66,6 +66,18 @@ def test_the_fleet_s_moments_count_half_once_they_are_there() -> None:
     )
 
 
+@pytest.mark.parametrize(("overlap", "part"), [(1.0, 0.5), (0.5, 0.125), (0.0, 0.0)])
+def test_the_own_moments_count_less_where_labels_differ(overlap: float, part: float) -> None:
+    optimizer, gradient = Adafactor(LAYOUT, DECAY), np.ones(LAYOUT.size, np.float32)
+    optimizer.direction(THETA, gradient)
+    optimizer.take(moments.encode(moments.factor(np.full(LAYOUT.size, 4.0, np.float32), LAYOUT)), overlap)
+    np.testing.assert_allclose(
+        optimizer.direction(THETA, gradient),
+        by_hand(THETA, gradient, np.full(LAYOUT.size, part + (1 - part) * 4)),
+        rtol=1e-6,
+    )
+
+
 def test_no_step_is_much_longer_than_usual_whatever_a_server_says() -> None:
     optimizer, gradient = Adafactor(LAYOUT, DECAY), gradients(1)[0]
     for level in (0.0, 1e-30, 1e-12, 1e30):

@@ -23,6 +23,17 @@ def test_devices_count_alike_in_one_mean_and_by_updates_in_the_other() -> None:
     assert fleet.report(1, b"") == b""
 
 
+def test_how_much_devices_have_in_common() -> None:
+    fleet = FleetLabels()
+    assert fleet.overlap == 1
+    fleet.report(0, shares(0.5, 0.5))
+    fleet.report(1, shares(0.5, 0.5))
+    assert fleet.overlap == 1
+    for device, own in enumerate((shares(1, 0), shares(0, 1))):
+        fleet.report(device, own)
+    assert fleet.overlap == 0.5
+
+
 def test_only_late_updates_count() -> None:
     fleet = FleetLabels()
     fleet.count(1)

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgeflock.server.publication.copies import Copies
+from edgeflock.server.publication.lossy import Lossy
+from edgeflock.server.publication.spill import Spill
 from edgeflock.server.publication.thresholds import Thresholds
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.settings.traffic import DownlinkSettings
 
 LAYOUT = Layout.of([("kernel", (100, 90)), ("bias", (1000,)), ("scale", (1,))])
 
@@ -90,6 +94,17 @@ def test_the_share_follows_from_how_far_a_copy_may_lag(behind: int, share: float
     assert thresholds.target == pytest.approx(share, rel=0.01)
     thresholds.begin_again()
     assert thresholds.target == 0
+
+
+def test_where_labels_differ_copies_may_lag_less() -> None:
+    lossy = Lossy(LAYOUT, 0, Copies(LAYOUT, None, 3, Spill(None, LAYOUT.size, 0)), DownlinkSettings(), 0, 100)
+    thresholds = lossy._thresholds
+    for overlap, lag in ((1.0, 100), (0.5, 50), (0.1, 30), (0.9, 90)):
+        lossy.set_overlap(overlap)
+        assert thresholds.lag == lag
+    unbounded = Lossy(LAYOUT, 0, Copies(LAYOUT, None, 3, Spill(None, LAYOUT.size, 0)), DownlinkSettings())
+    unbounded.set_overlap(0.1)
+    assert unbounded._thresholds.lag == 0
 
 
 def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
