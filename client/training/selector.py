@@ -52,6 +52,10 @@ class Memory:
         interval = self.interval + (max(1, base - self.base) - self.interval) / intervals
         return replace(self, base=base, interval=interval, intervals=intervals)
 
+    def forgotten(self) -> "Memory":
+        """Without what was not sent: how often the device comes is all that is left."""
+        return Memory(base=self.base, interval=self.interval, intervals=self.intervals)
+
     def left_out(self, decay: float) -> NDArray[np.float32] | None:
         """What the next gradient gets on top: float32 [P], zero at what was sent; None if nothing."""
         if self.corrected is None:

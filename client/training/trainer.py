@@ -136,7 +136,7 @@ class Trainer:
         """The model is another one, which does not go on from the last: what is remembered says nothing of
         it, be it gradients that were not sent or how large they usually are.
         """
-        self._memory = self._before = Memory()
+        self._memory = self._before = self._memory.forgotten()
         if self._adafactor is not None:
             self._adafactor = Adafactor(self.layout.parameters, self._welcome.adafactor)
 

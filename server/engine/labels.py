@@ -58,6 +58,7 @@ class FleetLabels:
         reported = np.stack([*alike.values()])
         parts = np.array([self._counts[one] for one in alike], np.float64)
         mean = reported.mean(axis=0)
-        self.overlap = float(np.minimum(reported, mean).sum(axis=1).mean())
+        if 2 * len(alike) > len(self._reports):
+            self.overlap = float(np.minimum(reported, mean).sum(axis=1).mean())
         lately = parts @ reported / parts.sum() if parts.any() else mean
         return labels.encode(np.stack((mean, lately)))

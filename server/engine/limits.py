@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.descent import KINDS
+from edgeflock.server.descent import KINDS, Regime
 from edgeflock.server.engine.admission import EXPANSION_PER_ENTRY
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.chunks import MOST_CHUNKS, chunks
@@ -67,6 +67,11 @@ _ROW = 1_000_000_000
 _SHARED = 1 << 24
 """Bytes of a record of shared samples; of what shape they are, only devices know."""
 
+_SELECT_INTERVAL = 5
+"""Versions between two updates of a device, as five devices at work have them, up to which it sends the root
+of P entries.
+"""
+
 
 def frame_bytes(config: Config, layout: Layout) -> int:
     """The longest message that a device may send: limits.frame_bytes, or as much as an update may take.
@@ -99,6 +104,12 @@ def snapshot_bytes(config: Config, layout: Layout) -> int:
     return 4 * (vectors * layout.size + numbers * layout.parameters.size)
 
 
+def select_interval(config: Config) -> int:
+    """Versions between two updates of a device up to which it sends no more than usual; 0: it never does."""
+    always = config.compression.select or Regime.of(config).rounds or config.coordination.mode == ELASTIC
+    return 0 if always else _SELECT_INTERVAL
+
+
 def check_limits(config: Config, layout: Layout) -> None:
     """Raises ConfigError if an update of the model, sent as `config` asks, would be refused, or if the model
     is too large for the journal.
@@ -112,7 +123,9 @@ def check_limits(config: Config, layout: Layout) -> None:
             "optimizer, or a smaller model"
         )
     threshold = config.compression.threshold
-    select = config.compression.select or min(0.5, MOST * fraction_of(0, layout))
+    select = fraction_of(config.compression.select, layout)
+    if select_interval(config):
+        select = max(select, min(0.5, MOST * select))
     size = layout.parameters.size
     if config.compression.selection == "significance":
         selected = size

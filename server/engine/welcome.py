@@ -1,7 +1,7 @@
 """What a device is told of the run when it joins."""
 
 from edgeflock.server.descent import Regime
-from edgeflock.server.engine.limits import frame_bytes
+from edgeflock.server.engine.limits import frame_bytes, select_interval
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -15,11 +15,6 @@ from edgeflock.shared.settings.coordination import ELASTIC
 
 _SQUARES_DECAY = 0.99
 """Of Adafactor's mean of squares."""
-
-_SELECT_INTERVAL = 5
-"""Versions between two updates of a device, as five devices at work have them, up to which it sends the root
-of P entries.
-"""
 
 
 def welcome(
@@ -85,5 +80,5 @@ def welcome(
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
         balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR,
-        select_interval=0 if compression.select or Regime.of(config).rounds or elastic else _SELECT_INTERVAL,
+        select_interval=select_interval(config),
     )

@@ -20,6 +20,8 @@ class Suspect:
     sequence: int
     stands_out: bool = True
     """Whether it is much larger than those of the others then, as far as there are enough to tell."""
+    is_outlier: bool = True
+    """Whether it certainly is."""
 
 
 _OTHERS, _TIMES = 3, 30.0
@@ -48,4 +50,4 @@ def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Su
         last[device] = size
         if size > largest:
             largest, found = size, version
-    return Suspect(found, *journal.maker(found), len(last) <= _OTHERS) if found else None
+    return Suspect(found, *journal.maker(found), len(last) <= _OTHERS, False) if found else None

@@ -128,6 +128,7 @@ class Evaluator:
 
     def _judge(self) -> None:
         """Stop the run if its model is no good any more. The engine is at rest."""
+        self.suspect = None
         if has_diverged(self.history):
             last = self.history[-1].version
             good, why = reason(self.history, self._engine.parameters.shown)
@@ -138,14 +139,13 @@ class Evaluator:
         """Journal an evaluation and the traffic of every device so far."""
         traffic, total = self._registry.traffic(), self._total.ingress + self._total.egress
         # A single device that stands out is to be dropped by people: lower rates would not mend it.
-        may_recover = self.suspect is None or not self.suspect.stands_out
+        may_recover = self.suspect is None or not self.suspect.is_outlier
         recovery = await self._writer.call(
             lambda: self._engine.steering.record(
                 evaluation, traffic, time.time(), total, may_recover=may_recover
             )
         )
         if recovery is not None:
-            self.suspect = None
             log.warning("%s", recovery)
             self._recovered(recovery)
 

@@ -26,6 +26,7 @@ from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server import trusting
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
+from edgeflock.server.engine.limits import select_interval
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.scoring import Scores
@@ -84,10 +85,11 @@ def run_fleet(
 ) -> FleetResult:
     """One run; with run.keep_updates its journal lies in `directory` until it is over.
 
-    With Adafactor, error feedback, a threshold, injection, elastic averaging or tasks a step depends on more
-    of the earlier ones than the journal holds: such a run begins again if it is interrupted. It ends after an
-    evaluation of which `stop` is true. `backend_of` may give devices gradients of their own, `health_of` what
-    they tell of themselves. Raises ConfigError, and what those raise that are `listening`.
+    With Adafactor, error feedback, compression.select = 0, a threshold, injection, elastic averaging or tasks
+    a step depends on more of the earlier ones than the journal holds: such a run begins again if it is
+    interrupted. It ends after an evaluation of which `stop` is true. `backend_of` may give devices gradients
+    of their own, `health_of` what they tell of themselves. Raises ConfigError, and what those raise that are
+    `listening`.
     """
     began = time.process_time()
     file = prepared.file
@@ -96,6 +98,7 @@ def run_fleet(
     compression = file.compression
     remembers = compression.feedback or compression.threshold or file.injection.alpha
     remembers = remembers or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
+    remembers = remembers or select_interval(file)  # how often a device comes
     remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
     if file.coordination.mode == "rounds":  # what is sent anew while it is held is in no journal
         remembers = remembers or any(kind.session_s for kind in file.classes.values())

@@ -113,9 +113,12 @@ class Judge:
         that was learned is lost.
         """
         lower, lowest = rate / 2, self._rising.lowest
+        good = 0 if lowest is None else lowest.version
         if not self._rising.is_lost or lower < self._criteria.recovers_to:
             return None
-        return 0 if lowest is None else lowest.version, lower
+        if self._last is None or self._last.version <= good:  # no update has made it worse
+            return None
+        return good, lower
 
     def changed_rate(self, version: int) -> None:
         """The learning rate is another one from `version` on, whoever changed it."""

@@ -5,10 +5,10 @@ overfitting make it rise as well, but then the model still knows something. So n
 in two evaluations one after the other:
 
     loss >= first and accuracy <= best / 2        of a run that had learned something: lowest <= 0.8 first
-    loss >= 1.5 first                             of one that had not
+    loss >= 3 first and accuracy <= first one     of one that had not
 
-Without an accuracy the loss alone counts. A loss that is no number, or a thousand times the first one, counts
-at once.
+Without an accuracy the loss must be 3 times the first in either case. A loss that is no number, or a thousand
+times the first one, counts at once. Of a first loss that is not above 0 nothing else is known.
 """
 
 from edgeflock.shared.protocol.frames import Evaluation
@@ -17,7 +17,7 @@ EXPLODED = 1000
 """A loss so many times the first one, or 1 if that is less, is no honest spike any more."""
 
 _LEARNED = 0.8
-_WORSE = 1.5
+_WORSE = 3
 _IN_A_ROW = 2
 
 
@@ -31,6 +31,8 @@ class Rising:
 
     def __init__(self) -> None:
         self._first: float | None = None
+        self._begun: float | None = None
+        """The accuracy then."""
         self._accuracy = 0.0
         """The highest so far."""
         self._bad = 0
@@ -46,7 +48,9 @@ class Rising:
     def take(self, evaluation: Evaluation) -> None:
         """One more."""
         loss, accuracy = evaluation.loss, evaluation.accuracy
-        first = self._first = loss if self._first is None else self._first
+        if self._first is None:
+            self._first, self._begun = loss, accuracy
+        first = self._first
         if not is_sound(evaluation, 1.0 if first is None else first):
             self._bad = _IN_A_ROW
             return
@@ -62,8 +66,10 @@ class Rising:
         self._bad = 0
 
     def _knows_nothing(self, loss: float, first: float, accuracy: float | None) -> bool:
-        if self.lowest is None or self.lowest.loss is None:
+        if self.lowest is None or self.lowest.loss is None or first <= 0:
             return False
-        if self.lowest.loss > _LEARNED * first:
+        if accuracy is None or self._begun is None:
             return loss >= _WORSE * first
-        return loss >= first and (accuracy is None or accuracy <= self._accuracy / 2)
+        if self.lowest.loss > _LEARNED * first:
+            return loss >= _WORSE * first and accuracy <= self._begun
+        return loss >= first and accuracy <= self._accuracy / 2

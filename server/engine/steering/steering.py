@@ -5,6 +5,7 @@ Each is durable before it is told.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,14 @@ from edgeflock.server.engine.steering.course import Course
 from edgeflock.server.engine.steering.judging import Judge
 from edgeflock.server.engine.steering.snapshots import Snapshots
 from edgeflock.server.publication import Outlet
-from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
+from edgeflock.shared.errors import (
+    BaseExpired,
+    ConfigError,
+    JournalDamaged,
+    Refused,
+    RunComplete,
+    RunDiverged,
+)
 from edgeflock.shared.protocol.frames import Evaluation
 
 
@@ -83,33 +91,45 @@ class Steering:
             self._log.add_evaluation(evaluation)
         for device, ingress, egress in traffic:
             self._log.add_account(device, ingress, egress)
-        rate = None
+        rate = recovery = None
         if evaluation is not None:
             now, total = evaluation.time, evaluation.ingress + evaluation.egress
             self._judge.take(evaluation)
+        over = self._judge.ended(self._parameters.began, now, total)
+        if evaluation is not None and may_recover and over is None and self._course.over is None:
+            recovery = self._recover(evaluation)
+        if evaluation is not None and recovery is None:
             rate = self._judge.lowered_rate(self._parameters.regime.learning_rate)
-        if rate is None:
-            self._log.commit()
-        else:  # in one transaction with the evaluation that says so
+        if rate is not None:  # in one transaction with the evaluation that says so
             self.adjust(rate, self._learning_rate, "plateau")
-        if (over := self._judge.ended(self._parameters.began, now, total)) is not None:
+        elif recovery is None:
+            self._log.commit()
+        if over is not None:
             self.end(over)
-        if not may_recover or evaluation is None or self._course.over is not None:
-            return None
-        wanted = self._judge.recovery(self._parameters.regime.learning_rate)
-        return None if wanted is None else self._recover(evaluation, *wanted)
+        return recovery
 
-    def _recover(self, evaluation: Evaluation, version: int, rate: float) -> Recovery | None:
-        """From the model of `version`, or of a version before it that the journal has. None: from none."""
-        before = self._parameters.regime.learning_rate
-        self.adjust(rate, self._learning_rate, "recovery")
-        for good in (self._parameters.shown(version), 0):
-            try:
-                of, now = self.roll_back(good, evaluation.time)
-            except ConfigError:
-                continue
-            return Recovery(evaluation.loss, of, now, before, rate)
-        return None
+    def _recover(self, evaluation: Evaluation) -> Recovery | None:
+        """If all that was learned is lost: from the best model on, or from the first if the journal lacks
+        what led there, with half the rate. One transaction with what was written before.
+        """
+        parameters = self._parameters
+        before = parameters.regime.learning_rate
+        wanted = self._judge.recovery(before)
+        if wanted is None or self._past is None:
+            return None
+        version, rate = wanted
+        for good in (parameters.shown(version), 0):
+            with suppress(ConfigError, JournalDamaged):
+                past = self._past(good)
+                break
+        else:
+            return None
+        of = past.version
+        self._log.add_adjustment(parameters.version, self._learning_rate, rate)
+        self._judge.changed_rate(parameters.version)
+        parameters.regime = replace(parameters.regime, learning_rate=rate)
+        self._go_back(past, evaluation.time)
+        return Recovery(evaluation.loss, of, parameters.version, before, rate)
 
     def is_best(self, evaluation: Evaluation) -> bool:
         """Whether it is better than all that were recorded."""
@@ -174,7 +194,14 @@ class Steering:
         """
         if self._past is None:
             raise ConfigError("this run keeps no past that one could go back to")
-        past, parameters = self._past(to), self._parameters
+        past = self._past(to)
+        of = past.version
+        self._go_back(past, now)
+        return of, self._parameters.version
+
+    def _go_back(self, past: Parameters, now: float) -> None:
+        """To the model of `past`, in one transaction with what was written before."""
+        parameters = self._parameters
         self._log.add_rollback(
             parameters.version + 1, past.version, parameters.regime, past.theta, past.average,
             past.packed_memory(), now,
@@ -186,4 +213,3 @@ class Steering:
         self._course.go_on()
         self._give_up(BaseExpired(f"the model was rolled back to version {past.version}; pull again"))
         self._course.publish()
-        return past.version, parameters.version

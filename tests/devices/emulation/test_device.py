@@ -404,8 +404,8 @@ def test_a_model_that_has_lost_what_it_had_learned_learns_again(tmp_path: Path) 
     rash = run(parse(RASH, "rash", ["optimizer.recover=false"]), tmp_path / "rash").rows
     ran = run(parse(RASH, "wise", []), tmp_path / "wise")
     losses = [row.loss or 1e9 for row in ran.rows]
-    assert losses[:3] == [row.loss for row in rash[:3]]
-    assert losses[2] > 100
+    exploded = next(place for place, row in enumerate(rash) if (row.loss or 1e9) > 100)
+    assert losses[: exploded + 1] == [row.loss for row in rash[: exploded + 1]]
     assert losses[-1] < 0.7 < 2 < (rash[-1].loss or 1e9)
     assert ran.result.ended == "complete"
     assert ran.result.updates == 1050

@@ -27,7 +27,8 @@ def is_lost(*found: tuple[float | None, float | None]) -> bool:
         ([(2.4, 0.1)], False),  # a spike
         ([(2.4, 0.1), (2.3, 0.1)], True),
         ([(2.4, 0.1), (1.9, 0.1)], False),  # it comes back
-        ([(2.4, None), (2.4, None)], True),
+        ([(2.4, None), (2.4, None)], False),
+        ([(7.0, None), (7.0, None)], True),
         ([(2.4, 0.4), (2.5, 0.4)], False),  # overconfident: most is still right
         ([(1.9, 0.1), (2.0, 0.1)], False),
         ([(None, 0.1)], True),
@@ -40,8 +41,21 @@ def test_what_counts_as_lost(after: list[tuple[float | None, float | None]], los
 
 def test_a_run_that_has_learned_nothing_yet() -> None:
     assert not is_lost((2.3, 0.1), (2.4, 0.1), (2.5, 0.1))
-    assert is_lost((2.3, 0.1), (3.5, 0.1), (3.6, 0.1))
+    assert is_lost((2.3, 0.1), (7.0, 0.1), (7.0, 0.1))
     assert is_lost((None, 0.1))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [(0.30, 0.90), (0.28, 0.92), (0.95, 0.93), (0.95, 0.94)],  # fine-tuning, overconfident
+        [(0.010, None), (0.007, None), (0.0101, None), (0.0102, None)],  # a regression, nearly perfect
+        [(-1.0, None), (-0.99, None), (-0.98, None)],
+        [(0.0, None), (0.0, None), (0.0, None)],
+    ],
+)
+def test_what_only_looks_like_it(found: list[tuple[float | None, float | None]]) -> None:
+    assert not is_lost(*found)
 
 
 def record(
@@ -115,3 +129,35 @@ def test_without_kept_updates_it_begins_again(tmp_path: Path) -> None:
         recovery = engine.steering.record(now, [], may_recover=True)
     assert recovery is not None
     assert recovery.of == 0
+
+
+def test_not_before_an_update_was_made(tmp_path: Path) -> None:
+    """Held-out data that give no number say nothing of the rate."""
+    engine = opened(tmp_path)
+    for _ in range(3):
+        assert engine.steering.record(evaluation(0, None, None), [], may_recover=True) is None
+    assert engine.published.version == 0
+
+
+def test_a_plateau_gives_way_to_it(tmp_path: Path) -> None:
+    engine = opened(tmp_path, "optimizer.schedule=plateau", "optimizer.patience=1")
+    for number, (loss, accuracy) in enumerate(LEARNED, 1):
+        pushed(engine, number)
+        engine.steering.record(evaluation(engine.published.version, accuracy, loss), [], may_recover=True)
+    pushed(engine, 4)
+    recovery = engine.steering.record(evaluation(4, 0.1, None), [], may_recover=True)
+    assert recovery is not None
+    assert (recovery.of, recovery.version) == (3, 5)
+
+
+def test_the_best_is_found_though_the_journal_keeps_few_snapshots(tmp_path: Path) -> None:
+    """The recovery makes none of its own before it has the best."""
+    engine = opened(tmp_path, "run.keep_updates=false", "coordination.window=100", "run.snapshot_every=10")
+    recovery = None
+    for loss, accuracy in [*LEARNED, *LOST]:
+        for _ in range(4):
+            pushed(engine, engine.receipts.last_sequence(engine.device_id("a")) + 1)
+        now = evaluation(engine.published.version, accuracy, loss)
+        recovery = engine.steering.record(now, [], may_recover=True)
+    assert recovery is not None
+    assert recovery.of == 12

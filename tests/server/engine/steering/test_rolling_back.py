@@ -250,7 +250,7 @@ def test_the_largest_step_is_suspected(tmp_path: Path) -> None:
     run.go(3)
     run.engine.commit([push(run.devices[1], sparse_update(50, 6, {4: -30.0, 5: 1.0}))])
     run.go(2)
-    assert largest_step(run.journal, LAYOUT, 0, 11) == Suspect(7, "two", 50)
+    assert largest_step(run.journal, LAYOUT, 0, 11) == Suspect(7, "two", 50, is_outlier=False)
     assert largest_step(run.journal, LAYOUT, 7, 7) is None
     suspect = largest_step(run.journal, LAYOUT, 7, 11)
     assert suspect is not None
@@ -291,7 +291,7 @@ def test_samples_are_suspected_where_they_count(tmp_path: Path) -> None:
     one, two = run.devices
     heavy = replace(sparse_update(1, 0, {4: 1.0}), samples=5000)
     run.engine.commit([push(one, heavy), push(two, sparse_update(1, 0, {4: 30.0}))])
-    assert largest_step(run.journal, LAYOUT, 0, 2) == Suspect(1, "one", 1)
+    assert largest_step(run.journal, LAYOUT, 0, 2) == Suspect(1, "one", 1, is_outlier=False)
 
 
 def test_the_journal_says_so(tmp_path: Path) -> None:
