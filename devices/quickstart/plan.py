@@ -11,7 +11,7 @@ from edgeflock.shared.settings.config import parse
 
 _DEFAULTS = {
     (1, 8, 8): ("edgeflock.client.zoo:DigitsCNN", 3000),
-    (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 6000),
+    (1, 28, 28): ("edgeflock.client.zoo:PaperCNN", 4700),
 }
 """Input shape -> model and number of updates that suit it."""
 
