@@ -146,7 +146,6 @@ class Evaluator:
             )
         )
         if recovery is not None:
-            log.warning("%s", recovery)
             self._recovered(recovery)
 
     async def _measure(self) -> Evaluation | None:
