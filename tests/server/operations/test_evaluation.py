@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgeflock.server.engine.steering import Recovery
 from edgeflock.server.operations.evaluation import Evaluator
 from edgeflock.server.roster.traffic import Meter
+from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.hosting import hosting
 from tests.integration.test_reconnect import link, update
@@ -80,3 +82,33 @@ async def test_the_last_evaluation_alone_keeps_its_classes(tmp_path: Path) -> No
     classes = [one.classes for one in history]
     assert classes == [()] * (len(history) - 1) + [((len(history) - 1, 9),)]
     assert [one.classes for one in told if one is not None] == [((n, 9),) for n in range(len(told))]
+
+
+async def test_a_model_that_has_lost_all_goes_back_and_whoever_listens_is_told(tmp_path: Path) -> None:
+    found = [(2.3, 0.1), (1.0, 0.6), (2.4, 0.1), (2.4, 0.1)]
+    history: list[Evaluation] = []
+    recovered: list[Recovery] = []
+    async with hosting(tmp_path, "run.updates=9") as hosted, link(hosted.port) as device:
+        evaluator = Evaluator(
+            *(hosted.engine, hosted.writer, hosted.registry, Meter()),
+            lambda theta: found[len(history)] if len(history) < len(found) else (1.0, 0.6),
+            *(0.001, history),
+            recovered=recovered.append,
+        )
+        rate = hosted.engine.published.learning_rate
+        running = asyncio.create_task(evaluator.run())
+        await device.join()
+        for number in range(1, 4):
+            while len(history) < number:
+                await asyncio.sleep(0)
+            await device.push(update(number, hosted.engine.published.version))
+        while not recovered:
+            await asyncio.sleep(0)
+        assert (recovered[0].before, recovered[0].rate, recovered[0].version) == (rate, rate / 2, 4)
+        assert hosted.engine.published.learning_rate == rate / 2
+        assert evaluator.diverged is None
+        with pytest.raises(BaseExpired):
+            await device.push(update(4, 3))
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
