@@ -36,9 +36,9 @@ def chosen(results: Results) -> list[Line]:
 
 
 def _setting(line: Line) -> Setting:
-    return Setting(line.arm, [_outcome(run["curve"]) for run in line.runs])
+    return Setting(line.arm, [outcome(run["curve"]) for run in line.runs])
 
 
-def _outcome(curve: list[dict[str, float]]) -> Outcome:
-    """Gradients stand where fleets' curves have updates."""
+def outcome(curve: list[dict[str, float]]) -> Outcome:
+    """Of a curve by gradients, which stand where fleets' curves have updates."""
     return Outcome([{**row, "updates": row["gradients"]} for row in curve], {})

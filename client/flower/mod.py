@@ -92,7 +92,7 @@ def _encode(
     Number of samples and loss are the strategy's to fill in: it knows what its metrics are called.
     """
     sequence = welcome.sequence + 1
-    welcome = replace(welcome, select_interval=0)  # it comes once in HORIZON versions, whoever else does
+    welcome = replace(welcome, select_interval=0)  # HORIZON says nothing of how often the node comes
     selection, memory = select(memory, gradient, layout, welcome, theta, sequence, sequence * HORIZON)
     steps = LocalSteps(math.nan, gradient, statistics, 1)
     update = encode_update(steps, selection, layout, sequence, welcome.version)

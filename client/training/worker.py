@@ -170,7 +170,7 @@ class Worker:
                 log.info("%s", stale)
                 trainer.take_back()
                 self._batches.take_back()
-                if await self._pull(replica):  # the server went back to a model of before
+                if await self._pull(replica):  # the server may have gone back to an earlier one
                     trainer.forget()
                 continue
             except StepTooLarge as large:

@@ -112,13 +112,12 @@ class Judge:
         """(The version to go back to, the learning rate from then on) of a run that goes by `rate`, once all
         that was learned is lost.
         """
-        lower, lowest = rate / 2, self._rising.lowest
-        good = 0 if lowest is None else lowest.version
+        lower, best = rate / 2, self._rising.best
         if not self._rising.is_lost or lower < self._criteria.recovers_to:
             return None
-        if self._last is None or self._last.version <= good:  # no update has made it worse
+        if self._last is None or self._last.version <= best:  # no update has made it worse
             return None
-        return good, lower
+        return best, lower
 
     def changed_rate(self, version: int) -> None:
         """The learning rate is another one from `version` on, whoever changed it."""

@@ -11,6 +11,8 @@ Without an accuracy the loss must be 3 times the first in either case. A loss th
 times the first one, counts at once. Of a first loss that is not above 0 nothing else is known.
 """
 
+import math
+
 from edgeflock.shared.protocol.frames import Evaluation
 
 EXPLODED = 1000
@@ -30,15 +32,14 @@ class Rising:
     """Goes through the evaluations of a run, in order."""
 
     def __init__(self) -> None:
-        self._first: float | None = None
-        self._begun: float | None = None
-        """The accuracy then."""
-        self._accuracy = 0.0
-        """The highest so far."""
+        self._first_loss: float | None = None
+        self._first_accuracy: float | None = None
+        self._best_accuracy = 0.0
+        self._lowest_loss = math.inf
+        self.best = 0
+        """The version with the lowest loss so far; 0 before there is one."""
         self._bad = 0
         """Evaluations in a row, the last one included, that know nothing any more."""
-        self.lowest: Evaluation | None = None
-        """That with the lowest loss so far."""
 
     @property
     def is_lost(self) -> bool:
@@ -48,28 +49,26 @@ class Rising:
     def take(self, evaluation: Evaluation) -> None:
         """One more."""
         loss, accuracy = evaluation.loss, evaluation.accuracy
-        if self._first is None:
-            self._first, self._begun = loss, accuracy
-        first = self._first
-        if not is_sound(evaluation, 1.0 if first is None else first):
+        if self._first_loss is None:
+            self._first_loss, self._first_accuracy = loss, accuracy
+        first = self._first_loss
+        if loss is None or first is None or not is_sound(evaluation, first):
             self._bad = _IN_A_ROW
             return
-        assert loss is not None, "a sound one has a loss"
-        assert first is not None, "it is that loss at the latest"
         self._bad = self._bad + 1 if self._knows_nothing(loss, first, accuracy) else 0
-        self._accuracy = max(self._accuracy, accuracy or 0.0)
-        if self.lowest is None or self.lowest.loss is None or loss < self.lowest.loss:
-            self.lowest = evaluation
+        self._best_accuracy = max(self._best_accuracy, accuracy or 0.0)
+        if loss < self._lowest_loss:
+            self._lowest_loss, self.best = loss, evaluation.version
 
     def begin_again(self) -> None:
         """The model is another one: what comes does not go on from the last evaluation."""
         self._bad = 0
 
     def _knows_nothing(self, loss: float, first: float, accuracy: float | None) -> bool:
-        if self.lowest is None or self.lowest.loss is None or first <= 0:
+        if first <= 0:
             return False
-        if accuracy is None or self._begun is None:
+        if accuracy is None or self._first_accuracy is None:
             return loss >= _WORSE * first
-        if self.lowest.loss > _LEARNED * first:
-            return loss >= _WORSE * first and accuracy <= self._begun
-        return loss >= first and accuracy <= self._accuracy / 2
+        if self._lowest_loss > _LEARNED * first:
+            return loss >= _WORSE * first and accuracy <= self._first_accuracy
+        return loss >= first and accuracy <= self._best_accuracy / 2

@@ -15,14 +15,7 @@ from edgeflock.server.engine.steering.course import Course
 from edgeflock.server.engine.steering.judging import Judge
 from edgeflock.server.engine.steering.snapshots import Snapshots
 from edgeflock.server.publication import Outlet
-from edgeflock.shared.errors import (
-    BaseExpired,
-    ConfigError,
-    JournalDamaged,
-    Refused,
-    RunComplete,
-    RunDiverged,
-)
+from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
 from edgeflock.shared.protocol.frames import Evaluation
 
 
@@ -119,7 +112,7 @@ class Steering:
             return None
         version, rate = wanted
         for good in (parameters.shown(version), 0):
-            with suppress(ConfigError, JournalDamaged):
+            with suppress(ConfigError):
                 past = self._past(good)
                 break
         else:

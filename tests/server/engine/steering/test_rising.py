@@ -58,11 +58,9 @@ def test_what_only_looks_like_it(found: list[tuple[float | None, float | None]])
     assert not is_lost(*found)
 
 
-def record(
-    path: Path, *found: tuple[float, float], start: int = 0, rate: float = 0.1
-) -> list[Recovery | None]:
-    """What each evaluation came to, each after ten updates."""
-    engine = opened(path, f"coordination.learning_rate={rate}")
+def record(path: Path, *found: tuple[float, float], settings: str = "") -> list[Recovery | None]:
+    """What each evaluation came to, each after ten updates, or none where the run is over."""
+    engine = opened(path, "coordination.learning_rate=0.1", *settings.split())
     recoveries = []
     for loss, accuracy in found:
         for _ in range(10):
@@ -101,34 +99,21 @@ def test_it_gives_up_where_the_rate_is_not_what_is_wrong(tmp_path: Path) -> None
 
 
 def test_not_without_leave(tmp_path: Path) -> None:
-    engine = opened(tmp_path, "optimizer.recover=false")
-    for number, (loss, accuracy) in enumerate([*LEARNED, *LOST], 1):
-        pushed(engine, number)
-        now = evaluation(engine.published.version, accuracy, loss)
-        assert engine.steering.record(now, [], may_recover=True) is None
-    assert engine.published.version == 5
+    assert not any(record(tmp_path, *LEARNED, *LOST, settings="optimizer.recover=false"))
 
 
 def test_a_run_that_is_over_stays_so(tmp_path: Path) -> None:
-    engine = opened(tmp_path, "run.updates=5")
-    for number, (loss, accuracy) in enumerate([*LEARNED, *LOST], 1):
-        pushed(engine, number)
-        now = evaluation(engine.published.version, accuracy, loss)
-        assert engine.steering.record(now, [], may_recover=True) is None
-    assert engine.published.complete
+    assert not any(record(tmp_path, *LEARNED, *LOST, settings="run.updates=50"))
+    assert opened(tmp_path, "run.updates=50").published.complete
 
 
-def test_without_kept_updates_it_begins_again(tmp_path: Path) -> None:
-    """The journal has only the first model whole, and not what led to the best."""
-    engine = opened(tmp_path, "run.keep_updates=false", "coordination.window=2", "run.snapshot_every=2")
-    recovery = None
-    for number, (loss, accuracy) in enumerate([*LEARNED, *LEARNED, *LOST], 1):
-        pushed(engine, 2 * number - 1)
-        pushed(engine, 2 * number)
-        now = evaluation(engine.published.version, accuracy, loss)
-        recovery = engine.steering.record(now, [], may_recover=True)
+@pytest.mark.parametrize(("window", "of"), [(2, 0), (100, 30)])
+def test_without_kept_updates_it_goes_back_as_far_as_it_must(window: int, of: int, tmp_path: Path) -> None:
+    """To the best, if the journal has what led there: the recovery makes no snapshot before it looks."""
+    settings = f"run.keep_updates=false run.snapshot_every=20 coordination.window={window}"
+    *_, recovery = record(tmp_path, *LEARNED, *LOST, settings=settings)
     assert recovery is not None
-    assert recovery.of == 0
+    assert recovery.of == of
 
 
 def test_not_before_an_update_was_made(tmp_path: Path) -> None:
@@ -148,16 +133,3 @@ def test_a_plateau_gives_way_to_it(tmp_path: Path) -> None:
     recovery = engine.steering.record(evaluation(4, 0.1, None), [], may_recover=True)
     assert recovery is not None
     assert (recovery.of, recovery.version) == (3, 5)
-
-
-def test_the_best_is_found_though_the_journal_keeps_few_snapshots(tmp_path: Path) -> None:
-    """The recovery makes none of its own before it has the best."""
-    engine = opened(tmp_path, "run.keep_updates=false", "coordination.window=100", "run.snapshot_every=10")
-    recovery = None
-    for loss, accuracy in [*LEARNED, *LOST]:
-        for _ in range(4):
-            pushed(engine, engine.receipts.last_sequence(engine.device_id("a")) + 1)
-        now = evaluation(engine.published.version, accuracy, loss)
-        recovery = engine.steering.record(now, [], may_recover=True)
-    assert recovery is not None
-    assert recovery.of == 12
