@@ -58,11 +58,6 @@ class OptimizerSettings(Section):
     patience: Annotated[int, Field(ge=1)] = Field(
         10, description="of plateau: evaluations without a better one"
     )
-    recover: bool = Field(
-        True,
-        description="whether the model goes back and the learning rate is halved, once the loss has risen "
-        "until all that was learned is lost",
-    )
 
     @model_validator(mode="after")
     def _is_of_use(self) -> Self:

@@ -35,6 +35,11 @@ class RunSettings(Section):
     patience: Annotated[int, Field(ge=0)] = Field(
         0, description="stop after so many evaluations that are no better than the best; 0: never"
     )
+    recover: bool = Field(
+        True,
+        description="whether the model goes back and the learning rate is halved, once the loss has risen "
+        "until all that was learned is lost",
+    )
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         0.0, description="stop so long after the first update, at an evaluation; 0: never"
     )

@@ -171,7 +171,7 @@ async def test_a_model_that_was_broken_within_the_bound(
 ) -> None:
     """The next evaluation notices; nothing is taken until an operator goes back, also after a restart."""
     shutil.copytree(knowing[mode], tmp_path, dirs_exist_ok=True)
-    config = config_of(tmp_path, *MODES[mode], "run.evaluate_every=0.1")
+    config = config_of(tmp_path, *MODES[mode], "run.evaluate_every=0.1", "run.recover=false")
     with open_run(config) as hosted:
         before, theta = accuracy(hosted), hosted.engine.theta()[1].tobytes()
         async with served(config, hosted) as port:

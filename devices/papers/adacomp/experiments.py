@@ -132,10 +132,9 @@ def _fleet(
     window: int = 4096,
 ) -> FleetFile:
     settings: dict[str, dict[str, Any]] = {
-        "run": {"updates": updates, "batch": 10, "keep_updates": False},
+        "run": {"updates": updates, "batch": 10, "keep_updates": False, "recover": False},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate, "window": window},
-        "optimizer": {"recover": False},  # the papers' methods do not
         "compression": {},
         "fleet": {"devices": devices, "data": data, "samples": samples, "evaluate_every": evaluate_every},
         "devices": {

@@ -60,10 +60,15 @@ def _chunks(module: str) -> int:
 def _fleet(task: Task, method: Method, link: str, steps: int, evaluations: int, data: Data) -> FleetFile:
     updates = updates_of(task, method, steps)
     sections: dict[str, dict[str, object]] = {
-        "run": {"updates": updates, "batch": BATCH, "local_rate": task.rate, "keep_updates": False},
+        "run": {
+            "updates": updates,
+            "batch": BATCH,
+            "local_rate": task.rate,
+            "keep_updates": False,
+            "recover": False,
+        },
         "model": {"module": task.module, "data": data[task.name]},
         "coordination": {"learning_rate": task.rate},
-        "optimizer": {"recover": False},  # the paper's methods do not
         "fleet": {
             "devices": NODES,
             "data": data[task.name],

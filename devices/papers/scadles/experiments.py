@@ -262,10 +262,9 @@ def _fleet(
 ) -> FleetFile:
     """`rounds` and `every`, of evaluations, in updates of each device."""
     settings: dict[str, dict[str, Any]] = {
-        "run": {"updates": rounds * devices, "batch": BATCH, "keep_updates": False},
+        "run": {"updates": rounds * devices, "batch": BATCH, "keep_updates": False, "recover": False},
         "model": {"module": module, "data": data},
         "coordination": {"learning_rate": method.rate},
-        "optimizer": {"recover": False},  # the paper's methods do not
         "compression": {},
         "downlink": {},
         "injection": {},

@@ -43,7 +43,7 @@ class Criteria:
     @classmethod
     def of(cls, config: Config) -> "Criteria":
         run, optimizer, rate = config.run, config.optimizer, config.coordination.learning_rate
-        recovers = optimizer.recover and config.coordination.mode != ELASTIC
+        recovers = run.recover and config.coordination.mode != ELASTIC
         return cls(
             run.accuracy,
             run.patience,

@@ -36,7 +36,7 @@ class Recovery(NamedTuple):
         return (
             f"the loss has risen to {loss}, and what was learned is lost: the learning rate is {self.rate:g} "
             f"instead of {self.before:g}, and the model that of version {self.of:,} again, as version "
-            f"{self.version:,} (optimizer.recover = false leaves both to you)"
+            f"{self.version:,} (run.recover = false leaves both to you)"
         )
 
 

@@ -330,7 +330,7 @@ def test_a_run_that_is_complete_takes_no_more(tmp_path: Path) -> None:
 # A model that diverges
 
 EXPLODING = ("model.module=edgeflock.client.zoo:DigitsCNN", "coordination.learning_rate=1e6")
-DIVERGING = (*EXPLODING, "limits.parameter=1e30", "optimizer.recover=false")
+DIVERGING = (*EXPLODING, "limits.parameter=1e30", "run.recover=false")
 
 
 def test_steps_that_are_too_large_end_it_with_the_model_as_it_was(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ timing = "exponential"
 
 def test_a_model_that_has_lost_what_it_had_learned_learns_again(tmp_path: Path) -> None:
     """With half the rate. Devices forget what they had not sent of the gradients that exploded."""
-    rash = run(parse(RASH, "rash", ["optimizer.recover=false"]), tmp_path / "rash").rows
+    rash = run(parse(RASH, "rash", ["run.recover=false"]), tmp_path / "rash").rows
     ran = run(parse(RASH, "wise", []), tmp_path / "wise")
     losses = [row.loss or 1e9 for row in ran.rows]
     exploded = next(place for place, row in enumerate(rash) if (row.loss or 1e9) > 100)

@@ -99,7 +99,7 @@ def test_it_gives_up_where_the_rate_is_not_what_is_wrong(tmp_path: Path) -> None
 
 
 def test_not_without_leave(tmp_path: Path) -> None:
-    assert not any(record(tmp_path, *LEARNED, *LOST, settings="optimizer.recover=false"))
+    assert not any(record(tmp_path, *LEARNED, *LOST, settings="run.recover=false"))
 
 
 def test_a_run_that_is_over_stays_so(tmp_path: Path) -> None:
