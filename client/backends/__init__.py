@@ -3,6 +3,6 @@ since each brings its library. A new one is a file here and a choice in client/r
 edgeflock.shared.
 """
 
-from edgeflock.client.backends.backend import Backend
+from edgeflock.client.backends.backend import Backend, Predictor, Predicts
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "Predictor", "Predicts"]

@@ -1,6 +1,7 @@
 """What a training engine on a device must do. torch is one; others need not be torch."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,4 +28,18 @@ class Backend(Protocol):
         theta is float32 [P + B], the parameters and the running statistics that the layout calls buffers; x
         is float32 [b, ...], or several fields; y has b targets. The statistics are the batch's own; theta
         stays as it is. May raise ConfigError if the data do not fit the model.
+        """
+
+
+Predictor = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], ...]]
+"""x [n, ...] -> what the module returns for it, in arrays that the next call may overwrite."""
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """A Backend that can also use the model: so a device can act by it."""
+
+    def predictor(self, theta: NDArray[np.float32]) -> Predictor:
+        """The model at theta, float32 [P + B], ready to predict, until the next call of the backend. May
+        raise ConfigError if it does not fit.
         """

@@ -18,6 +18,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs import step as steps
 from edgeflock.shared.model.fields import Inputs, described, named
@@ -98,7 +99,38 @@ class OnnxBackend:
         def opening(providers: tuple[str, ...]) -> Callable[[], Step]:
             return lambda: Bound(open_session(octets, providers, threads), layout)
 
+        self._evaluation: Outputs | None = None
+        self._memory, self._threads = memory, threads
         self._untried = {provider: opening(PROVIDERS[provider]) for provider in _others()}
+
+    def learn_to_predict(self, graph: bytes) -> None:
+        """Load the `graph` of the model's evaluation, for `predictor`. Raises BadGraph."""
+        try:
+            step = steps.Step(graph, self.layout, self._memory, predicts=True)
+        except BadGraph as error:
+            raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
+        try:
+            session = open_session(step.octets, ("CPUExecutionProvider",), self._threads)
+        except Exception as error:  # onnxruntime's errors have no base of their own
+            raise BadGraph(
+                f"onnxruntime cannot load the evaluation of {self._model}: {_line(error)}"
+            ) from error
+        self._evaluation = Outputs(session, self.layout)
+
+    def predictor(self, theta: NDArray[np.float32]) -> Predictor:
+        if self._evaluation is None:
+            raise ConfigError(f"{self._model} has no evaluation graph here, so that nothing can be predicted")
+        evaluation = self._evaluation
+
+        def predicted(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
+            try:
+                return evaluation(theta, x)
+            except Exception as error:  # onnxruntime's errors have no base of their own
+                raise ConfigError(
+                    f"{self._model} does not fit inputs {described(x)}: {_line(error)}"
+                ) from error
+
+        return predicted
 
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
@@ -165,6 +197,24 @@ class Bound:
 
     def _into(self, name: str, shape: tuple[int, ...], place: NDArray[np.float32]) -> None:
         self._binding.bind_output(name, "cpu", 0, np.float32, shape, place.ctypes.data)
+
+
+class Outputs:
+    """What the model returns, by a session of its evaluation graph."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout) -> None:
+        self._session = session
+        wanted = {node.name: node for node in session.get_inputs()}
+        self._theta = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
+        self._names = sorted(node.name for node in session.get_outputs() if steps.is_output(node.name))
+        y = wanted["y"]
+        self._y = tuple(y.shape[1:]), np.dtype(np.int64 if "int64" in y.type else np.float32)
+
+    def __call__(self, theta: NDArray[np.float32], x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
+        given = {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
+        shape, kind = self._y  # the loss is computed, too, and not asked for
+        found = self._session.run(self._names, {**given, "x": x, "y": np.zeros((len(x), *shape), kind)})
+        return tuple(found)
 
 
 def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnxruntime.InferenceSession:

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Inputs, described
 from edgeflock.shared.model.gradient import Gradient
@@ -50,3 +51,6 @@ class TorchBackend:
             raise ConfigError(
                 f"{self._model} cannot train on inputs {described(x)} with targets {y.dtype}: {error}"
             ) from error
+
+    def predictor(self, theta: NDArray[np.float32]) -> Predictor:
+        return self._flat.predictor(theta)

@@ -6,6 +6,6 @@ are read in shared/data/datasets.py, since both ends must agree on them. Brokers
 a stream of theirs is opened. Imports backends' types.
 """
 
-from edgeflock.client.data.batcher import Batches, NothingFit, Shuffled, StreamOver
+from edgeflock.client.data.batcher import Acting, Batches, NothingFit, Shuffled, StreamOver
 
-__all__ = ["Batches", "NothingFit", "Shuffled", "StreamOver"]
+__all__ = ["Acting", "Batches", "NothingFit", "Shuffled", "StreamOver"]

@@ -1,7 +1,7 @@
 """Samples -> mini-batches: what a worker trains on, and stored data as such."""
 
 import logging
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,14 @@ class Batches(Protocol):
 
     def telemetry(self) -> Facts:
         """What operators may want to know of the data by now; empty if there is nothing to tell."""
+
+
+@runtime_checkable
+class Acting(Protocol):
+    """Batches that come of what the model does: those of an environment."""
+
+    def act(self, theta: NDArray[np.float32]) -> None:
+        """The next batches are of the model at theta, float32 [P + B]."""
 
 
 class Shuffled:

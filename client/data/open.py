@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from edgeflock.client.data.checks import Agreed
 from edgeflock.client.data.kept import Kept
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.own import is_own
+from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.messages import LONGEST_SHARDS
 
@@ -34,6 +35,12 @@ async def batches_of(
     of client.data. Raises ConfigError if there is nothing of the kind.
     """
     seed = own_seed(settings)
+    if is_environment(settings.data):
+        from edgeflock.client.data.acting import Actor  # brings gymnasium
+
+        with closing(Actor(open_environment(settings.data), np.random.default_rng(seed))) as actor:
+            yield actor
+        return
     if is_stored(settings.data):
         if settings.scale:
             raise ConfigError(

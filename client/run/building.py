@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeflock.client.backends import Backend
+from edgeflock.client.data import Acting
 from edgeflock.client.data.open import directory
 from edgeflock.client.first_model import Kept, first_model
 from edgeflock.client.neighbour import Resting
@@ -53,7 +54,10 @@ class Building:
             backend = await self.compute(torch_backend, self.settings, welcome, self.given)
         else:
             graph = await self.link.graph("step")
-            backend = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
+            made = await self.compute(onnx_backend, self.settings, welcome, graph, self.memory)
+            if isinstance(self.held.batches, Acting):
+                await self.compute(made.learn_to_predict, await self.link.graph("evaluation"))
+            backend = made
         if self.settings.shards and not welcome.tasks:
             raise ConfigError(
                 f"client.shards = {self.settings.shards}: the run has no tasks (coordination.tasks of the "

@@ -20,6 +20,7 @@ from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
+    from edgeflock.client.backends.onnx import OnnxBackend
     from edgeflock.client.flower.app import FlowerApp
     from edgeflock.shared.settings.client import ClientSettings
 
@@ -94,7 +95,7 @@ def torch_backend(settings: "ClientSettings", welcome: Welcome, given: Given) ->
     return TorchBackend(model, welcome.loss, seed=settings.seed, threads=threads, make=given.make)
 
 
-def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> Backend:
+def onnx_backend(settings: "ClientSettings", welcome: Welcome, graph: bytes, memory: int) -> "OnnxBackend":
     """A graph can only compute, so it may be of any model; unless the owner wants one only."""
     from edgeflock.client.backends.onnx import OnnxBackend
 

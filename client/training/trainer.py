@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
-from edgeflock.client.data import Batches
+from edgeflock.client.data import Acting, Batches
 from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.encoding import LocalSteps, encode_update
@@ -54,6 +54,7 @@ class Trainer:
         decay = welcome.adafactor
         self._adafactor = Adafactor(backend.layout.parameters, decay) if decay else None
         self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None
+        self._acting = batches if isinstance(batches, Acting) else None
         self._has_trained = False
 
     @property
@@ -98,6 +99,8 @@ class Trainer:
             self._rest()
             if stopped():
                 raise Stopped
+            if self._acting is not None:
+                self._acting.act(theta)
             x, y = self._batches.take(self._welcome.batch)
             at = theta if self._calibration is None else self._calibration.shifted(theta)
             loss, gradient, statistics, right, samples = self._computed(at, x, y)

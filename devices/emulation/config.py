@@ -35,7 +35,7 @@ class Fleet(Section):
     """The emulation."""
 
     devices: Annotated[int, Field(ge=1, le=100_000)] = Field(20, description="how many")
-    data: str = Field("digits:", description="training data, dealt out evenly")
+    data: str = Field("digits:", description="training data, dealt out evenly; or an environment, gym:...")
     samples: Annotated[int, Field(ge=0)] = Field(0, description="use only so many of it; 0: all")
     labels: Annotated[int, Field(ge=0)] = Field(0, description="a device gets so many of the classes; 0: all")
     holds: Annotated[int, Field(ge=0)] = Field(
@@ -67,6 +67,7 @@ class DeviceClass(Section):
     profile: Literal["", "raspberry-pi-4", "raspberry-pi-zero-2w", "jetson-nano", "jetson-orin", "laptop"] = (
         Field("", description="a shipped profile")
     )
+    data: str = Field("", description="an environment of its own, e.g. gym:CartPole-v1; empty: fleet.data")
     share: _Positive = Field(1.0, description="of the fleet, relative to the other classes")
     step_ms: _Positive | None = Field(None, description="mean time of one step; default: from the profile")
     timing: Literal["lognormal", "exponential"] = Field("lognormal", description="distribution of step times")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, Shuffled
+from edgeflock.client.data.acting import Actor
 from edgeflock.client.data.injection import Injected
 from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.shards import Shards, only
@@ -83,7 +84,7 @@ class EmulatedDevice:
     server: EmulatedServer
     backend: Backend
     """Shared by the fleet: it keeps nothing between steps."""
-    batches: Shuffled | EmulatedStream | Shards
+    batches: Shuffled | EmulatedStream | Shards | Actor
     tally: ClassTotals
     random: np.random.Generator
     sharing: np.random.Generator

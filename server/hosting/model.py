@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server import trusting
+from edgeflock.server import episodes, trusting
 from edgeflock.server.engine import check_limits
 from edgeflock.server.findings import Targets
+from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.given import Given
 from edgeflock.server.operations.evaluation import Details, Evaluate
 from edgeflock.server.operations.guarding import Look
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset, Stored
+from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields, described, rows
 from edgeflock.shared.model.layout import NOTHING, Beside, Layout
-from edgeflock.shared.model.losses import scales_targets
+from edgeflock.shared.model.losses import LOSSES, scales_targets
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.model.trial import SAMPLES, Trial, trial
 from edgeflock.shared.protocol.app import App, Arrays, encode
@@ -94,6 +96,10 @@ def _of_a_module(config: Config, given: Given, data: Description | None) -> Mode
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.run.seed)
     beside = flat.beside()
+    acts = given.held_out is None and is_environment(config.model.data)
+    episodes.check(config, acts=acts)
+    if acts:
+        return _of_a_policy(config, given, flat, theta, start)
     held_out: Dataset | Stored | None = given.held_out
     if held_out is None and config.model.data:
         scaled = scales_targets(config.model.loss)
@@ -127,6 +133,26 @@ def _of_a_module(config: Config, given: Given, data: Description | None) -> Mode
         *(layout, theta, evaluate, start, shape, told, beside, described, tried, scores.details, look),
         held_out=held_out,
         targets=targets,
+    )
+
+
+def _of_a_policy(
+    config: Config, given: Given, flat: "FlatModule", theta: NDArray[np.float32], start: Start | None
+) -> Model:
+    """Of devices that act in an environment."""
+    if given.judge is not None or given.metrics or trusting.is_wanted(config.defence.mode):
+        raise ConfigError(
+            f"model.data = {config.model.data!r} is an environment, whose episodes judge the model: leave "
+            "out evaluate, metrics, and a defence.mode that needs held-out samples"
+        )
+    environment = open_environment(config.model.data)
+    here = given.make is not None or LOSSES.is_here_only(config.model.loss)
+    scores = episodes.EpisodeScores(flat, environment)
+    judge = scores if here else EpisodeProcess(config.model)
+    told = _told(config, Arrays.like(flat.layout)) if config.client_config.model_extra else b""
+    return Model(
+        *(flat.layout, theta, judge.evaluate, start, environment.shape, told, flat.beside()),
+        details=judge.details,
     )
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import msgpack
 
 from edgeflock.shared.data import datasets
+from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError, NotExportable
 from edgeflock.shared.extras import install
 from edgeflock.shared.model.fields import rows
@@ -153,9 +154,11 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None) -> dict[str, A
     except ImportError as error:
         raise NotExportable(f"the server lacks {error.name}: {install('server')}") from error
     with random_of(0):
-        if model.data:
+        if is_environment(model.data):
+            batch: tuple[Any, Any] = open_environment(model.data).example(8)
+        elif model.data:
             held_out = datasets.opened(model.data, "test", scales_targets=scales_targets(model.loss))
-            batch: tuple[Any, Any] = rows(held_out.x, slice(8)), held_out.y[:8]
+            batch = rows(held_out.x, slice(8)), held_out.y[:8]
         else:
             batch = FlatModule(model.module, model.loss, make=make).example(tuple(model.input))
         graphs = export_model(model.module, model.loss, *batch, make)

@@ -1,4 +1,6 @@
-"""A server's training step as a device takes it: of this layout, and no heavier than the device can bear."""
+"""A server's training step or evaluation as a device takes it: of this layout, and no heavier than the device
+can bear.
+"""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,6 +15,9 @@ from edgeflock.shared.model.layout import Layout, Tensor
 RIGHT = "right"
 """The output that a graph may have beside those of its layout: the part of the predictions that are right."""
 
+OUTPUT = "output"
+"""What the model returns, in the graph of an evaluation."""
+
 MOST_WORK = 1 << 44
 """Multiplications of a step. A Raspberry Pi 4 takes an hour for them; loops are as long as their arguments,
 so it ends."""
@@ -22,15 +27,18 @@ _TRY = 2
 
 
 class Step:
-    """A graph that computes a training step of a layout, and nothing else."""
+    """A graph that computes a training step of a layout, or its outputs, and nothing else."""
 
-    def __init__(self, octets: bytes, layout: Layout, memory: int) -> None:
-        """Read and check `octets`. A step may take `memory` bytes. Raises BadGraph."""
+    def __init__(self, octets: bytes, layout: Layout, memory: int, *, predicts: bool = False) -> None:
+        """Read and check `octets`, of a training step, or of an evaluation if it `predicts`. A step may take
+        `memory` bytes. Raises BadGraph.
+        """
         self.graph = read(octets)
         self._memory = memory
         self.octets = write(self.graph)
         """What stands for it: others read these, never what was sent."""
-        _check_ports(self.graph, layout)
+        wanted = {"loss": ()} if predicts else _given(self.graph, layout)
+        _check_ports(self.graph, layout, wanted, predicts=predicts)
         self._weighed: dict[tuple[tuple[int, ...], ...], int] = {}
         self._ports = {port.name: port for port in self.graph.inputs}
         batch = {
@@ -38,7 +46,7 @@ class Step:
             for name, port in self._ports.items()
             if _is_of_the_batch(name)
         }
-        self._check_outputs(layout, batch)
+        self._check_outputs(wanted, batch)
         self.weigh(batch)
 
     @property
@@ -77,9 +85,11 @@ class Step:
         named = (port for port in self.graph.inputs if port.name.startswith("theta/"))
         return {port.name: tuple(int(size) for size in port.shape) for port in named}
 
-    def _check_outputs(self, layout: Layout, batch: Mapping[str, tuple[int, ...]]) -> None:
+    def _check_outputs(
+        self, wanted: Mapping[str, tuple[int, ...]], batch: Mapping[str, tuple[int, ...]]
+    ) -> None:
         given = footprint(self.graph, {**self._theta(), **batch}).outputs
-        for name, shape in _given(self.graph, layout).items():
+        for name, shape in wanted.items():
             if (given[name].type, given[name].shape) != (FLOAT, shape):
                 raise BadGraph(
                     f"it gives {name} as {list(given[name].shape)} of type {given[name].type}, "
@@ -103,8 +113,12 @@ def output_of(tensor: Tensor) -> str:
     return f"{'buffer' if tensor.buffer else 'gradient'}/{tensor.name}"
 
 
-def _check_ports(graph: Graph, layout: Layout) -> None:
-    """Raise BadGraph unless inputs and outputs are named and shaped as those of a step of the layout."""
+def _check_ports(
+    graph: Graph, layout: Layout, wanted: Mapping[str, tuple[int, ...]], *, predicts: bool
+) -> None:
+    """Raise BadGraph unless inputs and outputs are named and shaped as those of a step of the layout, which
+    has the outputs `wanted`, and if it `predicts` those of the model besides.
+    """
     theta = {f"theta/{tensor.name}": tensor.shape for tensor in layout.tensors}
     asked = {port.name: port for port in graph.inputs}
     fields = [name for name in asked if name.startswith("x/")]
@@ -124,11 +138,12 @@ def _check_ports(graph: Graph, layout: Layout) -> None:
         if name not in theta:
             raise BadGraph(f"it asks for {name}, which the layout does not have")
         _check_port("takes", port, theta[name])
-    wanted, given = _given(graph, layout), {port.name: port for port in graph.outputs}
+    given = {port.name: port for port in graph.outputs}
     for name in wanted.keys() - given.keys():
         raise BadGraph(f"it does not give {name}")
     for name in given.keys() - wanted.keys():
-        raise BadGraph(f"it gives {name}, which is no part of a step")
+        if not (predicts and is_output(name)):
+            raise BadGraph(f"it gives {name}, which is no part of a step")
     for name, shape in wanted.items():
         _check_port("gives", given[name], shape)
 
@@ -139,6 +154,11 @@ def _check_port(verb: str, port: Port, shape: tuple[int, ...]) -> None:
             f"it {verb} {port.name} as {list(port.shape)} of type {port.type}, "
             f"the layout has float {list(shape)}"
         )
+
+
+def is_output(name: str) -> bool:
+    """Whether it is what the model returns, or one of several tensors that it does."""
+    return name == OUTPUT or name.startswith(f"{OUTPUT}/")
 
 
 def _is_of_the_batch(name: str) -> bool:

@@ -24,6 +24,8 @@ class Loss:
     """Whether it takes the batch rather than targets, or is the class of a module that does."""
     numbers: bool = False
     """Whether it is of how far outputs are from targets, in any unit: then tables' targets are scaled."""
+    acts: bool = False
+    """Whether it is of a policy that acts in an environment (shared/environments)."""
 
 
 def loss_of(found: object) -> Loss | None:
@@ -59,6 +61,8 @@ LOSSES: Table[Loss] = Table(
         ),
         "huber": Loss("torch.nn.functional:huber_loss", numbers=True),
         "l1": Loss("torch.nn.functional:l1_loss", numbers=True),
+        "a2c": Loss("edgeflock.shared.model.policy_losses:a2c", own=True, acts=True),
+        "ppo": Loss("edgeflock.shared.model.policy_losses:ppo", own=True, acts=True),
     },
     loss_of,
 )

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.calls import Call
-from edgeflock.shared.model.fields import Fields, Inputs, rows
+from edgeflock.shared.model.fields import Fields, Inputs, described, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Beside, Layout
 from edgeflock.shared.model.losses import Loss, chosen
@@ -75,6 +75,26 @@ class FlatModule:
         """The module at theta, float32 [P + B], ready to predict, until the next call."""
         self._theta.numpy()[:] = theta
         return self.module.eval()
+
+    def predictor(
+        self, theta: NDArray[np.float32]
+    ) -> Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], ...]]:
+        """x [n, ...] -> the tensors that the module returns at theta, until the next call. Raises ConfigError
+        if it returns anything else, or does not take x.
+        """
+        module = self.at(theta)
+
+        @torch.no_grad()
+        def predicted(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
+            try:
+                output = module(torch.from_numpy(x))
+                return tuple(one.numpy() for one in ((output,) if isinstance(output, Tensor) else output))
+            except (RuntimeError, IndexError, ValueError, TypeError, AttributeError) as error:
+                raise ConfigError(
+                    f"model.module {self.path!r} does not fit inputs {described(x)}: {error}"
+                ) from error
+
+        return predicted
 
     def first_model(self, seed: int) -> tuple[NDArray[np.float32], Start | None]:
         """(theta to begin a run with, how devices make it themselves), for a module as built under `seed`.

@@ -31,15 +31,17 @@ class ModelSettings(Section):
     weights: str = Field("", description="safetensors file that a run begins with; empty: as the module does")
     loss: Annotated[str, call_of(LOSSES, "model.loss")] = Field(
         "cross_entropy",
-        description="cross_entropy, bce, mse, huber, l1, with arguments as (label_smoothing=0.1); or "
-        "package.module:name of (outputs, batch) -> scalar",
+        description="cross_entropy, bce, mse, huber, l1, with arguments as (label_smoothing=0.1); a2c or ppo "
+        "of a policy that acts; or package.module:name of (outputs, batch) -> scalar",
     )
     metrics: list[str] = Field(
         [],
         description="of the whole held-out data: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra "
         "metrics); or package.module:name of (outputs, targets) -> number",
     )
-    data: str = Field("digits:", description="held-out data for evaluation; empty: none")
+    data: str = Field(
+        "digits:", description="held-out data for evaluation; gym:NAME: episodes of it; empty: none"
+    )
     input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = Field(
         [], description="shape of one sample, e.g. [1, 28, 28]; empty: that of data, or not known"
     )

@@ -28,6 +28,9 @@ MODELS: dict[str, tuple[tuple[int, ...], int, int, int]] = {
 }
 """Name -> (shape of a sample, classes, parameters, running statistics)."""
 
+POLICIES = {"ActorCritic": 9_155}
+"""Name -> parameters."""
+
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -46,7 +49,7 @@ def batch(name: str, size: int = 6) -> tuple[NDArray[np.float32], NDArray[np.int
 
 def test_every_model_is_here() -> None:
     own = {name for name, kind in vars(zoo).items() if getattr(kind, "__module__", "") == zoo.__name__}
-    assert {name for name in own if not name.startswith("_")} == MODELS.keys()
+    assert {name for name in own if not name.startswith("_")} == MODELS.keys() | POLICIES.keys()
 
 
 @every_model
@@ -57,6 +60,20 @@ def test_it_is_as_large_as_it_says(name: str) -> None:
     said = re.findall(r"([\d,]+) (parameters|running statistics)", getattr(zoo, name).__doc__)
     assert (f"{parameters:,}", "parameters") in said
     assert not statistics or (str(statistics), "running statistics") in said
+
+
+def test_a_policy_is_as_large_as_it_says_and_undecided_at_first() -> None:
+    flat = FlatModule(path("ActorCritic"), "a2c")
+    assert flat.layout.size == POLICIES["ActorCritic"]
+    assert f"{flat.layout.size:,} parameters" in str(zoo.ActorCritic.__doc__)
+    x = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
+    logits, value = flat.predictor(flat.theta())(x)
+    assert (logits.shape, value.shape) == ((100, 2), (100,))
+    assert np.abs(logits).max() < 0.1
+    path_of_numbers = path("ActorCritic(observations=3, actions=1, continuous=True)")
+    numbers = FlatModule(path_of_numbers, "a2c")
+    mean, log_deviation, _ = numbers.predictor(numbers.theta())(x[:, :3])
+    assert (mean.shape, log_deviation.shape) == ((100, 1), (100, 1))
 
 
 @every_model

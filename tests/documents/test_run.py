@@ -40,6 +40,7 @@ BEFORE = {
 
 FRESH = {
     "docs/onnx.md": "edgeflock server --set model.module=edgeflock.client.zoo:DigitsCNN",
+    "docs/reinforcement-learning.md": "",
     "docs/streams.md": "",
 }
 """Pages whose servers begin a run of their own, with devices that have not joined -> what is typed first."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Shuffled
+from edgeflock.client.data.acting import Actor
 from edgeflock.client.training.shards import Shards
 from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
@@ -19,6 +20,7 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.streams import EmulatedStream
 from edgeflock.shared.data.curves import Later, curve, steady
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.environments import Environment
 from edgeflock.shared.protocol.messages import Facts
 
 
@@ -48,7 +50,8 @@ def members(
         np.repeat(list(totals), [total.devices for total in totals.values()])
     )
     paces = {name: Pace.of(kind, prepared.flops) for name, kind in kinds.items()}
-    for place, (kind, data) in enumerate(zip(names, prepared.shares, strict=True)):
+    for place, kind in enumerate(names):
+        data = prepared.acts_in.get(kind) or prepared.shares[place]
         name = f"{kind}-{place}"
         number = number_of(name)
         shards = _held_by(place, file)
@@ -85,8 +88,12 @@ def _sharded(data: Sequence[Dataset], shards: Sequence[int], seed: int, place: i
     return Shards([Shuffled(data[one], np.random.default_rng([seed, 1, place, one])) for one in shards])
 
 
-def _batches(kind: DeviceClass, data: Dataset, seed: int, place: int) -> Shuffled | EmulatedStream:
+def _batches(
+    kind: DeviceClass, data: Dataset | Environment, seed: int, place: int
+) -> Shuffled | EmulatedStream | Actor:
     random = np.random.default_rng([seed, 1, place])
+    if isinstance(data, Environment):
+        return Actor(data, random)
     own = np.random.default_rng([seed, 3, place])
     rate = curve(kind.rate, own)
     if rate == steady(0):

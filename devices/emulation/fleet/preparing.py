@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.server import episodes, trusting
 from edgeflock.server.engine import check_limits
+from edgeflock.server.episodes import EpisodeScores
 from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.scoring import Own, Scores
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.environments import Environment, is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import rows
@@ -21,6 +24,9 @@ from edgeflock.shared.model.trial import SAMPLES
 
 log = logging.getLogger(__name__)
 
+_SHOWN = 2
+"""Samples that show the shapes of an environment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -28,7 +34,9 @@ class Prepared:
 
     file: FleetFile
     shares: list[Dataset]
+    """What each device trains on; empty where devices act."""
     test: Dataset
+    """What the model is evaluated on; of an environment a few samples that show its shapes."""
     flops: int
     """Floating-point operations of one step."""
     make: Make | None = None
@@ -37,6 +45,10 @@ class Prepared:
     """A program's own."""
     targets: Targets | None = None
     """The numbers to predict, if they are not scaled."""
+    environment: Environment | None = None
+    """Whose episodes the model is evaluated on."""
+    acts_in: Mapping[str, Environment] = field(default_factory=dict)
+    """Class of devices -> the environment in which they act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,10 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
     fleet = file.fleet
     if not file.model.data:
         raise ConfigError("model.data = '': a fleet needs held-out data to evaluate on")
+    acts = is_environment(file.model.data)
+    episodes.check(file, acts=acts)
+    if acts or is_environment(fleet.data):
+        return _acting(file, given)
     scaled = scales_targets(file.model.loss)
     test = given.test or _load(file.model.data, "test", scales_targets=scaled)
     described = test.described.told
@@ -93,6 +109,43 @@ def prepare(file: FleetFile, given: Given = Given()) -> Prepared:
         ) from error
     scores.check()
     return Prepared(file, shares, test, flops, given.make, given.metrics, targets)
+
+
+def _acting(file: FleetFile, given: Given) -> Prepared:
+    """Of devices that act. Raises ConfigError."""
+    fleet = file.fleet
+    data = [fleet.data, file.model.data, *(kind.data for kind in file.classes.values() if kind.data)]
+    if not all(map(is_environment, data)) or given.train or given.test:
+        raise ConfigError(
+            f"fleet.data = {fleet.data!r}, model.data = {file.model.data!r}: some are environments, and some "
+            "are not; name one in each, e.g. gym:CartPole-v1"
+        )
+    refused = {"fleet.samples": fleet.samples, "fleet.labels": fleet.labels}
+    for name, kind in file.classes.items():
+        refused[f"devices.{name}.rate"] = kind.rate != "0"
+        refused[f"devices.{name}.shares"] = kind.shares
+    for key, value in refused.items():
+        if value:
+            raise ConfigError(f"{key}: devices act in an environment and have no samples; leave it out")
+    if trusting.is_wanted(file.defence.mode):
+        raise ConfigError(
+            f"defence.mode = {file.defence.mode!r} needs held-out samples, and an environment has none; set "
+            "defence.mode = 'clip'"
+        )
+    test = open_environment(file.model.data)
+    acts_in = {name: open_environment(kind.data or fleet.data) for name, kind in file.classes.items()}
+    for one in acts_in.values():
+        if (one.shape, one.actions, one.discrete) != (test.shape, test.actions, test.discrete):
+            raise ConfigError(
+                f"{one.uri!r} and model.data = {test.uri!r} have other observations or actions: one policy "
+                "cannot act in both"
+            )
+    flat = FlatModule(file.model.module, file.model.loss, make=given.make)
+    check_limits(file, flat.layout)
+    EpisodeScores(flat, test)
+    x, y = test.example(file.run.batch)
+    example = Dataset(x[:_SHOWN], y[:_SHOWN])
+    return Prepared(file, [], example, flat.flops(x, y), given.make, environment=test, acts_in=acts_in)
 
 
 def _look_at(train: Dataset, test: Dataset, targets: Targets | None, *, source: str) -> None:

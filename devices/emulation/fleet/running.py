@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends import Backend
+from edgeflock.client.backends import Backend, Predictor
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.devices.emulation.fleet.members import members, tallies
@@ -27,6 +27,7 @@ from edgeflock.server import trusting
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.limits import select_interval
+from edgeflock.server.episodes import EpisodeScores
 from edgeflock.server.ledger import Journal, open_engine
 from edgeflock.server.operations.listeners import Applied, Listening
 from edgeflock.server.scoring import Scores
@@ -100,6 +101,7 @@ def run_fleet(
     remembers = remembers or file.coordination.mode == ELASTIC or file.run.local_optimizer == ADAFACTOR
     remembers = remembers or select_interval(file)  # how often a device comes
     remembers = remembers or file.coordination.tasks  # who computes what depends on all that went before
+    remembers = remembers or prepared.environment is not None  # what a device does depends on its model
     if file.coordination.mode == "rounds":  # what is sent anew while it is held is in no journal
         remembers = remembers or any(kind.session_s for kind in file.classes.values())
     if file.run.keep_updates and not remembers:
@@ -140,6 +142,9 @@ class _Timed:
         self.seconds += time.process_time() - began
         return result
 
+    def predictor(self, theta: NDArray[np.float32]) -> Predictor:
+        return self._backend.predictor(theta)
+
 
 class _FleetRun:
     """One fleet at work."""
@@ -167,6 +172,7 @@ class _FleetRun:
         self._evaluations: list[Evaluation] = []
         self._evaluation_s = 0.0
         self._test = prepared.test
+        self._episodes = None if prepared.environment is None else EpisodeScores(flat, prepared.environment)
         self._look: trusting.Look | None = None
         if trusting.is_wanted(file.defence.mode):
             samples, self._test = trusting.set_apart(prepared.test)
@@ -283,19 +289,24 @@ class _FleetRun:
             self._over.set()
             raise
 
+    def _judged(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
+        """(loss, accuracy) at theta."""
+        if self._episodes is not None:
+            return self._episodes.evaluate(theta)
+        return self._flat.evaluate(theta, self._test.x, self._test.y, seen=self._scores.see)
+
     def _evaluate(self) -> None:
         began = time.process_time()
         version, theta = self._engine.result()
         # A journal knows no metrics.
         known_before = self._earlier.evaluation(version) if self._earlier and not self._scores else None
-        loss, accuracy = known_before or self._flat.evaluate(
-            theta, self._test.x, self._test.y, seen=self._scores.see
-        )
+        loss, accuracy = known_before or self._judged(theta)
         finite = math.isfinite(loss)
         traffic = self._server.traffic.total
         seconds = asyncio.get_running_loop().time()
         known = loss if finite else None
-        octets, details = (traffic.ingress, traffic.egress), self._scores.details()
+        octets = traffic.ingress, traffic.egress
+        details = (self._episodes or self._scores).details()
         evaluation = Evaluation(version, seconds, known, accuracy, *octets, *details)
         recovery = self._engine.steering.record(evaluation, (), may_recover=True)
         self._evaluations.append(evaluation)

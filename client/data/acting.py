@@ -1,0 +1,95 @@
+"""Batches of an environment in which the device acts by its model: client.data = "gym:NAME"."""
+
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.client.backends import Backend, Predicts
+from edgeflock.shared.environments import Constants, Environment, Policy, Rollouts
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.losses import LOSSES
+from edgeflock.shared.protocol.messages import Facts, Welcome
+
+log = logging.getLogger(__name__)
+
+Array = NDArray[np.float32]
+
+
+class Actor:
+    """Acts in environments of its own, and learns from what comes of it."""
+
+    def __init__(self, environment: Environment, random: np.random.Generator) -> None:
+        self._environment = environment
+        self._random = random
+        self._rollouts = Rollouts(environment, Constants(), random)
+        self._backend: Predicts | None = None
+        self._theta = np.zeros(0, np.float32)
+
+    def begin(self, welcome: Welcome, backend: Backend) -> None:
+        """Raises ConfigError if the model does not fit the environment, or its loss is of data."""
+        of = self._environment
+        if welcome.input is not None and tuple(welcome.input) != of.shape:
+            raise ConfigError(
+                f"client.data = {of.uri!r}: observations have the shape {list(of.shape)}, and those of "
+                f"the run {list(welcome.input)} (model.data of the server)"
+            )
+        if not isinstance(backend, Predicts):
+            raise ConfigError(
+                f"client.data = {of.uri!r}: a Flower app has data of its own; leave client.data out"
+            )
+        name = welcome.loss.partition("(")[0]
+        if name in LOSSES and not LOSSES[name].acts:
+            raise ConfigError(
+                f"client.data = {of.uri!r} is an environment, and the run's loss {name!r} is of data; set "
+                "model.loss = 'a2c' or 'ppo' on the server, or name data"
+            )
+        self._backend = backend
+        self._rollouts.close()
+        self._rollouts = Rollouts(of, Constants.of(welcome.loss), self._random)
+        x, y = of.example(2)
+        theta = np.zeros(backend.layout.size, np.float32)
+        outputs = backend.predictor(theta)(x)
+        of.check(outputs)
+        backend.gradient(theta, x, y)
+        log.info("%s: acts in %d environments at a time", of.uri, of.envs)
+
+    async def ready(self, steps: int) -> None:
+        """There always is more."""
+
+    def act(self, theta: Array) -> None:
+        """The next batches are of the model at theta, float32 [P + B]."""
+        self._theta = theta
+
+    def take(self, size: int) -> tuple[Array, Array]:
+        """(x, y) of `size` steps, or a few more: as many in each environment."""
+        return self._rollouts.batch(size, self._policy)
+
+    def _policy(self) -> Policy:
+        assert self._backend is not None, "a run has begun"
+        return self._backend.predictor(self._theta)
+
+    def judged(self, loss: float, right: float | None) -> None:
+        """Returns say how good it is, not the loss."""
+
+    def settle(self) -> None:
+        """Each step is learned from once."""
+
+    def take_back(self) -> None:
+        """What was refused is gone: the next batch is of a newer model."""
+
+    def close(self) -> None:
+        """Close its environments."""
+        self._rollouts.close()
+
+    def telemetry(self) -> Facts:
+        """The mean return and length of the latest episodes."""
+        done = self._rollouts
+        if not done.returns:
+            return {}
+        return {
+            "return": round(float(np.mean(done.returns)), 4),
+            "length": round(float(np.mean(done.lengths)), 2),
+            "episodes": done.episodes,
+            "env_steps": done.steps,
+        }

@@ -1,0 +1,81 @@
+"""How a policy is judged: by the mean return of episodes with fixed seeds, on model.data = "gym:NAME"."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.environments import Environment, Policy, play
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.losses import chosen
+from edgeflock.shared.protocol.frames import Classes
+from edgeflock.shared.settings.config import Config
+
+if TYPE_CHECKING:
+    from edgeflock.shared.model.torch_module import FlatModule
+
+RETURN, LENGTH = "return", "length"
+"""Metrics of an evaluation: mean sum of rewards, and mean steps, of its episodes."""
+
+
+class EpisodeScores:
+    """Plays the episodes of an evaluation. `details` tells what the last one came to."""
+
+    def __init__(self, flat: "FlatModule", environment: Environment) -> None:
+        """Raises ConfigError if the module is no policy for the environment."""
+        self._flat = flat
+        self._environment = environment
+        self._metrics: Mapping[str, float | None] = {}
+        x, y = environment.example(2)
+        theta = flat.theta()
+        environment.check(self._policy(theta)(x))
+        try:
+            flat.gradient(theta, x, y)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"model.module {flat.path!r} with this model.loss does not fit model.data "
+                f"{environment.uri!r}: {error}"
+            ) from error
+
+    def _policy(self, theta: NDArray[np.float32]) -> Policy:
+        return self._flat.predictor(theta)
+
+    def evaluate(self, theta: NDArray[np.float32]) -> tuple[float, None]:
+        """(the mean return with its sign changed, None): less is better, as of any loss."""
+        done = play(self._environment, self._policy(theta))
+        mean = float(np.mean(done.returns))
+        self._metrics = {RETURN: mean, LENGTH: float(np.mean(done.lengths))}
+        return -mean, None
+
+    def details(self) -> tuple[Mapping[str, float | None], Classes]:
+        """(metrics, nothing of classes) of the last evaluation."""
+        return self._metrics, ()
+
+
+def check(config: Config, *, acts: bool) -> None:
+    """Raises ConfigError if settings need data, and there is an environment; or the other way round."""
+    loss = chosen(config.model.loss)[0]
+    name = config.model.loss
+    if loss.acts and not acts:
+        raise ConfigError(
+            f"model.loss = {name!r} is of a policy that acts: set model.data to an environment, e.g. "
+            "gym:CartPole-v1, or another loss"
+        )
+    if not acts:
+        return
+    if not (loss.acts or ":" in name):
+        raise ConfigError(
+            f"model.data = {config.model.data!r} is an environment, and model.loss = {name!r} is of data: "
+            "set model.loss = 'a2c' or 'ppo'"
+        )
+    if config.model.metrics:
+        raise ConfigError(
+            f"model.metrics = {config.model.metrics} are of held-out data, and model.data = "
+            f"{config.model.data!r} is an environment, whose return and length are told: leave them out"
+        )
+    if config.coordination.tasks:
+        raise ConfigError(
+            f"coordination.tasks = {config.coordination.tasks} are of shards of data, and devices act in an "
+            "environment: leave it out"
+        )

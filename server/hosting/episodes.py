@@ -1,0 +1,132 @@
+"""The episodes of an evaluation, in a process of its own: they take seconds of computing, and an environment
+may hang.
+"""
+
+import os
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.protocol.frames import Classes
+from edgeflock.shared.settings.model import ModelSettings
+
+LONGEST = 900.0
+"""Seconds that an evaluation may take."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+class EpisodeProcess:
+    """Judges policies in another process, which begins with the first one and ends with this one."""
+
+    def __init__(self, model: ModelSettings, longest: float = LONGEST) -> None:
+        """An evaluation may take `longest` seconds."""
+        self._model = model
+        self._longest = longest
+        self._process: subprocess.Popen[bytes] | None = None
+        self._metrics: Mapping[str, float | None] = {}
+
+    def evaluate(self, theta: NDArray[np.float32]) -> tuple[float, float | None]:
+        """(the mean return with its sign changed, None). Raises RuntimeError if the process fails or hangs;
+        the next evaluation begins another one.
+        """
+        process = self._running()
+        assert process.stdin is not None, "it is a pipe"
+        assert process.stdout is not None, "it is a pipe"
+        timer = threading.Timer(self._longest, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            _write(process.stdin, theta.astype("<f4").tobytes())
+            answer = msgpack.unpackb(_read(process.stdout))
+        except (OSError, EOFError) as error:
+            killed = not timer.is_alive()
+            self._end()
+            why = f"took longer than {self._longest:g} s" if killed else "ended; the log says why"
+            raise RuntimeError(f"the process that plays episodes of {self._model.data} {why}") from error
+        finally:
+            timer.cancel()
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        self._metrics = answer["metrics"]
+        return answer["loss"], None
+
+    def details(self) -> tuple[Mapping[str, float | None], Classes]:
+        """(metrics, nothing of classes) of the last evaluation."""
+        return self._metrics, ()
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+            weakref.finalize(self, _end, self._process)
+            assert self._process.stdin is not None, "it is a pipe"
+            with suppress(OSError):  # it has ended: whoever reads of it says so
+                _write(self._process.stdin, self._model.model_dump_json().encode())
+        return self._process
+
+    def _end(self) -> None:
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    with suppress(OSError, ValueError):  # its pipe is broken, or closed
+        process.communicate()
+
+
+def _write(stream: IO[bytes], octets: bytes) -> None:
+    stream.write(_LENGTH.pack(len(octets)) + octets)
+    stream.flush()
+
+
+def _read(stream: IO[bytes]) -> bytes:
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    return stream.read(_LENGTH.unpack(head)[0])
+
+
+def serve() -> None:
+    """Settings, then models on stdin -> what each came to on stdout, until stdin ends."""
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # an environment may print
+    import torch
+
+    from edgeflock.server.episodes import EpisodeScores
+    from edgeflock.shared.environments import open_environment
+    from edgeflock.shared.model.torch_module import FlatModule
+
+    torch.set_num_threads(1)
+    model = ModelSettings.model_validate_json(_read(sys.stdin.buffer))
+    scores = EpisodeScores(FlatModule(model.module, model.loss), open_environment(model.data))
+    while True:
+        try:
+            octets = _read(sys.stdin.buffer)
+        except EOFError:
+            return
+        answer: dict[str, Any]
+        try:
+            loss, _ = scores.evaluate(np.frombuffer(octets, "<f4").astype(np.float32))
+            answer = {"loss": loss, "metrics": dict(scores.details()[0])}
+        except Exception as error:  # somebody's own environment may raise anything
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        _write(results, msgpack.packb(answer))

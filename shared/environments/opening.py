@@ -1,0 +1,181 @@
+"""Environments by URI.
+
+gym:CartPole-v1                      one that gymnasium knows (extra rl)
+gym:ALE/Qbert-v5                     a game of ale-py (extra atari), as Mnih et al. (2015) see it
+gym:package.module:function          what a function returns, a gymnasium.Env
+
+...?envs=8            so many at a time, on a device (4)
+...?episodes=20       of an evaluation: so many, with seeds 0, 1, ... (10)
+...?sampled           of an evaluation: actions are drawn; without it the likeliest is taken
+...?NAME=VALUE        arguments of the function, or of gymnasium.make; plain values
+"""
+
+import ast
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.environments.actions import check
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.extras import install
+
+if TYPE_CHECKING:
+    import gymnasium
+
+SCHEME = "gym:"
+
+_ALE = "ALE/"
+_FRAMES = 4
+"""Pictures of an observation of ale-py's games: Mnih et al., "Human-level control", Nature 2015."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What is observed and done in an environment, and how to make one."""
+
+    uri: str
+    make: "Callable[[], gymnasium.Env[Any, Any]]"
+    shape: tuple[int, ...]
+    """Of one observation."""
+    actions: int
+    """How many actions there are to choose from, or numbers to give."""
+    low: NDArray[np.float32] | None = None
+    """Of numbers the least; None: actions are classes."""
+    high: NDArray[np.float32] | None = None
+    envs: int = 4
+    episodes: int = 10
+    sampled: bool = False
+    scale: np.float32 = field(default=np.float32(1))
+    """What observations are multiplied with: pictures of bytes come as 0 to 1."""
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are classes."""
+        return self.low is None
+
+    def check(self, outputs: tuple[NDArray[np.float32], ...]) -> None:
+        """Raises ConfigError if a policy that returns these does not fit."""
+        check(outputs, self.actions, discrete=self.discrete)
+
+    def act(self, environment: "gymnasium.Env[Any, Any]", action: NDArray[np.float32]) -> tuple[Any, ...]:
+        """One step of it: (observation, reward, terminated, truncated, info). `action` is float32 [A]."""
+        if self.low is None:
+            return environment.step(int(action[0]))
+        return environment.step(np.clip(action, self.low, self.high))
+
+    def observed(self, observations: list[Any]) -> NDArray[np.float32]:
+        """float32 [n, ...] of n observations."""
+        return np.asarray(observations, np.float32) * self.scale
+
+    def example(self, samples: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(x, y) as the losses get them, of `samples` first observations and the first action."""
+        environment = self.make()
+        try:
+            x = self.observed([environment.reset(seed=seed)[0] for seed in range(samples)])
+        finally:
+            environment.close()
+        y = np.zeros((samples, (1 if self.discrete else self.actions) + 3), np.float32)
+        y[:, -3:] = (1, 1, -math.log(self.actions))
+        return x, y
+
+
+def is_environment(uri: str) -> bool:
+    """Whether `uri` names an environment rather than data."""
+    return uri.startswith(SCHEME)
+
+
+def open_environment(uri: str) -> Environment:
+    """The environment that `uri` names. Raises ConfigError that says what is wrong with it."""
+    place, _, query = uri.removeprefix(SCHEME).partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    envs, episodes = _count(uri, options, "envs", 4), _count(uri, options, "episodes", 10)
+    sampled = options.pop("sampled", None) is not None
+    make = _maker(uri, place, {name: _value(text) for name, text in options.items()})
+    try:
+        environment = make()
+        seen, actions = environment.observation_space, environment.action_space
+        environment.close()
+    except Exception as error:  # somebody's own environment may raise anything
+        raise ConfigError(f"data {uri!r}: {type(error).__name__}: {error}") from error
+    from gymnasium.spaces import Box, Discrete
+
+    if not isinstance(seen, Box):
+        raise ConfigError(
+            f"data {uri!r}: observations are a {type(seen).__name__}, and a policy takes arrays (Box); wrap "
+            "the environment, e.g. with gymnasium.wrappers.FlattenObservation"
+        )
+    scale = np.float32(1 / 255) if seen.dtype == np.uint8 else np.float32(1)
+    if isinstance(actions, Discrete) and int(actions.start) == 0:
+        return Environment(
+            uri, make, seen.shape, int(actions.n), envs=envs, episodes=episodes, sampled=sampled, scale=scale
+        )
+    if isinstance(actions, Box) and len(actions.shape) == 1:
+        low, high = actions.low.astype(np.float32), actions.high.astype(np.float32)
+        return Environment(uri, make, seen.shape, low.size, low, high, envs, episodes, sampled, scale)
+    raise ConfigError(
+        f"data {uri!r}: actions are {actions}, and a policy chooses one of n (Discrete from 0) or gives a "
+        "vector (Box of one dimension); wrap the environment"
+    )
+
+
+def _maker(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gymnasium.Env[Any, Any]]":
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise ConfigError(f"data {uri!r} needs gymnasium: {install('rl')}") from error
+    module, colon, name = place.partition(":")
+    if colon:
+        try:
+            function = getattr(import_module(module), name, None)
+        except Exception as error:  # somebody's own module may raise anything
+            raise ConfigError(f"data {uri!r}: {type(error).__name__}: {error}") from error
+        if callable(function):
+
+            def made() -> "gymnasium.Env[Any, Any]":
+                environment = function(**arguments)
+                if not isinstance(environment, gymnasium.Env):
+                    raise TypeError(f"{place} returns a {type(environment).__name__}, not a gymnasium.Env")
+                return environment
+
+            return made
+    if place.startswith(_ALE):
+        return _atari(uri, place, arguments)
+    return lambda: gymnasium.make(place, **arguments)
+
+
+def _atari(uri: str, place: str, arguments: dict[str, Any]) -> "Callable[[], gymnasium.Env[Any, Any]]":
+    """Four grey pictures of 84 x 84, each four frames later; a life is no episode."""
+    try:
+        import ale_py
+    except ImportError as error:
+        raise ConfigError(f"data {uri!r} needs ale-py: {install('atari')}") from error
+    import gymnasium
+    from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+    gymnasium.register_envs(ale_py)
+
+    def made() -> "gymnasium.Env[Any, Any]":
+        game = gymnasium.make(place, frameskip=1, **arguments)
+        return FrameStackObservation(AtariPreprocessing(game), _FRAMES)
+
+    return made
+
+
+def _count(uri: str, options: dict[str, str], name: str, usual: int) -> int:
+    text = options.pop(name, str(usual))
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= 4096):
+        raise ConfigError(f"data {uri!r}: {name}={text} must be a whole number from 1 to 4096")
+    return int(text)
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -1,0 +1,151 @@
+"""Batches of a policy that acts: what the losses a2c and ppo learn from."""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.environments import actions
+from edgeflock.shared.environments.advantages import advantages
+from edgeflock.shared.environments.opening import Environment
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.calls import Call
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Array = NDArray[np.float32]
+
+Policy = Callable[[Array], tuple[Array, ...]]
+"""Observations [n, ...] -> what the module returns for them (actions.py)."""
+
+RECENT = 100
+"""Episodes of which a device tells the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What of a loss's arguments says how its batches are made; policy_losses.py has the others."""
+
+    discount: float = 0.99
+    gae: float = 0.95
+    """lambda of generalised advantage estimation."""
+    rollout: int = 0
+    """Steps that are taken before the model learns from them; 0: those of one batch."""
+    epochs: int = 1
+    """How often it learns from each."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied with before the model learns from them."""
+
+    @classmethod
+    def of(cls, loss: str) -> "Constants":
+        """Those of a call such as "a2c(gae=0.9)". Raises ConfigError."""
+        call = Call.of(loss, "model.loss")
+        usual = {"ppo": {"rollout": 512, "epochs": 4}}.get(call.name, {})
+        known = {one.name for one in fields(cls)}
+        found = cls(**{**usual, **{name: value for name, value in call.arguments.items() if name in known}})
+        for one in fields(cls):
+            value, least = getattr(found, one.name), 1 if one.name == "epochs" else 0
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+                raise ConfigError(
+                    f"model.loss = {loss!r}: {one.name} = {value!r} must be a number >= {least}"
+                )
+        return found
+
+
+class Rollouts:
+    """Environments in which one device acts, and what it has not yet learned from."""
+
+    def __init__(self, environment: Environment, constants: Constants, random: np.random.Generator) -> None:
+        self._environment = environment
+        self._constants = constants
+        self._random = random
+        self._envs: list[gymnasium.Env[Any, Any]] = []
+        self._seen: list[Any] = []
+        """The latest observation of each."""
+        self._rewards = np.zeros(environment.envs)
+        self._lengths = np.zeros(environment.envs, np.int64)
+        self._ready: deque[tuple[Array, Array]] = deque()
+        """Batches to learn from."""
+        self.returns: deque[float] = deque(maxlen=RECENT)
+        """Of the latest episodes: sums of their rewards."""
+        self.lengths: deque[int] = deque(maxlen=RECENT)
+        self.episodes = 0
+        """That have ended so far."""
+        self.steps = 0
+        """Taken so far, in all environments together."""
+
+    def batch(self, size: int, policy: Callable[[], Policy]) -> tuple[Array, Array]:
+        """(x [size, ...], y [size, A + 3]): observations; actions, advantage, return, log probability of
+        each. `size` is rounded up to as many steps in each environment.
+
+        What was collected comes first; `policy` makes the policy that acts if there is nothing left.
+        """
+        if not self._ready:
+            steps = math.ceil(max(size, self._constants.rollout) / self._environment.envs)
+            self._deal(*self._collect(policy(), steps), size)
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Close all environments."""
+        for environment in self._envs:
+            environment.close()
+        self._envs = []
+
+    def _deal(self, x: Array, y: Array, size: int) -> None:
+        """Cut into batches, shuffled if there are several, as often as the loss learns from each."""
+        parts = max(1, len(y) // size) if self._constants.rollout > size else 1
+        if parts == 1 and self._constants.epochs == 1:
+            self._ready.append((x, y))
+            return
+        for _ in range(self._constants.epochs):
+            for where in np.array_split(self._random.permutation(len(y)), parts):
+                self._ready.append((x[where], y[where]))
+
+    def _collect(self, policy: Policy, steps: int) -> tuple[Array, Array]:
+        of, constants = self._environment, self._constants
+        if not self._envs:
+            self._envs = [of.make() for _ in range(of.envs)]
+            self._seen = [one.reset(seed=int(self._random.integers(1 << 31)))[0] for one in self._envs]
+        shape = steps, of.envs
+        x = np.zeros((*shape, *of.shape), np.float32)
+        y = np.zeros((*shape, (1 if of.discrete else of.actions) + 3), np.float32)
+        values, rewards, ended = (
+            np.zeros(shape, np.float32),
+            np.zeros(shape, np.float32),
+            np.zeros(shape, bool),
+        )
+        for t in range(steps):
+            x[t] = of.observed(self._seen)
+            outputs = policy(x[t])
+            if t == 0:
+                of.check(outputs)
+            y[t, :, :-3], y[t, :, -1], values[t] = actions.drawn(outputs, self._random)
+            for place, environment in enumerate(self._envs):
+                seen, reward, terminated, truncated, _ = of.act(environment, y[t, place, :-3])
+                self._rewards[place] += float(reward)
+                self._lengths[place] += 1
+                rewards[t, place] = constants.reward_scale * float(reward)
+                if truncated and not terminated:  # it would have gone on: what it expects counts
+                    value = float(policy(of.observed([seen]))[-1].reshape(-1)[0])
+                    rewards[t, place] += constants.discount * value
+                if terminated or truncated:
+                    ended[t, place] = True
+                    seen = self._over(place)
+                self._seen[place] = seen
+        last = policy(of.observed(self._seen))[-1].reshape(-1)
+        y[..., -3], y[..., -2] = advantages(rewards, values, ended, last, constants.discount, constants.gae)
+        self.steps += steps * of.envs
+        return x.reshape(-1, *of.shape), y.reshape(-1, y.shape[-1])
+
+    def _over(self, place: int) -> Any:
+        """An episode has ended: the first observation of the next one."""
+        self.returns.append(float(self._rewards[place]))
+        self.lengths.append(int(self._lengths[place]))
+        self.episodes += 1
+        self._rewards[place] = self._lengths[place] = 0
+        return self._envs[place].reset()[0]
