@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.selector import chosen
 from edgeflock.shared.codecs import entries, sparse, values
@@ -53,6 +54,8 @@ class Elastic:
         self._versions: dict[int, int] = {}
         """First parameter of a chunk -> the version that its centre is of."""
         self._velocity = np.zeros(self._layout.size, np.float32) if welcome.momentum else None
+        decay = welcome.adafactor
+        self._adafactor = Adafactor(self._layout, decay) if decay else None
         self._steps: deque[LocalSteps] = deque(maxlen=welcome.local_steps)
         """The latest, without their gradients: those since a chunk was exchanged."""
         self._uncounted = 0
@@ -71,8 +74,13 @@ class Elastic:
         return there
 
     def descend(self, step: LocalSteps) -> None:
-        """x <- x - eta g; with momentum v <- delta v - eta g, x <- x + v (EAMSGD, equation 9)."""
-        change = np.float32(-self._welcome.local_rate) * step.gradient
+        """x <- x - eta g; with momentum v <- delta v - eta g, x <- x + v (EAMSGD, equation 9); with Adafactor
+        x <- x - eta d(g), by second moments of the device's own (adafactor.py).
+        """
+        gradient = step.gradient
+        if self._adafactor is not None:
+            gradient = self._adafactor.direction(self._own, gradient)
+        change = np.float32(-self._welcome.local_rate) * gradient
         if self._velocity is not None:
             self._velocity *= np.float32(self._welcome.momentum)
             self._velocity += change

@@ -79,6 +79,6 @@ def welcome(
         data=described,
         held_out=held_out,
         adafactor=_SQUARES_DECAY if config.run.local_optimizer == ADAFACTOR else 0.0,
-        balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR,
+        balances=config.run.balance_labels and config.run.local_optimizer == ADAFACTOR and not elastic,
         select_interval=select_interval(config),
     )

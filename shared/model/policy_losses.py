@@ -21,7 +21,7 @@ def a2c(
     output: tuple[Tensor, ...],
     batch: Mapping[str, Tensor],
     *,
-    entropy: float = 0.01,
+    entropy: float = 0.0,
     value: float = 0.5,
     normalize: bool = True,
     discount: float = 0.99,

@@ -95,7 +95,7 @@ class Config(Section):
             "run.proximal": run.proximal,
             "run.local_optimizer": "" if run.local_optimizer == "sgd" else run.local_optimizer,
         }
-        if run.local_optimizer == ADAFACTOR and not elastic:
+        if run.local_optimizer == ADAFACTOR:
             del own["run.local_optimizer"]
         for key, value in own.items():
             if value and elastic:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training.adafactor import Adafactor
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.encoding import LocalSteps
 from edgeflock.client.training.terms import layout_of
@@ -105,6 +106,18 @@ def test_momentum_is_nesterov_s() -> None:
     assert device.ahead()[0] == -2 + 0.5 * -2
     device.descend(step(4.0))
     assert device.x[0] == -2 + (0.5 * -2 - 2)
+
+
+def test_it_may_go_by_adafactor() -> None:
+    """x <- x - eta d(g), by the device's own second moments; theta of 0 counts as 0.05."""
+    theta, gradient = numbered(0.5), np.linspace(-3, 3, LAYOUT.size, dtype=np.float32)
+    device = Elastic(theta, 0, LAYOUT, replace(ELASTIC, adafactor=0.99))
+    other = Adafactor(LAYOUT.parameters, 0.99)
+    wanted = theta.copy()
+    for times in (1, 5):
+        device.descend(LocalSteps(0.5, times * gradient, NOTHING, 6))
+        wanted -= np.float32(0.5) * other.direction(wanted, times * gradient)
+    np.testing.assert_array_equal(device.x, wanted)
 
 
 CODINGS = [

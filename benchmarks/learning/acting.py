@@ -1,0 +1,307 @@
+"""python -m benchmarks.learning.acting run | report: fleets that learn by acting, beside what others ship.
+
+All arms take as many steps in the environment. Fleets are emulated: 15 devices, a step of 10 ms and 0.1 ms
+for each sample. Stable-Baselines3 runs on one machine, with the settings that rl-zoo publishes for the task.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a worker is one thread; before numpy is there
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from benchmarks.learning import cells, runner
+from benchmarks.learning.cells import Cell, Results
+from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.fleet import prepare, run_fleet
+from edgeflock.devices.numbers import size
+from edgeflock.server.choices import CHOICES
+from edgeflock.server.operations.listeners import Listening
+
+DEVICES = 15
+ENVS = 16
+EPISODES = 100
+EVALUATIONS = 20
+SEEDS = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An environment, and when it counts as solved."""
+
+    environment: str
+    observations: int
+    actions: int
+    solved: float
+    """The mean return of 100 episodes."""
+    steps: int
+    """That each arm takes, on all devices together."""
+
+
+TASKS = {
+    "CartPole": Task("CartPole-v1", 4, 2, 475, 200_000),
+    "Acrobot": Task("Acrobot-v1", 6, 3, -100, 400_000),
+    "LunarLander": Task("LunarLander-v3", 8, 4, 200, 1_000_000),
+}
+
+_DENSE: dict[str, object] = {"compression.select": 1.0, "compression.values": "f32"}
+_A3C: dict[str, object] = {
+    **_DENSE,
+    "coordination.rule": "none",
+    "coordination.average": 0.0,
+    "downlink.mode": "exact",
+    "optimizer.kind": "adam",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A fleet's settings, or an algorithm of Stable-Baselines3."""
+
+    settings: dict[str, object]
+    batch: int = 256
+    """Steps of an update."""
+    local_steps: int = 1
+    algorithm: str = ""
+
+
+ARMS = {
+    "Edgeflock, by default": Arm({}),
+    "EASGD": Arm(
+        {
+            **_DENSE,
+            "coordination.mode": "elastic",
+            "coordination.alpha": 0.06,
+            "run.local_optimizer": "adafactor",
+            "run.local_rate": 0.01,
+        },
+        batch=16,
+        local_steps=10,
+    ),
+    "dense A3C": Arm({**_A3C, "coordination.learning_rate": 0.002}),
+    "dense A3C, 5 steps an update": Arm({**_A3C, "coordination.learning_rate": 0.0003}, batch=5),
+    "SB3 A2C, rl-zoo": Arm({}, algorithm="A2C"),
+    "SB3 PPO, rl-zoo": Arm({}, algorithm="PPO"),
+}
+
+
+def plan(names: list[str], arms: list[str], results: Results) -> Iterator[Cell]:
+    """All cells of the tasks and arms that are named, or of all; seed by seed."""
+    for seed in SEEDS:
+        for task in TASKS:
+            for arm, of in ARMS.items():
+                if (not names or task in names) and (not arms or arm in arms):
+                    yield Cell(task, 1 if of.algorithm else DEVICES, "acting", arm, seed)
+
+
+def played(cell: Cell) -> dict[str, Any]:
+    """The figures of a cell."""
+    began = time.process_time()
+    task, arm = TASKS[cell.task], ARMS[cell.arm]
+    rows = (
+        _stable_baselines(task, arm.algorithm, cell.seed) if arm.algorithm else _fleet(task, arm, cell.seed)
+    )
+    solved = next((row for row in rows if row["return"] >= task.solved), None)
+    return {
+        "accuracy": rows[-1]["return"],
+        "mean_of_last": fmean(row["return"] for row in rows[-3:]),
+        "best": max(row["return"] for row in rows),
+        "solved": solved,
+        "ingress": rows[-1].get("ingress", 0),
+        "egress": rows[-1].get("egress", 0),
+        "curve": rows,
+        "cpu_s": round(time.process_time() - began, 2),
+    }
+
+
+def fleet_file(task: Task, arm: Arm) -> FleetFile:
+    """The settings of a fleet."""
+    envs = ENVS if arm.batch > ENVS else 1
+    updates = task.steps // (arm.batch * arm.local_steps)
+    policy = f"edgeflock.client.zoo:ActorCritic(observations={task.observations}, actions={task.actions})"
+    sections: dict[str, dict[str, object]] = {
+        "run": {
+            "batch": arm.batch,
+            "updates": updates,
+            "local_steps": arm.local_steps,
+            "keep_updates": False,
+        },
+        "model": {
+            "module": policy,
+            "loss": "a2c",
+            "data": f"gym:{task.environment}?episodes={EPISODES}",
+        },
+        "fleet": {
+            "devices": DEVICES,
+            "data": f"gym:{task.environment}?envs={envs}",
+            "evaluate_every": max(1, updates // EVALUATIONS),
+        },
+        "devices": {"one": {"step_ms": 10, "sample_ms": 0.1, "timing": "exponential"}},
+    }
+    for path, value in arm.settings.items():
+        section, _, key = path.partition(".")
+        sections.setdefault(section, {})[key] = value
+    return FleetFile.model_validate(sections, context=CHOICES)
+
+
+def _fleet(task: Task, arm: Arm, seed: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    steps = arm.batch * arm.local_steps
+
+    def evaluated(one: Any) -> None:
+        rows.append(
+            {
+                "steps": one.version * steps,
+                "updates": one.version,
+                "seconds": round(one.time, 3),
+                "return": one.metrics["return"],
+                "ingress": one.ingress,
+                "egress": one.egress,
+            }
+        )
+
+    with tempfile.TemporaryDirectory() as folder:
+        run_fleet(prepare(fleet_file(task, arm)), seed, Path(folder), Listening(on_evaluated=evaluated))
+    return rows
+
+
+def _stable_baselines(task: Task, algorithm: str, seed: int) -> list[dict[str, Any]]:
+    """rl-zoo3's hyperparameters of the task: hyperparams/a2c.yml and ppo.yml."""
+    import torch
+    from stable_baselines3 import A2C, PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    torch.set_num_threads(1)
+    normalized = task.environment.startswith("Acrobot")
+    count = 8 if task.environment.startswith("CartPole") or algorithm == "A2C" else 16
+    count = 16 if normalized else count
+    envs: Any = make_vec_env(task.environment, count, seed=seed)
+    envs = VecNormalize(envs) if normalized else envs
+    settings: dict[tuple[str, str], dict[str, Any]] = {
+        ("A2C", "CartPole-v1"): {"ent_coef": 0.0},
+        ("A2C", "Acrobot-v1"): {"ent_coef": 0.0},
+        ("A2C", "LunarLander-v3"): {
+            "gamma": 0.995, "n_steps": 5, "ent_coef": 1e-5, "learning_rate": lambda left: left * 0.00083,
+        },
+        ("PPO", "CartPole-v1"): {
+            "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20,
+            "ent_coef": 0.0,
+            "learning_rate": lambda left: left * 0.001, "clip_range": lambda left: left * 0.2,
+        },
+        ("PPO", "Acrobot-v1"): {"n_steps": 256, "gae_lambda": 0.94, "n_epochs": 4, "ent_coef": 0.0},
+        ("PPO", "LunarLander-v3"): {
+            "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4,
+            "ent_coef": 0.01,
+        },
+    }  # fmt: skip
+    kind: Any = {"A2C": A2C, "PPO": PPO}[algorithm]
+    model = kind("MlpPolicy", envs, seed=seed, **settings[algorithm, task.environment])
+    rows: list[dict[str, Any]] = []
+
+    class Look(BaseCallback):
+        """Evaluates as a fleet is evaluated."""
+
+        def _on_step(self) -> bool:
+            if self.num_timesteps >= (len(rows) + 1) * task.steps // EVALUATIONS:
+                judged: Any = make_vec_env(task.environment, 20, seed=10_000)
+                if normalized:
+                    judged = VecNormalize(judged, training=False, norm_reward=False)
+                    judged.obs_rms = envs.obs_rms
+                mean, _ = evaluate_policy(model, judged, EPISODES, deterministic=True, warn=False)
+                rows.append({"steps": self.num_timesteps, "return": float(np.mean(mean))})
+            return True
+
+    model.learn(task.steps, callback=Look())
+    return rows
+
+
+def markdown(results: Results) -> str:
+    """acting.md."""
+    machines = sorted({record["machine"] for record in results.values() if "machine" in record})
+    commits = sorted({record["commit"] for record in results.values() if "commit" in record})
+    lines = [
+        "# Learning by acting",
+        "",
+        "<!-- Generated by `python -m benchmarks.learning.acting report`. -->",
+        "",
+        f"{DEVICES} emulated devices with {ENVS} environments each, or one where a batch is smaller. All "
+        f"arms take as many steps. Each of {EVALUATIONS} evaluations is the mean return of {EPISODES} "
+        "episodes, of the likeliest actions. *Last* is the last evaluation, *last three* the mean of the "
+        "last three; both are means over the seeds, and in brackets stands the worst seed. *Solved* is the "
+        "first evaluation that reaches the task's threshold: the mean over the seeds that reach it.",
+        "",
+        f"- Machines: {'; '.join(machines) or 'none'}. Commits: {', '.join(commits) or 'none'}.",
+        "- Stable-Baselines3 runs on one machine with rl-zoo's settings; nothing is sent. Acrobot's "
+        "observations and rewards are normalized there, as rl-zoo has it.",
+    ]
+    for name, task in TASKS.items():
+        rows = list(_rows(name, task, results))
+        if rows:
+            lines += [
+                "",
+                f"## {task.environment}, {task.steps:,} steps, solved at {task.solved:g}",
+                "",
+                "| arm | seeds | last | last three | solved | steps until then | bytes both ways until then "
+                "| all bytes |",
+                "|---|--:|--:|--:|--:|--:|--:|--:|",
+                *rows,
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(name: str, task: Task, results: Results) -> Iterator[str]:
+    for arm in ARMS:
+        runs = [
+            record["figures"]
+            for cell, record in sorted(results.items(), key=lambda item: item[0].seed)
+            if (cell.task, cell.arm) == (name, arm) and "figures" in record
+        ]
+        if not runs:
+            continue
+        last, three = ([run[key] for run in runs] for key in ("accuracy", "mean_of_last"))
+        solved = [run["solved"] for run in runs if run["solved"] is not None]
+        steps = f"{fmean(one['steps'] for one in solved):,.0f}" if solved else "-"
+        sent = [one["ingress"] + one["egress"] for one in solved if "ingress" in one]
+        whole = fmean(run["ingress"] + run["egress"] for run in runs)
+        until, all_of_it = size(fmean(sent)) if sent else "-", size(whole) if whole else "-"
+        yield (
+            f"| {arm} | {len(runs)} | {fmean(last):.1f} ({min(last):.1f}) "
+            f"| {fmean(three):.1f} ({min(three):.1f}) "
+            f"| {len(solved)} of {len(runs)} | {steps} | {until} | {all_of_it} |"
+        )
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the command line says."""
+    reader = argparse.ArgumentParser("python -m benchmarks.learning.acting", description=__doc__)
+    reader.add_argument("kind", choices=("run", "report"))
+    reader.add_argument("names", nargs="*", help=f"of {', '.join(TASKS)}; all if none")
+    reader.add_argument("--arm", action="append", default=[], choices=list(ARMS))
+    reader.add_argument("--results", type=Path, default=Path("docs/results/acting.jsonl"))
+    reader.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    asked = reader.parse_intermixed_args(arguments)
+    if asked.kind == "run":
+        notes = runner.notes(shlex.join(["python", "-m", "benchmarks.learning.acting", *arguments]))
+        runner.run(asked.results, partial(plan, asked.names, asked.arm), played, asked.workers, notes)
+        return
+    results = cells.read(asked.results)
+    (asked.results.parent / "acting.md").write_text(markdown(results))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
