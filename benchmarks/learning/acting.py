@@ -122,6 +122,7 @@ def played(cell: Cell) -> dict[str, Any]:
         "ingress": rows[-1].get("ingress", 0),
         "egress": rows[-1].get("egress", 0),
         "curve": rows,
+        "shown": " ".join(f"{row['return']:.0f}" for row in rows),
         "cpu_s": round(time.process_time() - began, 2),
     }
 

@@ -140,6 +140,8 @@ def shown(record: dict[str, Any]) -> str:
     if "figures" not in record:
         return f"failed: {record['failed']}"
     figures = record["figures"]
+    if "shown" in figures:
+        return str(figures["shown"])
     curve = " ".join(f"{100 * row['accuracy']:.1f}" for row in figures["curve"])
     moved = (figures["ingress"] + figures["egress"]) / 1e6
     return f"{100 * figures['mean_of_last']:.1f} ({curve}), {moved:,.1f} MB, {figures['cpu_s']:.0f} s of CPU"

@@ -463,10 +463,11 @@ def test_what_goes_by_gradients_has_sgd(override: str) -> None:
     assert config.coordination.learning_rate in (0.05, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [("run.local_momentum=0.9", "leave it at 0"), ("coordination.mode=elastic", "not for elastic averaging")],
-)
-def test_adafactor_does_not_go_with_everything(override: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        parse(overrides=["run.local_steps=4", "run.local_optimizer=adafactor", override])
+def test_adafactor_does_not_go_with_momentum() -> None:
+    with pytest.raises(ConfigError, match="leave it at 0"):
+        parse(overrides=["run.local_steps=4", "run.local_optimizer=adafactor", "run.local_momentum=0.9"])
+
+
+def test_adafactor_goes_with_elastic_averaging_at_its_own_rate() -> None:
+    config = parse(overrides=["coordination.mode=elastic", "run.local_optimizer=adafactor"])
+    assert config.run.local_rate == ADAFACTOR_RATE
