@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from edgeflock.shared.environments import Environment, Policy, play
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.losses import chosen
-from edgeflock.shared.protocol.frames import Classes
+from edgeflock.shared.protocol.frames import RETURN, Classes
 from edgeflock.shared.settings.config import Config
 
 if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import FlatModule
 
-RETURN, LENGTH = "return", "length"
-"""Metrics of an evaluation: mean sum of rewards, and mean steps, of its episodes."""
+LENGTH = "length"
+"""The metric beside the return: the mean number of steps of the episodes."""
 
 
 class EpisodeScores:

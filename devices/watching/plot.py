@@ -77,9 +77,12 @@ def draw(state: State, against: Against, out: Path) -> None:
     (accuracy, loss, reduction), (traffic, speed, staleness) = grid
     window = max(10.0, state.time - state.trend[0].time)
 
-    learnt = curves.accuracy(state, against)
-    known = f": last five {curves.stayed(learnt):.2f}%, best {max(learnt.y):.2f}%" if learnt.y else ""
-    _panel(accuracy, f"Accuracy{known}", "test accuracy (%)", [("", learnt)], against)
+    learnt, name, axis, unit = curves.returns(state, against), "Return", "mean return", ""
+    if not learnt.y:
+        learnt, name, axis, unit = curves.accuracy(state, against), "Accuracy", "test accuracy (%)", "%"
+    if learnt.y:
+        name += f": last five {curves.stayed(learnt):.2f}{unit}, best {max(learnt.y):.2f}{unit}"
+    _panel(accuracy, name, axis, [("", learnt)], against)
     losses = [("test", curves.test_loss(state, against)), ("training", curves.training_loss(state, against))]
     _panel(loss, "Loss", "loss", losses, against)
     if seen := curves.without_outliers([value for _, curve in losses for value in curve.y]):

@@ -164,6 +164,10 @@ Classes = tuple[tuple[int, int], ...]
 """Of each class 0, 1, ... (predictions that are right, predictions)."""
 
 
+RETURN = "return"
+"""The metric of a policy that acts: the mean sum of the rewards of some episodes."""
+
+
 class Evaluation(NamedTuple):
     """The model at `version` on held-out data; traffic in bytes since the run began."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from edgeflock.shared.protocol.frames import BINS
+from edgeflock.shared.protocol.frames import BINS, RETURN
 from edgeflock.tui.sources.state import State
 from edgeflock.tui.text import numbers
 
@@ -37,6 +37,16 @@ def accuracy(state: State, against: Against) -> Curve:
     return Curve(
         [_place(against, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
         [value * 100 for _, value in known],
+    )
+
+
+def returns(state: State, against: Against) -> Curve:
+    """Of the evaluations of a policy that acts; empty of any other model."""
+    known = [(e, value) for e in state.evaluations if (value := e.metrics.get(RETURN)) is not None]
+    start = began(state)
+    return Curve(
+        [_place(against, e.time - start, e.version, e.ingress + e.egress) for e, _ in known],
+        [value for _, value in known],
     )
 
 

@@ -1,6 +1,6 @@
 """The first page: how the run is doing."""
 
-from edgeflock.shared.protocol.frames import worst_class
+from edgeflock.shared.protocol.frames import RETURN, Evaluation, worst_class
 from edgeflock.tui.pages import curves
 from edgeflock.tui.pages.curves import Against, Curve
 from edgeflock.tui.pages.events import event_line
@@ -65,7 +65,7 @@ def overview_numbers(state: State, width: int) -> list[Line]:
     overview, traffic = state.overview, state.traffic
     newest = state.evaluations[-1] if state.evaluations else None
     tiles: list[Tile] = [
-        ("accuracy", numbers.percent(newest.accuracy, 2) if newest else numbers.NOTHING, "first", 9),
+        _how_good(newest),
         ("loss", numbers.decimal(newest.loss if newest else overview.loss), "strong", 8),
         ("updates/s", numbers.rate(overview.updates_per_s), "strong", 10),
         ("up, vs dense", _against_dense(traffic.ingress, overview.reduction), "strong", 17),
@@ -84,6 +84,8 @@ def overview_numbers(state: State, width: int) -> list[Line]:
     if overview.shared_samples:
         tiles.append(("shared", numbers.count(overview.shared_samples), "strong", 8))
     for name, value in (newest.metrics if newest else {}).items():
+        if name == RETURN:
+            continue
         tiles.append((name, numbers.decimal(value), "strong", max(8, len(name) + 2)))
     if (tasks := overview.tasks) is not None:
         tiles.append(("shards done", f"{tasks.finished} of {tasks.shards}", "strong", 12))
@@ -117,7 +119,28 @@ def _against_dense(octets: int, reduction: float | None) -> str:
     return f"{numbers.size(octets)} {numbers.reduction(reduction)}"
 
 
+def _how_good(newest: Evaluation | None) -> Tile:
+    """The return of a policy that acts, or the accuracy of any other model."""
+    if newest and RETURN in newest.metrics:
+        return "return", numbers.decimal(newest.metrics[RETURN]), "first", 9
+    return "accuracy", numbers.percent(newest.accuracy, 2) if newest else numbers.NOTHING, "first", 9
+
+
+def _return(curve: Curve, state: State, against: Against, width: int, height: int) -> list[Line]:
+    values: Line = [
+        (f"last 5 {curves.stayed(curve):.4g}", "first"),
+        (f"  best {max(curve.y):.4g}", "dim"),
+    ]
+    y = around(curve.y, lambda value: f"{value:.4g}", zero=False)
+    return [
+        heading("Return", values, width),
+        *_against(state, against, [(curve, "first")], y, width, height - 1),
+    ]
+
+
 def _accuracy(state: State, against: Against, width: int, height: int) -> list[Line]:
+    if (reached := curves.returns(state, against)).y:
+        return _return(reached, state, against, width, height)
     curve = curves.accuracy(state, against)
     if not curve.y:
         why = "evaluation failed" if state.overview.evaluation_failed else "no evaluation with accuracy yet"

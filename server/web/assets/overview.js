@@ -19,7 +19,7 @@ export class Overview {
     constructor() {
         this.seconds = 3600;
         this.tiles = Object.fromEntries(
-            ["Accuracy", "Loss", "Received", "Sent", "Both ways"].map((title) => [title, tile(title)]),
+            ["Accuracy", "Return", "Loss", "Received", "Sent", "Both ways"].map((title) => [title, tile(title)]),
         );
         const whole = (value) => percent(value / 100);
         this.charts = {
@@ -29,6 +29,7 @@ export class Overview {
                 axis: (value) => `${trimmed(value)}%`,
                 empty: "no evaluation with accuracy yet",
             }),
+            returned: new Chart("Return", decimal, [["test", "one"]], { zero: false, axis: trimmed }),
             loss: new Chart(
                 "Loss",
                 decimal,
@@ -43,7 +44,7 @@ export class Overview {
             egress: new Chart("Traffic out", pace, [["sent", "two"]]),
             devices: new Chart("Devices up", count, [["devices", "three"]]),
         };
-        for (const name of ["accuracy", "loss", "devices"]) this.charts[name].element.classList.add("wide");
+        for (const name of ["accuracy", "returned", "loss", "devices"]) this.charts[name].element.classList.add("wide");
         this.ranges = new Chips("How far back", (seconds) => {
             this.seconds = seconds;
             this.render();
@@ -94,6 +95,14 @@ export class Overview {
                     ? "the evaluation has none"
                     : "no evaluation yet",
         );
+        const returns = evaluations.filter((one) => (one[6]?.return ?? null) !== null);
+        const acts = returns.length > 0; // a policy: its return is what an accuracy is of other models
+        t.Accuracy.element.hidden = this.charts.accuracy.element.hidden = acts;
+        t.Return.element.hidden = this.charts.returned.element.hidden = !acts;
+        if (acts) {
+            const best = Math.max(...returns.map((one) => one[6].return));
+            t.Return.say(decimal(returns.at(-1)[6].return), `best ${decimal(best)}`);
+        }
         t.Loss.say(decimal(newest ? newest[2] : null), `training ${decimal(overview.loss)}`);
         const [up, down] = sums();
         t.Received.say(size(up), overview.reduction ? `${times(overview.reduction)} less than dense` : "");
@@ -122,6 +131,7 @@ export class Overview {
             from,
             to,
         );
+        c.returned.draw([returns.map((one) => [one[1], one[6].return])], from, to);
         c.loss.draw(
             [
                 evaluations.filter((one) => one[2] !== null).map((one) => [one[1], one[2]]),

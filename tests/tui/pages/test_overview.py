@@ -97,3 +97,21 @@ def test_bytes_on_the_axis_are_those_both_ways() -> None:
     newest = made.evaluations[-1]
     assert curves.accuracy(made, "bytes").x[-1] == newest.ingress + newest.egress
     assert curves.reduction(made, "bytes").x[-1] == made.overview.ingress + made.overview.egress
+
+
+def test_a_policy_shows_its_return_where_others_show_their_accuracy() -> None:
+    made = state(14, 60)
+    returns = [20.0, 100.0, 475.0, 480.0, 300.0]
+    known = tuple(
+        Evaluation(n, made.time + n, -value, None, n, n, {"return": value, "length": value})
+        for n, value in enumerate(returns)
+    )
+    acting = replace(made, evaluations=known)
+    assert curves.returns(acting, "updates").y == returns
+    assert curves.returns(made, "updates").y == []
+    text = text_of(overview(acting, "time", 100, 24))
+    assert "last 5 275  best 480" in text
+    assert "Accuracy" not in text
+    names = text_of(overview_numbers(acting, 138)).split()
+    assert names.count("return") == 1
+    assert "accuracy" not in names
