@@ -79,6 +79,7 @@ class Arm:
 
 ARMS = {
     "Edgeflock, by default": Arm({}),
+    "Edgeflock, cosine schedule": Arm({"optimizer.schedule": "cosine"}),
     "EASGD": Arm(
         {
             **_DENSE,
@@ -154,6 +155,8 @@ def fleet_file(task: Task, arm: Arm) -> FleetFile:
     for path, value in arm.settings.items():
         section, _, key = path.partition(".")
         sections.setdefault(section, {})[key] = value
+    if "optimizer.schedule" in arm.settings:
+        sections["optimizer"]["period"] = updates
     return FleetFile.model_validate(sections, context=CHOICES)
 
 
