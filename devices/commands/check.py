@@ -18,6 +18,7 @@ from edgeflock.devices.commands.options import (
     settings_of,
     text_of,
 )
+from edgeflock.shared.environments import is_environment
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:  # torch
@@ -41,14 +42,19 @@ def check(
     CONFIG.toml the settings are those of edgeflock.toml, if that is in this folder.
     """
     with needing("server", "a check needs"):
-        from edgeflock.devices.projects.checking import checked
+        from edgeflock.devices.projects.acting import CheckedPolicy, checked_policy
+        from edgeflock.devices.projects.checking import Checked, checked
         from edgeflock.server.choices import CHOICES
 
         if config is None and PROJECT.is_file():
             config = PROJECT
         settings = settings_of(config, [*(set_ or []), *client_flags(data=data)], verbose, CHOICES)
         with redirect_stdout(sys.stderr):  # the user's module may print
-            found = checked(settings, tests_rate=True)
+            found: Checked | CheckedPolicy
+            if is_environment(settings.model.data):
+                found = checked_policy(settings)
+            else:
+                found = checked(settings, tests_rate=True)
     if json:
         import json as encoder
         from dataclasses import asdict

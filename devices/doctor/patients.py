@@ -20,6 +20,7 @@ from edgeflock.devices.doctor.finding import Finding
 from edgeflock.devices.doctor.line import asked, reached
 from edgeflock.devices.doctor.packages import package
 from edgeflock.shared.data import datasets
+from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.extras import install
 from edgeflock.shared.settings.client import ClientSettings
@@ -111,6 +112,8 @@ def _data(settings: ClientSettings) -> Finding:
         return Finding("data", "warn", "client.data is not set: it would train on digits", remedy)
     samples = 0
     for uri in named:
+        if is_environment(uri):
+            return _environment(uri)
         if not is_stored(uri):
             return Finding("data", "ok", f"{uri.partition(':')[0]}: is a stream, which was not opened")
         try:
@@ -119,6 +122,17 @@ def _data(settings: ClientSettings) -> Finding:
         except ConfigError as error:
             return Finding("data", "bad", str(error), remedy)
     return Finding("data", "ok", f"{samples:,} samples")
+
+
+def _environment(uri: str) -> Finding:
+    """In which it acts; whether the run's policy fits, the server's Welcome tells."""
+    try:
+        found = open_environment(uri)
+    except ConfigError as error:
+        remedy = "name an environment in client.data (docs/reinforcement-learning.md)"
+        return Finding("data", "bad", str(error), remedy)
+    kind = "actions to choose from" if found.discrete else "numbers to give"
+    return Finding("data", "ok", f"{uri}: observations {list(found.shape)}, {found.actions} {kind}")
 
 
 def _journal(place: Path) -> Finding:

@@ -6,10 +6,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgeflock.devices.library.data import Data, dataset
 from edgeflock.shared.data import datasets
+from edgeflock.shared.environments import is_environment, open_environment
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model.fields import rows
+from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.model.losses import scales_targets
 
 if TYPE_CHECKING:
@@ -50,7 +54,11 @@ def graphs_of(module: str, loss: str, make: "Make | None", data: Data | str) -> 
     """
     from edgeflock.server.training_graph.export import export_model
 
-    if isinstance(data, str | os.PathLike):
+    x: Inputs
+    y: NDArray[np.generic]
+    if isinstance(data, str) and is_environment(data):
+        x, y = open_environment(data).example(_ROWS)
+    elif isinstance(data, str | os.PathLike):
         samples = datasets.opened(os.fspath(data), "test", scales_targets=scales_targets(loss))
         x, y = rows(samples.x, slice(_ROWS)), samples.y[:_ROWS]
     else:

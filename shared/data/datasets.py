@@ -75,6 +75,8 @@ def read(uri: str, split: str) -> Raw:
     options = dict(parse_qsl(query, keep_blank_values=True))
     part = options.pop("part", "1/1")
     reader = READERS.get(scheme)
+    if scheme == "gym":
+        raise ConfigError(f"data {uri!r}: is an environment in which devices act, and here data are needed")
     if reader is None:
         if not is_own(uri) or find_spec(scheme.partition(".")[0]) is None:
             lacks = f"; there is no module {scheme!r} here" if is_own(uri) else ""
