@@ -20,13 +20,17 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a worker is one thread; before numpy is there
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import matplotlib
 import numpy as np
+from matplotlib import pyplot
+from matplotlib.ticker import FuncFormatter
 
 from benchmarks.learning import cells, runner
 from benchmarks.learning.cells import Cell, Results
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.devices.numbers import size
+from edgeflock.devices.results.curves import COLOURS
 from edgeflock.server.choices import CHOICES
 from edgeflock.server.operations.listeners import Listening
 
@@ -290,6 +294,40 @@ def _rows(name: str, task: Task, results: Results) -> Iterator[str]:
         )
 
 
+def figure(results: Results, path: Path) -> None:
+    """Return against steps, a panel for each task: means as lines, lowest to highest seed as bands."""
+    matplotlib.use("agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
+    shown = [name for name in TASKS if any(cell.task == name for cell in results)]
+    drawing, grid = pyplot.subplots(1, len(shown), figsize=(5.0 * len(shown), 4.0), squeeze=False)
+    for axes, name in zip(grid[0], shown, strict=True):
+        for colour, arm in zip((*COLOURS, "#882255"), ARMS, strict=True):
+            curves = [
+                record["figures"]["curve"]
+                for cell, record in results.items()
+                if (cell.task, cell.arm) == (name, arm) and "figures" in record
+            ]
+            if not curves:
+                continue
+            columns = list(zip(*curves, strict=False))
+            steps = [fmean(row["steps"] for row in rows) for rows in columns]
+            returns = np.array([[row["return"] for row in rows] for rows in columns])
+            axes.plot(steps, returns.mean(1), color=colour, linewidth=1.6, label=f"{arm} ({len(curves)})")
+            axes.fill_between(steps, returns.min(1), returns.max(1), color=colour, alpha=0.18, linewidth=0)
+        axes.axhline(TASKS[name].solved, color="#999999", linewidth=0.8, linestyle=":")
+        axes.set_title(TASKS[name].environment, loc="left", fontsize=10, fontweight="bold")
+        axes.set_xlabel("steps in the environment, on all devices together")
+        axes.set_ylabel("mean return of 100 episodes")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k"))
+        axes.grid(color="#DDDDDD", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+    drawing.tight_layout()
+    drawing.savefig(path.with_suffix(".png"), dpi=150)
+    drawing.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    pyplot.close(drawing)
+
+
 def main(arguments: list[str]) -> None:
     """Do what the command line says."""
     reader = argparse.ArgumentParser("python -m benchmarks.learning.acting", description=__doc__)
@@ -305,6 +343,7 @@ def main(arguments: list[str]) -> None:
         return
     results = cells.read(asked.results)
     (asked.results.parent / "acting.md").write_text(markdown(results))
+    figure(results, asked.results.parent / "acting")
 
 
 if __name__ == "__main__":
