@@ -115,7 +115,7 @@ class OnnxBackend:
             raise BadGraph(
                 f"onnxruntime cannot load the evaluation of {self._model}: {_line(error)}"
             ) from error
-        self._evaluation = Outputs(session, self.layout)
+        self._evaluation = Outputs(session, self.layout, step)
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         if self._evaluation is None:
@@ -125,6 +125,8 @@ class OnnxBackend:
         def predicted(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
             try:
                 return evaluation(theta, x)
+            except BadGraph as error:
+                raise BadGraph(f"the evaluation graph of {self._model}: {error}") from error
             except Exception as error:  # onnxruntime's errors have no base of their own
                 raise ConfigError(
                     f"{self._model} does not fit inputs {described(x)}: {_line(error)}"
@@ -202,8 +204,9 @@ class Bound:
 class Outputs:
     """What the model returns, by a session of its evaluation graph."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout) -> None:
-        self._session = session
+    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout, step: steps.Step) -> None:
+        """`step` is the graph of the session, which is weighed for each number of samples."""
+        self._session, self._step = session, step
         wanted = {node.name: node for node in session.get_inputs()}
         self._theta = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
         self._names = sorted(node.name for node in session.get_outputs() if steps.is_output(node.name))
@@ -211,6 +214,8 @@ class Outputs:
         self._y = tuple(y.shape[1:]), np.dtype(np.int64 if "int64" in y.type else np.float32)
 
     def __call__(self, theta: NDArray[np.float32], x: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:
+        """Raises BadGraph if there is not the memory for as many samples."""
+        self._step.weigh({"x": x.shape, "y": (len(x), *self._y[0])})
         given = {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
         shape, kind = self._y  # the loss is computed, too, and not asked for
         found = self._session.run(self._names, {**given, "x": x, "y": np.zeros((len(x), *shape), kind)})

@@ -1,6 +1,7 @@
 """Batches of an environment in which the device acts by its model: client.data = "gym:NAME"."""
 
 import logging
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
 log = logging.getLogger(__name__)
+
+_MOST = 1 << 29
+"""Bytes of the steps that a device keeps."""
 
 Array = NDArray[np.float32]
 
@@ -44,9 +48,16 @@ class Actor:
                 f"client.data = {of.uri!r} is an environment, and the run's loss {name!r} is of data; set "
                 "model.loss = 'a2c' or 'ppo' on the server, or name data"
             )
+        constants = Constants.of(welcome.loss)
+        steps = max(welcome.batch, constants.rollout)
+        if 4 * steps * (math.prod(of.shape) + of.actions + 3) > _MOST:
+            raise ConfigError(
+                f"client.data = {of.uri!r}: the run asks for {steps:,} steps at a time, which take more than "
+                f"{_MOST >> 20} MiB; a smaller run.batch or rollout may do"
+            )
         self._backend = backend
         self._rollouts.close()
-        self._rollouts = Rollouts(of, Constants.of(welcome.loss), self._random)
+        self._rollouts = Rollouts(of, constants, self._random)
         x, y = of.example(2)
         theta = np.zeros(backend.layout.size, np.float32)
         outputs = backend.predictor(theta)(x)

@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.environments import actions
 from edgeflock.shared.environments.advantages import advantages
 from edgeflock.shared.environments.opening import Environment
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, EdgeflockError, TrainingFailed
 from edgeflock.shared.model.calls import Call
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ Array = NDArray[np.float32]
 
 Policy = Callable[[Array], tuple[Array, ...]]
 """Observations [n, ...] -> what the module returns for them (actions.py)."""
+
+LONGEST = 1 << 20
+"""Steps of a rollout, and epochs, at most."""
 
 RECENT = 100
 """Episodes of which a device tells the mean."""
@@ -49,10 +53,12 @@ class Constants:
         known = {one.name for one in fields(cls)}
         found = cls(**{**usual, **{name: value for name, value in call.arguments.items() if name in known}})
         for one in fields(cls):
-            value, least = getattr(found, one.name), 1 if one.name == "epochs" else 0
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+            value, whole = getattr(found, one.name), one.name in ("rollout", "epochs")
+            least, most = int(one.name == "epochs"), LONGEST if whole else math.inf
+            number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+            if not (number and least <= value <= most and math.isfinite(value)):
                 raise ConfigError(
-                    f"model.loss = {loss!r}: {one.name} = {value!r} must be a number >= {least}"
+                    f"model.loss = {loss!r}: {one.name} = {value!r} must be a number from {least} to {most}"
                 )
         return found
 
@@ -69,8 +75,10 @@ class Rollouts:
         """The latest observation of each."""
         self._rewards = np.zeros(environment.envs)
         self._lengths = np.zeros(environment.envs, np.int64)
-        self._ready: deque[tuple[Array, Array]] = deque()
-        """Batches to learn from."""
+        self._x, self._y = np.zeros(0, np.float32), np.zeros(0, np.float32)
+        """What was collected."""
+        self._ready: deque[NDArray[np.int64]] = deque()
+        """Which of it each batch has that is still to be learned from."""
         self.returns: deque[float] = deque(maxlen=RECENT)
         """Of the latest episodes: sums of their rewards."""
         self.lengths: deque[int] = deque(maxlen=RECENT)
@@ -83,28 +91,41 @@ class Rollouts:
         """(x [size, ...], y [size, A + 3]): observations; actions, advantage, return, log probability of
         each. `size` is rounded up to as many steps in each environment.
 
-        What was collected comes first; `policy` makes the policy that acts if there is nothing left.
+        What was collected comes first; `policy` makes the policy that acts if there is nothing left. Raises
+        TrainingFailed if an environment fails; the next batch begins with new ones.
         """
         if not self._ready:
             steps = math.ceil(max(size, self._constants.rollout) / self._environment.envs)
-            self._deal(*self._collect(policy(), steps), size)
-        return self._ready.popleft()
+            try:
+                self._x, self._y = self._collect(policy(), steps)
+            except EdgeflockError:
+                raise
+            except Exception as error:  # somebody's own environment may raise anything
+                self.close()
+                raise TrainingFailed(f"{self._environment.uri}: {type(error).__name__}: {error}") from error
+            self._deal(size)
+        where = self._ready.popleft()
+        return self._x[where], self._y[where]
 
     def close(self) -> None:
         """Close all environments."""
         for environment in self._envs:
-            environment.close()
+            with suppress(Exception):  # it may have failed
+                environment.close()
         self._envs = []
+        self._rewards[:] = self._lengths[:] = 0
 
-    def _deal(self, x: Array, y: Array, size: int) -> None:
-        """Cut into batches, shuffled if there are several, as often as the loss learns from each."""
-        parts = max(1, len(y) // size) if self._constants.rollout > size else 1
+    def _deal(self, size: int) -> None:
+        """Cut what was collected into batches, as often as the loss learns from each; shuffled if there are
+        several.
+        """
+        count = len(self._y)
+        parts = max(1, count // size) if self._constants.rollout > size else 1
         if parts == 1 and self._constants.epochs == 1:
-            self._ready.append((x, y))
+            self._ready.append(np.arange(count))
             return
         for _ in range(self._constants.epochs):
-            for where in np.array_split(self._random.permutation(len(y)), parts):
-                self._ready.append((x[where], y[where]))
+            self._ready += np.array_split(self._random.permutation(count), parts)
 
     def _collect(self, policy: Policy, steps: int) -> tuple[Array, Array]:
         of, constants = self._environment, self._constants

@@ -14,7 +14,7 @@ from edgeflock.client.data import Acting
 from edgeflock.client.data.acting import Actor
 from edgeflock.client.data.open import batches_of
 from edgeflock.client.training import Trainer
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import ConfigError, TrainingFailed
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.client import ClientSettings
 from tests.client.training.fakes import WELCOME, FakeBackend
@@ -71,6 +71,8 @@ def test_before_an_episode_is_over_there_is_nothing_to_tell() -> None:
     [
         ("Corridor", {"input": (4,)}, POLICY, r"have the shape \[2\], and those of the run \[4\]"),
         ("Corridor", {"loss": "mse"}, POLICY, "loss 'mse' is of data; set model.loss = 'a2c'"),
+        ("Corridor", {"batch": 1 << 40}, POLICY, r"asks for 1,099,511,627,776 steps .*a smaller run.batch"),
+        ("Corridor", {"loss": "ppo(rollout=10000000)"}, POLICY, "must be a number from 0 to 1048576"),
         ("Target", {}, POLICY, r"policy that returns \(mean \[n, 1\]"),
         ("Corridor", {}, "edgeflock.client.zoo:ActorCritic(observations=2, actions=3)", r"logits \[n, 2\]"),
     ],
@@ -102,5 +104,6 @@ def test_an_environment_that_fails_is_said_to() -> None:
     of, acting = backend(), actor("Broken")
     run = welcome(of)
     acting.begin(run, of)
-    with pytest.raises(Exception, match="the motor is off"):
-        Trainer(of, acting, run).step(np.zeros(of.layout.size, np.float32), 0, 1)
+    for _ in range(2):  # the next one has new environments
+        with pytest.raises(TrainingFailed, match=r"gym:.*Broken: ZeroDivisionError: the motor is off"):
+            Trainer(of, acting, run).step(np.zeros(of.layout.size, np.float32), 0, 1)
