@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from edgeflock.shared.model.torch_module import FlatModule
 
 LENGTH = "length"
-"""The metric beside the return: the mean number of steps of the episodes."""
+"""A metric: the mean number of steps of the episodes."""
 
 
 class EpisodeScores:
@@ -72,7 +72,8 @@ def check(config: Config, *, acts: bool) -> None:
     if config.model.metrics:
         raise ConfigError(
             f"model.metrics = {config.model.metrics} are of held-out data, and model.data = "
-            f"{config.model.data!r} is an environment, whose return and length are told: leave them out"
+            f"{config.model.data!r} is an environment, which has the metrics return and length: leave them "
+            "out"
         )
     if config.coordination.tasks:
         raise ConfigError(

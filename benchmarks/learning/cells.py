@@ -95,6 +95,8 @@ def plan(results: Results, extra: Sequence[str] = (), tasks: Sequence[str] = tup
     for seed in SEEDS:
         for n, data in FLEETS:
             for task in tasks:
+                if n > TASKS[task].devices:
+                    continue
                 for arm in [*_arms(results, task, seed, (n, data) == BASE), *extra]:
                     cell = Cell(task, *fleet(arm, n, data), arm, seed)
                     if cell not in seen:

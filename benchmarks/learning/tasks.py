@@ -40,6 +40,8 @@ class Task:
     """That every arm computes, on all devices together."""
     loss: str = "cross_entropy"
     evaluations: int = 10
+    devices: int = 200
+    """At most: each needs a batch of its own."""
 
     @property
     def metric(self) -> str:
@@ -56,8 +58,8 @@ _VIT = "benchmarks.models.nets:ViT"
 TASKS = {
     task.name: task
     for task in (
-        Task("digits", "digits, CNN", ZOO + "DigitsCNN", _DIGITS, 10, 1_500),
-        Task("transformer", "digits, a tiny vision transformer", _VIT, _DIGITS, 10, 3_000),
+        Task("digits", "digits, CNN", ZOO + "DigitsCNN", _DIGITS, 10, 1_500, devices=50),
+        Task("transformer", "digits, a tiny vision transformer", _VIT, _DIGITS, 10, 3_000, devices=50),
         Task(
             "regression", "demand from six columns", NETS + "SixColumns", data.electricity, 32, 4_000, "mse"
         ),

@@ -74,7 +74,10 @@ def test_a_run_of_devices_that_act(tmp_path: Path) -> None:
     [
         (["model.loss=a2c"], "model.loss = 'a2c' is of a policy that acts: set model.data to an environment"),
         ([f"model.data={HERE}Corridor"], "model.loss = 'cross_entropy' is of data: set model.loss"),
-        (["model.loss=a2c", f"model.data={HERE}Corridor", "model.metrics=f1"], "return and length are told"),
+        (
+            ["model.loss=a2c", f"model.data={HERE}Corridor", "model.metrics=f1"],
+            "has the metrics return and length",
+        ),
         (["model.loss=a2c", f"model.data={HERE}Target"], "mean"),
         (
             ["model.loss=a2c", f"model.data={HERE}Corridor", "defence.mode=score"],
