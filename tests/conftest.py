@@ -1,5 +1,6 @@
 """How the tests run here: on all cores, and in no hurry, because no test says anything about time."""
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,15 @@ def _tables_as_they_were() -> Iterator[None]:
     yield
     for table, was in zip(tables, before, strict=True):
         table._known, table._given, table._here_only = was
+
+
+@pytest.fixture(autouse=True)
+def _log_level_as_it_was() -> Iterator[None]:
+    """A command that ran in this process chose what is logged: the next test logs as if it had not."""
+    log = logging.getLogger("edgeflock")
+    before = log.level
+    yield
+    log.setLevel(before)
 
 
 @pytest.hookimpl(tryfirst=True)
