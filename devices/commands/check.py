@@ -18,7 +18,6 @@ from edgeflock.devices.commands.options import (
     settings_of,
     text_of,
 )
-from edgeflock.shared.environments import is_environment
 from edgeflock.shared.errors import ConfigError
 
 if TYPE_CHECKING:  # torch
@@ -45,6 +44,7 @@ def check(
         from edgeflock.devices.projects.acting import CheckedPolicy, checked_policy
         from edgeflock.devices.projects.checking import Checked, checked
         from edgeflock.server.choices import CHOICES
+        from edgeflock.shared.environments import is_environment
 
         if config is None and PROJECT.is_file():
             config = PROJECT
