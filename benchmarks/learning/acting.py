@@ -240,8 +240,6 @@ def _stable_baselines(task: Task, algorithm: str, seed: int) -> list[dict[str, A
 
 def markdown(results: Results) -> str:
     """acting.md."""
-    machines = sorted({record["machine"] for record in results.values() if "machine" in record})
-    commits = sorted({record["commit"] for record in results.values() if "commit" in record})
     lines = [
         "# Learning by acting",
         "",
@@ -253,7 +251,7 @@ def markdown(results: Results) -> str:
         "last three; both are means over the seeds, and in brackets stands the worst seed. *Solved* is the "
         "first evaluation that reaches the task's threshold: the mean over the seeds that reach it.",
         "",
-        f"- Machines: {'; '.join(machines) or 'none'}. Commits: {', '.join(commits) or 'none'}.",
+        cells.provenance(results),
         "- Stable-Baselines3 runs on one machine with rl-zoo's settings; nothing is sent. Acrobot's "
         "observations and rewards are normalized there, as rl-zoo has it.",
     ]

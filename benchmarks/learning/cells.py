@@ -52,6 +52,14 @@ def read(path: Path) -> dict[Cell, dict[str, Any]]:
     return found
 
 
+def provenance(results: Results) -> str:
+    """On which machines, and of which commits, records are."""
+    machines, commits = (
+        sorted({record[key] for record in results.values() if key in record}) for key in ("machine", "commit")
+    )
+    return f"- Machines: {'; '.join(machines) or 'none'}. Commits: {', '.join(commits) or 'none'}."
+
+
 def append(path: Path, cell: Cell, record: Mapping[str, Any]) -> None:
     """Add a line. One that was cut short before it stays a line of its own."""
     path.parent.mkdir(parents=True, exist_ok=True)

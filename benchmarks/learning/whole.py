@@ -78,8 +78,6 @@ def played(cell: Cell) -> dict[str, Any]:
 
 def markdown(results: Results) -> str:
     """whole.md."""
-    machines = sorted({record["machine"] for record in results.values() if "machine" in record})
-    commits = sorted({record["commit"] for record in results.values() if "commit" in record})
     lines = [
         "# Whole runs",
         "",
@@ -89,7 +87,7 @@ def markdown(results: Results) -> str:
         f"synchronous SGD. *Last three* is the mean of the last three of {EVALUATIONS} evaluations. "
         "Bytes say in brackets how many times fewer they are than dense float32 gradients and models.",
         "",
-        f"- Machines: {'; '.join(machines) or 'none'}. Commits: {', '.join(commits) or 'none'}.",
+        cells.provenance(results),
         "",
         "| run | devices | gradients | goal | arm | last | last three | best | both ways |",
         "|---|--:|--:|---|---|--:|--:|--:|--:|",

@@ -10,11 +10,10 @@ Pure numpy, and gymnasium where an environment is made. The losses are in model/
 """
 
 from edgeflock.shared.environments.episodes import Episodes, play
-from edgeflock.shared.environments.opening import SCHEME, Environment, is_environment, open_environment
+from edgeflock.shared.environments.opening import Environment, is_environment, open_environment
 from edgeflock.shared.environments.rollouts import Constants, Policy, Rollouts
 
 __all__ = [
-    "SCHEME",
     "Constants",
     "Environment",
     "Episodes",

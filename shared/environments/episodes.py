@@ -17,17 +17,17 @@ class Episodes(NamedTuple):
     lengths: tuple[int, ...]
 
 
-def play(environment: Environment, policy: Policy, episodes: int = 0, *, first_seed: int = 0) -> Episodes:
-    """`episodes`, or as many as the environment's URI says, all at a time, with the seeds first_seed,
-    first_seed + 1, ...: the same policy gives the same ones.
+def play(environment: Environment, policy: Policy) -> Episodes:
+    """As many episodes as the environment's URI says, all at a time, with the seeds 0, 1, ...: the same
+    policy gives the same ones.
     """
-    count = episodes or environment.episodes
-    random = np.random.default_rng([first_seed, count])
+    count = environment.episodes
+    random = np.random.default_rng(count)
     playing = list(range(count))
     envs = [environment.make() for _ in playing]
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
     try:
-        seen = [one.reset(seed=first_seed + place)[0] for place, one in enumerate(envs)]
+        seen = [one.reset(seed=place)[0] for place, one in enumerate(envs)]
         while playing:
             outputs = policy(environment.observed([seen[place] for place in playing]))
             chosen = actions.drawn(outputs, random, greedy=not environment.sampled)[0]

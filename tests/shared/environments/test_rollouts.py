@@ -102,4 +102,4 @@ def test_the_same_policy_plays_the_same_episodes() -> None:
     assert one.lengths == (9,) * 5
     assert len(set(one.returns)) > 1
     assert play(world("Corridor?episodes=2"), always(1)).returns == (3.0, 3.0)
-    assert play(world("Corridor"), always(0), 3).returns == (0.0, 0.0, 0.0)
+    assert play(world("Corridor?episodes=3"), always(0)).returns == (0.0, 0.0, 0.0)
