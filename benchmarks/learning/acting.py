@@ -189,7 +189,6 @@ def _stable_baselines(task: Task, algorithm: str, seed: int) -> list[dict[str, A
     """rl-zoo3's hyperparameters of the task: hyperparams/a2c.yml and ppo.yml."""
     import torch
     from stable_baselines3 import A2C, PPO
-    from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import VecNormalize
@@ -221,20 +220,18 @@ def _stable_baselines(task: Task, algorithm: str, seed: int) -> list[dict[str, A
     model = kind("MlpPolicy", envs, seed=seed, **settings[algorithm, task.environment])
     rows: list[dict[str, Any]] = []
 
-    class Look(BaseCallback):
+    def evaluate(_locals: dict[str, Any], _globals: dict[str, Any]) -> bool:
         """Evaluates as a fleet is evaluated."""
+        if model.num_timesteps >= (len(rows) + 1) * task.steps // EVALUATIONS:
+            judged: Any = make_vec_env(task.environment, 20, seed=10_000)
+            if normalized:
+                judged = VecNormalize(judged, training=False, norm_reward=False)
+                judged.obs_rms = envs.obs_rms
+            mean, _ = evaluate_policy(model, judged, EPISODES, deterministic=True, warn=False)
+            rows.append({"steps": model.num_timesteps, "return": float(np.mean(mean))})
+        return True
 
-        def _on_step(self) -> bool:
-            if self.num_timesteps >= (len(rows) + 1) * task.steps // EVALUATIONS:
-                judged: Any = make_vec_env(task.environment, 20, seed=10_000)
-                if normalized:
-                    judged = VecNormalize(judged, training=False, norm_reward=False)
-                    judged.obs_rms = envs.obs_rms
-                mean, _ = evaluate_policy(model, judged, EPISODES, deterministic=True, warn=False)
-                rows.append({"steps": self.num_timesteps, "return": float(np.mean(mean))})
-            return True
-
-    model.learn(task.steps, callback=Look())
+    model.learn(task.steps, callback=evaluate)
     return rows
 
 
