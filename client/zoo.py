@@ -335,6 +335,35 @@ class ActorCritic(nn.Module):
         return actor, self.log_deviation + torch.zeros_like(actor), value
 
 
+class PixelActorCritic(nn.Module):
+    """A policy for four pictures of 84 x 84, as ale-py's games have: the network of V. Mnih et al. (Nature,
+    2015) with an actor and a critic on top.
+
+    Returns (logits [b, actions], value [b]). 1.69 million parameters.
+    """
+
+    def __init__(self, actions: int) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(4, 32, 8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64 * 7 * 7, 512),
+            nn.ReLU(),
+        )
+        self.actor, self.critic = nn.Linear(512, actions), nn.Linear(512, 1)
+        nn.init.normal_(self.actor.weight, 0.0, 0.01 / 512**0.5)
+        nn.init.zeros_(self.actor.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.features(x)
+        return self.actor(features), self.critic(features).squeeze(1)
+
+
 def _hidden(inputs: int, width: int, outputs: int, gain: float) -> nn.Sequential:
     layers = nn.Sequential(
         nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, outputs)

@@ -11,7 +11,9 @@ from edgeflock.shared.errors import ConfigError
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="adacomp, easgd, scadles or scheduling.")],
+    paper: Annotated[
+        str, typer.Argument(metavar="PAPER", help="adacomp, easgd, easgd-rl, scadles or scheduling.")
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
     data: Annotated[
         str,
@@ -34,7 +36,7 @@ def reproduce(
     """Reproduce a paper's tables and figures: on emulated fleets; scheduling by its delays alone."""
     with needing("server,demo", "fleets need"):
         from edgeflock.devices.papers.adacomp import reproduce_adacomp
-        from edgeflock.devices.papers.easgd import reproduce_easgd
+        from edgeflock.devices.papers.easgd import reproduce_easgd, reproduce_easgd_rl
         from edgeflock.devices.papers.scadles import reproduce_scadles
         from edgeflock.devices.papers.scheduling import reproduce_scheduling
 
@@ -60,6 +62,10 @@ def reproduce(
         reproduce_easgd(
             data or folder, out, quick=quick, seeds=seeds, finished=finished, command=command, as_json=json
         )
+    elif paper == "easgd-rl":
+        if updates or grid or data:
+            raise ConfigError("--updates, --grid and --data: easgd-rl has none of them; it has --quick")
+        reproduce_easgd_rl(out, quick=quick, seeds=seeds, finished=finished, command=command, as_json=json)
     elif paper == "scadles":
         if updates:
             raise ConfigError(f"--updates {updates}: adacomp takes it; scadles has --quick")
@@ -79,4 +85,4 @@ def reproduce(
             raise ConfigError(f"{named[0]}: scheduling trains nothing; it has --quick and --seeds")
         reproduce_scheduling(out, quick=quick, seeds=seeds, command=command, as_json=json)
     else:
-        raise ConfigError(f"reproduce {paper!r}: known are adacomp, easgd, scadles and scheduling")
+        raise ConfigError(f"reproduce {paper!r}: known are adacomp, easgd, easgd-rl, scadles and scheduling")

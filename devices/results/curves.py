@@ -17,6 +17,7 @@ from edgeflock.devices.results.outcomes import Setting
 COLOURS = ("#0072B2", "#B84A00", "#009E73", "#CC79A7", "#555555", "#E69F00")
 """After Okabe and Ito: every kind of colour vision tells them apart."""
 
+_LABELS = {"accuracy": "test accuracy (%)", "loss": "test loss", "return": "mean return of episodes"}
 _STYLES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
 
 
@@ -69,7 +70,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_xscale("log")
     axes.set_title(panel.title, loc="left", fontsize=10, fontweight="bold")
     axes.set_xlabel(panel.label)
-    axes.set_ylabel("test accuracy (%)" if panel.settings[0].measure == "accuracy" else "test loss")
+    axes.set_ylabel(_LABELS[panel.settings[0].measure])
     formatter: Callable[[Any, Any], str] = {"ingress": _bytes, "traffic": _bytes, "updates": _count}.get(
         panel.key, _seconds
     )

@@ -26,6 +26,11 @@ class Outcome:
         return [row["accuracy"] or 0.0 for row in self.rows]
 
     @property
+    def returns(self) -> list[float]:
+        """The mean return of the episodes of every evaluation that has any."""
+        return [row["metrics"]["return"] for row in self.rows if "return" in row.get("metrics", {})]
+
+    @property
     def best(self) -> float:
         """The highest accuracy of any evaluation; 0 if there is none."""
         return max(self.accuracies, default=0.0)
@@ -112,14 +117,20 @@ class Setting:
 
     @property
     def measure(self) -> str:
-        """accuracy, or loss for what has no accuracy."""
-        return "loss" if self.outcomes[0].rows[-1]["accuracy"] is None else "accuracy"
+        """return, accuracy, or loss for what has neither."""
+        last = self.outcomes[0].rows[-1]
+        if "return" in last.get("metrics", {}):
+            return "return"
+        return "loss" if last["accuracy"] is None else "accuracy"
 
     def series(self, key: str) -> list[tuple[float, list[float]]]:
         """(mean of `key`, measures) at each evaluation that all runs came to."""
         columns = zip(*(outcome.rows for outcome in self.outcomes), strict=False)
         return [
-            (statistics.fmean(value_of(row, key) for row in rows), [row[self.measure] or 0.0 for row in rows])
+            (
+                statistics.fmean(value_of(row, key) for row in rows),
+                [_measured(row, self.measure) for row in rows],
+            )
             for rows in columns
         ]
 
@@ -128,6 +139,10 @@ def value_of(row: dict[str, Any], key: str) -> float:
     """`key` of an evaluation's row; `traffic` is both ways together."""
     value: float = row["ingress"] + row["egress"] if key == "traffic" else row[key]
     return value
+
+
+def _measured(row: dict[str, Any], measure: str) -> float:
+    return (row["metrics"] if measure == "return" else row)[measure] or 0.0
 
 
 def _mean(each: Sequence[Traffic]) -> Traffic:

@@ -1,11 +1,11 @@
-"""`edgeflock reproduce easgd`: figures 2 and 3 of the paper."""
+"""`edgeflock reproduce easgd`: figures 2 and 3 of the paper; easgd-rl: 4 and 5."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from edgeflock.devices.papers.easgd import experiments
+from edgeflock.devices.papers.easgd import experiments, policies, policies_report
 from edgeflock.devices.papers.easgd.data import prepare
 from edgeflock.devices.papers.easgd.report import report
 from edgeflock.devices.papers.easgd.results import summarise
@@ -35,3 +35,20 @@ def reproduce_easgd(
         raise ConfigError(f"--finished: in {out} no run has ended yet")
     summary = summarise(results, command)
     publish("easgd", summary, report(results, summary, scale, out), out, as_json=as_json)
+
+
+def reproduce_easgd_rl(
+    out: Path, *, quick: bool, seeds: int, finished: bool, command: str, as_json: bool
+) -> None:
+    """Run every experiment, and leave easgd-rl.json, .md and figures in `out`. Raises ConfigError."""
+    horizon = policies.QUICK if quick else policies.FULL
+    if seeds:
+        horizon = replace(horizon, seeds=tuple(range(seeds)))
+    Console(stderr=True).print("Return of Acrobot and CartPole, and throughput of QBert")
+    throughput = measure(policies.qbert(horizon), out, horizon.seeds[:1], finished)
+    results = by_part([*measure(policies.learning(horizon), out, horizon.seeds, finished), *throughput])
+    if not results:
+        raise ConfigError(f"--finished: in {out} no run has ended yet")
+    summary = policies_report.summarise(results, command)
+    text = policies_report.report(results, summary, horizon, out)
+    publish("easgd-rl", summary, text, out, as_json=as_json)

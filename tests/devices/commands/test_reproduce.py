@@ -10,7 +10,7 @@ from tests.devices.command_line import edgeflock
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["hogwild"], ["'hogwild'", "known are adacomp, easgd, scadles and scheduling"]),
+        (["hogwild"], ["'hogwild'", "known are adacomp, easgd, easgd-rl, scadles and scheduling"]),
         (["adacomp"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--finished"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--quick", "--data", "npz:nowhere.npz"], ["npz:nowhere.npz", "there is no such file"]),
@@ -19,6 +19,7 @@ from tests.devices.command_line import edgeflock
         (["scadles", "--updates", "7"], ["--updates 7", "--quick"]),
         (["scheduling", "--updates", "7"], ["--updates", "--quick"]),
         (["scheduling", "--data", "mnist"], ["--data", "trains nothing"]),
+        (["easgd-rl", "--updates", "7"], ["--updates", "--quick"]),
         (["scadles"], ["cifar10_jpgblob.npz", "there is no such file"]),
         (["adacomp", "--seeds", "-1"], ["--seeds"]),
         ([], ["PAPER"]),
@@ -33,6 +34,7 @@ from tests.devices.command_line import edgeflock
         "no updates there",
         "no updates in scheduling",
         "no data in scheduling",
+        "no updates of policies",
         "no folder of data",
         "seeds",
         "no paper",
