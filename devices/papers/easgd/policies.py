@@ -7,11 +7,14 @@ rather than gradients.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.papers.easgd.settings import NODES
 from edgeflock.devices.papers.reproduce import AS_PUBLISHED, Experiment, Method
 from edgeflock.server.choices import CHOICES
+from edgeflock.shared.model.chunks import chunks
+from edgeflock.shared.model.torch_module import FlatModule
 
 WORKERS = (5, 10)
 """On a node."""
@@ -67,9 +70,10 @@ class Agent:
     """How often a step is learned from."""
 
     def updates(self, game: Game, workers: int, seconds: float) -> int:
-        """What `workers` make in so many seconds if nobody waits, and each exchange is one update."""
+        """How many `workers` make in so many seconds if nobody waits."""
         step = game.step_ms + game.sample_ms * self.batch / self.epochs
-        return max(1, int(workers * 1000 * seconds / step / self.local_steps))
+        parts = _chunks(game.policy, game.chunk) if self is STAGGERED else 1
+        return max(1, int(parts * workers * 1000 * seconds / step / self.local_steps))
 
 
 _ADAM: dict[str, object] = {"coordination.rule": "none", "optimizer.kind": "adam"}
@@ -124,7 +128,7 @@ class Horizon:
 
 
 FULL = Horizon(12.0, 8.0, WORKERS, (0, 1, 2))
-QUICK = Horizon(3.0, 3.0, WORKERS[:1], (0,))
+QUICK = Horizon(3.0, 2.0, WORKERS[:1], (0,))
 
 
 def learning(horizon: Horizon) -> Iterator[Experiment]:
@@ -147,6 +151,11 @@ def qbert(horizon: Horizon) -> Iterator[Experiment]:
 def part_of(game: Game, workers: int) -> str:
     """The name of a panel."""
     return f"{game.name}, {NODES} x {workers} workers"
+
+
+@lru_cache
+def _chunks(policy: str, chunk: int) -> int:
+    return len(chunks(FlatModule(policy, "a2c").layout, chunk))
 
 
 def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: int) -> FleetFile:
