@@ -74,15 +74,10 @@ class Environment:
         return np.asarray(observations, np.float32) * self.scale
 
     def example(self, samples: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(x, y) as the losses get them, of `samples` observations in a row; y is of the first action."""
+        """(x, y) as the losses get them, of `samples` first observations and the first action."""
         environment = self.make()
-        nothing = np.zeros(1 if self.discrete else self.actions, np.float32)
         try:
-            seen = [environment.reset(seed=0)[0]]
-            while len(seen) < samples:
-                observation, _, terminated, truncated, _ = self.act(environment, nothing)
-                seen.append(environment.reset()[0] if terminated or truncated else observation)
-            x = self.observed(seen)
+            x = self.observed([environment.reset(seed=seed)[0] for seed in range(samples)])
         finally:
             environment.close()
         y = np.zeros((samples, (1 if self.discrete else self.actions) + 3), np.float32)

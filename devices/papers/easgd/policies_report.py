@@ -160,17 +160,20 @@ def _draw_throughput(summary: dict[str, Any], path: Path, caption: str) -> None:
     matplotlib.use("agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
     figure, grid = pyplot.subplots(1, len(GAMES), figsize=(4.5 * len(GAMES), 4.0), squeeze=False)
+    shown = [
+        workers for workers in WORKERS if any(summary["panels"][part_of(game, workers)] for game in GAMES)
+    ]
     for axes, game in zip(grid[0], GAMES, strict=True):
         for number, agent in enumerate(AGENTS):
             rates = [
                 summary["panels"][part_of(game, workers)].get(agent.method.name, {"steps_per_second": 0.0})[
                     "steps_per_second"
                 ]
-                for workers in WORKERS
+                for workers in shown
             ]
-            places = [at + 0.14 * (number - (len(AGENTS) - 1) / 2) for at in range(len(WORKERS))]
+            places = [at + 0.14 * (number - (len(AGENTS) - 1) / 2) for at in range(len(shown))]
             axes.bar(places, rates, 0.12, color=COLOURS[number], label=agent.method.name)
-        axes.set_xticks(range(len(WORKERS)), [f"{workers} workers a node" for workers in WORKERS])
+        axes.set_xticks(range(len(shown)), [f"{workers} workers a node" for workers in shown])
         axes.set_title(game.name, loc="left", fontsize=10, fontweight="bold")
         axes.set_ylabel("steps per second")
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
