@@ -1,4 +1,4 @@
-"""docs/library.md is run as it stands."""
+"""docs/library.md and the policy in docs/reinforcement-learning.md are run as they stand."""
 
 import re
 from pathlib import Path
@@ -24,3 +24,12 @@ def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert names["emulated"].outcome.updates == 300
     assert load_file("model.safetensors").keys() == names["net"].state_dict().keys()
     assert Path("curves.png").stat().st_size
+
+
+def test_a_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gymnasium", reason="needs gymnasium: pip install 'edgeflock[rl]'")
+    monkeypatch.chdir(tmp_path)
+    (block,) = BLOCK.findall((ROOT / "docs/reinforcement-learning.md").read_text("utf-8"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(block, "docs/reinforcement-learning.md", "exec"), names)
+    assert -2000 < names["last"].metrics["return"] < 0
