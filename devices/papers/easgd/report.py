@@ -5,9 +5,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import matplotlib
-from matplotlib import pyplot
-
 from edgeflock.devices.numbers import percent, size
 from edgeflock.devices.papers.easgd.settings import (
     ALPHA,
@@ -23,7 +20,8 @@ from edgeflock.devices.papers.easgd.settings import (
     Scale,
 )
 from edgeflock.devices.papers.reproduce import Results
-from edgeflock.devices.results.curves import COLOURS, Panel, draw
+from edgeflock.devices.results.bars import Bars, draw_bars
+from edgeflock.devices.results.curves import Panel, draw
 
 
 def report(results: Results, summary: dict[str, Any], scale: Scale, out: Path) -> str:
@@ -36,7 +34,17 @@ def report(results: Results, summary: dict[str, Any], scale: Scale, out: Path) -
     ]
     if panels:
         draw(panels, out / "easgd-figure3", caption)
-    _draw_throughput(summary, out / "easgd-figure2", caption)
+    bars = [
+        Bars(
+            task.name,
+            "samples per second",
+            list(LINKS),
+            {method.name: [rates[link].get(method.name, 0.0) for link in LINKS] for method in METHODS},
+        )
+        for task in TASKS
+        for rates in [summary["tasks"][task.name]["throughput"]]
+    ]
+    draw_bars(bars, out / "easgd-figure2", caption, log=True)
     steps = ", ".join(f"{count:,} ({name})" for name, count in scale.steps.items())
     return "\n".join(
         [
@@ -149,29 +157,3 @@ def _times(part: float | None) -> str:
 
 def _signed(part: float | None) -> str:
     return "-" if part is None else f"{part:+.1%}"
-
-
-def _draw_throughput(summary: dict[str, Any], path: Path, caption: str) -> None:
-    """Bars: a group a link, a panel a model."""
-    matplotlib.use("agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "edgeflock", "font.size": 9})
-    figure, grid = pyplot.subplots(1, len(TASKS), figsize=(5.0 * len(TASKS), 4.0), squeeze=False)
-    for axes, task in zip(grid[0], TASKS, strict=True):
-        rates = summary["tasks"][task.name]["throughput"]
-        for number, method in enumerate(METHODS):
-            heights = [rates[link].get(method.name, 0.0) for link in LINKS]
-            places = [at + 0.2 * (number - 1.5) for at in range(len(LINKS))]
-            axes.bar(places, heights, 0.18, color=COLOURS[number], label=method.name)
-        axes.set_xticks(range(len(LINKS)), list(LINKS))
-        axes.set_yscale("log")
-        axes.set_title(task.name, loc="left", fontsize=10, fontweight="bold")
-        axes.set_ylabel("samples per second")
-        axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2)
-    figure.text(0.01, 0.012, caption, color="#555555", fontsize=7)
-    figure.tight_layout(rect=(0, 0.04, 1, 1), w_pad=2)
-    figure.savefig(path.with_suffix(".png"), dpi=150)
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    pyplot.close(figure)
