@@ -107,8 +107,8 @@ def report(results: Results, summary: dict[str, Any], horizon: Horizon, out: Pat
             "gradients.",
             "",
             f"Gradients are of {A3C.batch} steps, PPO's of {PPO.batch}, Edgeflock's, which is our default, "
-            f"of {DEFAULT.batch}. EASGD exchanges after {EASGD.local_steps} gradients. PPO is synchronous and "
-            "averages gradients, the paper's gathers observations; learning rates from 0.0001 to 0.001, "
+            f"of {DEFAULT.batch}. EASGD exchanges after {EASGD.local_steps} gradients. PPO is synchronous "
+            "and averages gradients, the paper's gathers observations; learning rates from 0.0001 to 0.001, "
             "rollouts of 32 and 128 steps and two estimates of the advantage were tried, and with none it "
             "stays at the highest return of CartPole.",
             "",
