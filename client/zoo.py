@@ -339,7 +339,7 @@ class PixelActorCritic(nn.Module):
     """A policy for four pictures of 84 x 84, as ale-py's games have: the network of V. Mnih et al. (Nature,
     2015) with an actor and a critic on top.
 
-    Returns (logits [b, actions], value [b]). 1.69 million parameters.
+    Returns (logits [b, actions], value [b]). 1,687,719 parameters with 6 actions.
     """
 
     def __init__(self, actions: int) -> None:

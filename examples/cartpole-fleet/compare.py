@@ -15,7 +15,7 @@ KINDS = {
     "long": "gym:poles:make?length=1.5&",
     "jupiter": "gym:poles:make?gravity=24.8&",
 }
-UPDATES, BATCH, EACH = 600, 256, 3
+UPDATES, BATCH, EACH = 2400, 64, 3
 """Of the fleet; steps of an update; devices of a kind."""
 
 
@@ -25,10 +25,10 @@ def learned(kinds: list[str], updates: int, judged_on: str, seed: int) -> float:
     """
     fleet = ef.Fleet(
         ef.Model("edgeflock.client.zoo:ActorCritic", loss="a2c"),
-        data="gym:poles:make?envs=16",
+        data="gym:poles:make?envs=4",
         evaluate=f"{KINDS[judged_on]}episodes=100",
         devices=EACH * len(kinds),
-        classes={kind: {"step_ms": 30, "data": f"{KINDS[kind]}envs=16"} for kind in kinds},
+        classes={kind: {"step_ms": 30, "data": f"{KINDS[kind]}envs=4"} for kind in kinds},
         batch=BATCH,
         updates=updates,
         evaluate_every=updates // 10,

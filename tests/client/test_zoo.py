@@ -28,7 +28,7 @@ MODELS: dict[str, tuple[tuple[int, ...], int, int, int]] = {
 }
 """Name -> (shape of a sample, classes, parameters, running statistics)."""
 
-POLICIES = {"ActorCritic": 9_155}
+POLICIES = {"ActorCritic": 9_155, "PixelActorCritic": 1_687_719}
 """Name -> parameters."""
 
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -60,6 +60,16 @@ def test_it_is_as_large_as_it_says(name: str) -> None:
     said = re.findall(r"([\d,]+) (parameters|running statistics)", getattr(zoo, name).__doc__)
     assert (f"{parameters:,}", "parameters") in said
     assert not statistics or (str(statistics), "running statistics") in said
+
+
+def test_a_policy_of_pictures_is_as_large_as_it_says_and_undecided_at_first() -> None:
+    flat = FlatModule(path("PixelActorCritic(actions=6)"), "a2c")
+    assert flat.layout.size == POLICIES["PixelActorCritic"]
+    assert f"{flat.layout.size:,} parameters with 6 actions" in str(zoo.PixelActorCritic.__doc__)
+    x = np.random.default_rng(0).random((10, 4, 84, 84), np.float32)
+    logits, value = flat.predictor(flat.theta())(x)
+    assert (logits.shape, value.shape) == ((10, 6), (10,))
+    assert np.abs(logits).max() < 0.1
 
 
 def test_a_policy_is_as_large_as_it_says_and_undecided_at_first() -> None:
