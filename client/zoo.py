@@ -342,7 +342,7 @@ class PixelActorCritic(nn.Module):
     Returns (logits [b, actions], value [b]). 1,687,719 parameters with 6 actions.
     """
 
-    def __init__(self, actions: int) -> None:
+    def __init__(self, actions: int = 6) -> None:
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(4, 32, 8, stride=4),
