@@ -72,5 +72,13 @@ async def bound(
             ) from error
         yield servers[0].sockets[0].getsockname()[1]
     finally:
-        for server in servers:
-            server.close()
+        try:
+            for server in servers:
+                for one in server.sockets:
+                    loop.remove_reader(one.fileno())
+            await asyncio.sleep(
+                0
+            )  # asyncio leaves open what it has accepted and not yet given to a closed server
+        finally:
+            for server in servers:
+                server.close()
