@@ -76,9 +76,8 @@ async def bound(
             for server in servers:
                 for one in server.sockets:
                     loop.remove_reader(one.fileno())
-            await asyncio.sleep(
-                0
-            )  # asyncio leaves open what it has accepted and not yet given to a closed server
+            # A connection that was just accepted gets its protocol; asyncio would leave it open.
+            await asyncio.sleep(0)
         finally:
             for server in servers:
                 server.close()

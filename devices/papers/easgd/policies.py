@@ -68,11 +68,13 @@ class Agent:
     loss: str = "a2c"
     epochs: int = 1
     """How often a step is learned from."""
+    staggered: bool = False
+    """Of EASGD: layers are exchanged one by one, and each exchange is an update."""
 
     def updates(self, game: Game, workers: int, seconds: float) -> int:
         """How many `workers` make in so many seconds if nobody waits."""
         step = game.step_ms + game.sample_ms * self.batch / self.epochs
-        parts = _chunks(game.policy, game.chunk) if self is STAGGERED else 1
+        parts = _chunks(game.policy, game.chunk) if self.staggered else 1
         return max(1, int(parts * workers * 1000 * seconds / step / self.local_steps))
 
 
@@ -87,8 +89,8 @@ _ELASTIC: dict[str, object] = {
 }
 
 A3C = Agent(Method("A3C", {**_DENSE, **_ADAM}, 0.001))
-EASGD = Agent(Method("EASGD", {**_ELASTIC, "coordination.chunk": 0}, 0.01), local_steps=10)
-STAGGERED = Agent(Method("staggered EASGD", _ELASTIC, 0.01), local_steps=10)
+EASGD = Agent(Method("EASGD", _ELASTIC, 0.02), local_steps=10)
+STAGGERED = Agent(Method("staggered EASGD", _ELASTIC, 0.02), local_steps=10, staggered=True)
 ASP = Agent(
     Method(
         "ASP",
@@ -104,11 +106,7 @@ ASP = Agent(
     )
 )
 PPO = Agent(
-    Method(
-        "PPO",
-        {**_DENSE, "coordination.mode": "rounds", "coordination.rule": "none", "optimizer.kind": "adam"},
-        0.001,
-    ),
+    Method("PPO", {**_DENSE, **_ADAM, "coordination.mode": "rounds"}, 0.001),
     batch=32,
     loss="ppo(rollout=128, epochs=4, entropy=0.0)",
     epochs=4,
@@ -119,7 +117,7 @@ AGENTS = (A3C, EASGD, STAGGERED, ASP, PPO, DEFAULT)
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How much of it is run: virtual seconds of figure 4, of figure 5 and of QBert's."""
+    """How much is run: virtual seconds for the returns of figure 4, and for the throughput of QBert."""
 
     learning: float
     throughput: float
@@ -196,7 +194,7 @@ def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: 
         settings = AS_PUBLISHED | settings
     if settings.get("coordination.mode") == "elastic":
         sections["coordination"]["alpha"] = 0.9 / devices
-        sections["coordination"].setdefault("chunk", game.chunk)
+        sections["coordination"]["chunk"] = game.chunk if agent.staggered else 0
     for path, value in settings.items():
         section, _, key = path.partition(".")
         sections.setdefault(section, {})[key] = value

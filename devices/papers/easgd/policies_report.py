@@ -101,15 +101,15 @@ def report(results: Results, summary: dict[str, Any], horizon: Horizon, out: Pat
             f"gradient's other work take, in virtual time: {times}. Returns are means of "
             f"{GAMES[0].episodes} episodes with fixed seeds, of the likeliest actions.",
             "",
-            f"The paper's runs take an hour, ours {horizon.learning:g} seconds of virtual time: in an hour "
+            f"The paper's runs take an hour, ours {horizon.learning:g} seconds of virtual time. In an hour "
             "15 workers take some 40 million steps, which is four hours of a core for each run. QBert's "
             "throughput alone was measured. IMPALA is not here: its learner gets observations, not "
             "gradients.",
             "",
             f"Gradients are of {A3C.batch} steps, PPO's of {PPO.batch}, Edgeflock's, which is our default, "
             f"of {DEFAULT.batch}. EASGD exchanges after {EASGD.local_steps} gradients. PPO is synchronous "
-            "and averages gradients, the paper's gathers observations; learning rates from 0.0001 to 0.001, "
-            "rollouts of 32 and 128 steps and two estimates of the advantage were tried, and with none it "
+            "and averages gradients, the paper's gathers observations. Learning rates from 0.0001 to 0.001, "
+            "rollouts of 32 and 128 steps and two estimates of the advantage were tried. With none it "
             "stays at the highest return of CartPole.",
             "",
             "## Return (figure 4)",
