@@ -51,12 +51,14 @@ class Task:
     """The mean return of 100 episodes."""
     steps: int
     """That each arm takes, on all devices together."""
+    ppo: str = "ppo"
+    """The loss of arms that learn from a step more than once."""
 
 
 TASKS = {
     "CartPole": Task("CartPole-v1", 4, 2, 475, 200_000),
     "Acrobot": Task("Acrobot-v1", 6, 3, -100, 400_000),
-    "LunarLander": Task("LunarLander-v3", 8, 4, 200, 1_000_000),
+    "LunarLander": Task("LunarLander-v3", 8, 4, 200, 1_000_000, "ppo(discount=0.999, gae=0.98)"),
 }
 
 _DENSE: dict[str, object] = {"compression.select": 1.0, "compression.values": "f32"}
@@ -79,13 +81,17 @@ class Arm:
     envs: int = 4
     """In which a device acts at a time."""
     local_steps: int = 1
+    epochs: int = 1
+    """How often a step is learned from. More than once: by the task's PPO."""
     algorithm: str = ""
 
 
 OURS = "Edgeflock"
 ARMS = {
-    OURS: Arm({}),
-    "Edgeflock, 256 steps an update": Arm({}, batch=256, envs=16),
+    OURS: Arm({"optimizer.schedule": "cosine"}),
+    "Edgeflock, PPO": Arm({"optimizer.schedule": "cosine"}, epochs=4),
+    "Edgeflock, constant rate": Arm({}),
+    "Edgeflock, constant rate, 256 steps an update": Arm({}, batch=256, envs=16),
     "EASGD": Arm(
         {
             **_DENSE,
@@ -138,7 +144,7 @@ def played(cell: Cell) -> dict[str, Any]:
 
 def fleet_file(task: Task, arm: Arm) -> FleetFile:
     """The settings of a fleet."""
-    updates = task.steps // (arm.batch * arm.local_steps)
+    updates = arm.epochs * task.steps // (arm.batch * arm.local_steps)
     policy = f"edgeflock.client.zoo:ActorCritic(observations={task.observations}, actions={task.actions})"
     sections: dict[str, dict[str, object]] = {
         "run": {
@@ -149,7 +155,7 @@ def fleet_file(task: Task, arm: Arm) -> FleetFile:
         },
         "model": {
             "module": policy,
-            "loss": "a2c",
+            "loss": task.ppo if arm.epochs > 1 else "a2c",
             "data": f"gym:{task.environment}?episodes={EPISODES}",
         },
         "fleet": {
@@ -167,7 +173,7 @@ def fleet_file(task: Task, arm: Arm) -> FleetFile:
 
 def _fleet(task: Task, arm: Arm, seed: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    steps = arm.batch * arm.local_steps
+    steps = arm.batch * arm.local_steps // arm.epochs
 
     def evaluated(one: Any) -> None:
         rows.append(

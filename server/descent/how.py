@@ -44,6 +44,7 @@ class How:
         coordination, settings = config.coordination, dict(config.optimizer)
         together = coordination.buffer if coordination.mode == "buffer" else 1
         known = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
+        known["period"] = config.optimizer.end(config.run.updates)
         return cls(together=together, aggregate=coordination.aggregate, **known)
 
     @property

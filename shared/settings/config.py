@@ -89,6 +89,7 @@ class Config(Section):
                 f"compression.threshold = {self.compression.threshold:g} is of gradients; leave it at 0 in "
                 "elastic averaging"
             )
+        self.optimizer.end(self.run.updates)
         run = self.run
         own = {
             "run.local_momentum": 0.0 if elastic else run.local_momentum,

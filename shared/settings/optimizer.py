@@ -47,7 +47,7 @@ class OptimizerSettings(Section):
         0.0, description="until when the learning rate rises"
     )
     period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0, description="of step: from one to the next; of cosine: until the end"
+        0.0, description="of step: from one fall to the next; of cosine: until the end, 0: that of the run"
     )
     factor: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.5, description="of step and plateau: what the learning rate is multiplied with"
@@ -78,14 +78,30 @@ class OptimizerSettings(Section):
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
-        if self.schedule in ("step", "cosine") and not self.period:
+        if self.schedule == "step" and not self.period:
             raise ValueError(
-                f"schedule = {self.schedule!r} cannot end with period = 0: say in period after how many "
-                f"{self.by} " + ("the rate falls" if self.schedule == "step" else "it ends")
+                "schedule = 'step' cannot fall with period = 0: say in period after how many "
+                f"{self.by} the rate falls"
             )
-        if self.schedule == "cosine" and self.warmup >= self.period:
-            raise ValueError(
-                f"warmup = {self.warmup:g} is no shorter than period = {self.period:g}, which holds it in "
-                'schedule = "cosine"; raise period'
-            )
+        if self.schedule == "cosine" and self.period:
+            self._begins_before(self.period, "period")
         return self
+
+    def end(self, updates: int) -> float:
+        """When cosine ends in a run of so many updates (0: endless). Raises ValueError if it cannot end."""
+        if self.period or self.schedule != "cosine":
+            return self.period
+        if self.by == "seconds" or not updates:
+            raise ValueError(
+                "optimizer.schedule = 'cosine' cannot end with optimizer.period = 0: say in period after how "
+                f"many {self.by} it ends, or set run.updates and leave optimizer.by at \"updates\""
+            )
+        self._begins_before(updates, "run.updates")
+        return float(updates)
+
+    def _begins_before(self, end: float, key: str) -> None:
+        if self.warmup >= end:
+            raise ValueError(
+                f"optimizer.warmup = {self.warmup:g} is no shorter than {key} = {end:g}, which holds it in "
+                f'schedule = "cosine"; raise {key}'
+            )

@@ -96,6 +96,13 @@ def test_a_replay_takes_the_same_rates(settings: tuple[str, ...], tmp_path: Path
     engine.close()
 
 
+def test_a_cosine_ends_with_the_run_unless_a_period_is_set() -> None:
+    cosine = ["optimizer.schedule=cosine", "run.updates=80"]
+    own = parse(overrides=[*cosine, "optimizer.period=30"], tables=CHOICES)
+    assert How.of(parse(overrides=cosine, tables=CHOICES)).period == 80
+    assert How.of(own).period == 30
+
+
 def test_seconds_are_counted_from_the_first_update_of_a_device(tmp_path: Path) -> None:
     """Not from a rollback before it, which is a version as well."""
     config = parse(
@@ -201,8 +208,10 @@ def test_with_a_rate_of_an_operator_s_patience_begins_anew(killed: bool, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["optimizer.schedule=cosine"], "cannot end with period = 0: say"),
-        (["optimizer.schedule=step"], "cannot end with period = 0"),
+        (["optimizer.schedule=cosine"], "cannot end with optimizer.period = 0: say"),
+        (["optimizer.schedule=cosine", "run.updates=9", "optimizer.by=seconds"], "after how many seconds"),
+        (["optimizer.schedule=cosine", "run.updates=9", "optimizer.warmup=9"], "raise run.updates"),
+        (["optimizer.schedule=step"], "cannot fall with period = 0"),
         (["optimizer.schedule=cosine", "optimizer.period=5", "optimizer.warmup=5"], "no shorter than"),
         (["optimizer.schedule=cosin"], "must be 'constant', 'step', 'cosine'"),
         (["optimizer.kind=adm"], "optimizer.kind = 'adm': must be 'sgd', 'momentum'"),
