@@ -62,6 +62,7 @@ TASKS = {
 }
 
 _DENSE: dict[str, object] = {"compression.select": 1.0, "compression.values": "f32"}
+_FALLING: dict[str, object] = {"optimizer.schedule": "cosine"}
 _A3C: dict[str, object] = {
     **_DENSE,
     "coordination.rule": "none",
@@ -69,6 +70,8 @@ _A3C: dict[str, object] = {
     "downlink.mode": "exact",
     "optimizer.kind": "adam",
 }
+_RETURNS = "a2c(gae=1.0)"
+"""Returns of all the steps of a gradient, as A3C has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class Arm:
     envs: int = 4
     """In which a device acts at a time."""
     local_steps: int = 1
+    loss: str = "a2c"
     epochs: int = 1
     """How often a step is learned from. More than once: by the task's PPO."""
     algorithm: str = ""
@@ -88,10 +92,10 @@ class Arm:
 
 OURS = "Edgeflock"
 ARMS = {
-    OURS: Arm({"optimizer.schedule": "cosine"}),
-    "Edgeflock, PPO": Arm({"optimizer.schedule": "cosine"}, epochs=4),
-    "Edgeflock, constant rate": Arm({}),
-    "Edgeflock, constant rate, 256 steps an update": Arm({}, batch=256, envs=16),
+    OURS: Arm(_FALLING, envs=1),
+    "Edgeflock, 256 steps an update": Arm(_FALLING, batch=256),
+    "Edgeflock, PPO": Arm(_FALLING, epochs=4),
+    "Edgeflock, constant rate": Arm({}, envs=1),
     "EASGD": Arm(
         {
             **_DENSE,
@@ -103,10 +107,17 @@ ARMS = {
         },
         batch=16,
         local_steps=10,
+        loss=_RETURNS,
     ),
-    "dense A3C, 16 steps an update": Arm({**_A3C, "coordination.learning_rate": 0.001}, batch=16),
-    "dense A3C, 256 steps an update": Arm({**_A3C, "coordination.learning_rate": 0.002}, batch=256, envs=16),
-    "dense A3C, 5 steps an update": Arm({**_A3C, "coordination.learning_rate": 0.0003}, batch=5, envs=1),
+    "dense A3C, 16 steps an update": Arm(
+        {**_A3C, "coordination.learning_rate": 0.001}, batch=16, loss=_RETURNS
+    ),
+    "dense A3C, 256 steps an update": Arm(
+        {**_A3C, "coordination.learning_rate": 0.002}, batch=256, envs=16, loss=_RETURNS
+    ),
+    "dense A3C, 5 steps an update": Arm(
+        {**_A3C, "coordination.learning_rate": 0.0003}, batch=5, envs=1, loss=_RETURNS
+    ),
     "SB3 A2C, rl-zoo": Arm({}, algorithm="A2C"),
     "SB3 PPO, rl-zoo": Arm({}, algorithm="PPO"),
 }
@@ -155,7 +166,7 @@ def fleet_file(task: Task, arm: Arm) -> FleetFile:
         },
         "model": {
             "module": policy,
-            "loss": task.ppo if arm.epochs > 1 else "a2c",
+            "loss": task.ppo if arm.epochs > 1 else arm.loss,
             "data": f"gym:{task.environment}?episodes={EPISODES}",
         },
         "fleet": {
@@ -304,7 +315,7 @@ def figure(results: Results, path: Path) -> None:
     shown = [name for name in TASKS if any(cell.task == name for cell in results)]
     drawing, grid = pyplot.subplots(1, len(shown), figsize=(5.0 * len(shown), 4.0), squeeze=False)
     for axes, name in zip(grid[0], shown, strict=True):
-        for colour, arm in zip((*COLOURS, "#882255", "#117733"), ARMS, strict=True):
+        for colour, arm in zip((*COLOURS, "#882255", "#117733", "#999933", "#661100"), ARMS, strict=False):
             curves = [
                 record["figures"]["curve"]
                 for cell, record in results.items()

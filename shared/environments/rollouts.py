@@ -36,7 +36,7 @@ class Constants:
     """What of a loss's arguments says how its batches are made; policy_losses.py has the others."""
 
     discount: float = 0.99
-    gae: float = 1.0
+    gae: float = 0.95
     """lambda of generalised advantage estimation. 1: returns of all steps of a rollout, as A3C has them."""
     rollout: int = 0
     """Steps that are taken before the model learns from them; 0: those of one batch."""
@@ -49,7 +49,7 @@ class Constants:
     def of(cls, loss: str) -> "Constants":
         """Those of a call such as "a2c(gae=0.9)". Raises ConfigError."""
         call = Call.of(loss, "model.loss")
-        usual = {"ppo": {"gae": 0.95, "rollout": 512, "epochs": 4}}.get(call.name, {})
+        usual = {"ppo": {"rollout": 512, "epochs": 4}}.get(call.name, {})
         known = {one.name for one in fields(cls)}
         found = cls(**{**usual, **{name: value for name, value in call.arguments.items() if name in known}})
         for one in fields(cls):

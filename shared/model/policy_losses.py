@@ -25,7 +25,7 @@ def a2c(
     value: float = 0.5,
     normalize: bool = True,
     discount: float = 0.99,
-    gae: float = 1.0,
+    gae: float = 0.95,
     reward_scale: float = 1.0,
 ) -> Tensor:
     """Advantage actor-critic: mean(-A log pi(a)) + `value` mean((R - V)^2) - `entropy` mean(H(pi)).

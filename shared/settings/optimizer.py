@@ -94,7 +94,7 @@ class OptimizerSettings(Section):
         if self.by == "seconds" or not updates:
             raise ValueError(
                 "optimizer.schedule = 'cosine' cannot end with optimizer.period = 0: say in period after how "
-                f"many {self.by} it ends, or set run.updates and leave optimizer.by at \"updates\""
+                f'many {self.by} it ends, or set run.updates and leave optimizer.by at "updates"'
             )
         self._begins_before(updates, "run.updates")
         return float(updates)

@@ -65,7 +65,8 @@ class Agent:
     local_steps: int = 1
     envs: int = 4
     """In which a worker acts at a time."""
-    loss: str = "a2c"
+    loss: str = "a2c(gae=1.0)"
+    """Those of the paper have returns of all the steps of a gradient, as A3C."""
     epochs: int = 1
     """How often a step is learned from."""
     staggered: bool = False
@@ -108,10 +109,10 @@ ASP = Agent(
 PPO = Agent(
     Method("PPO", {**_DENSE, **_ADAM, "coordination.mode": "rounds"}, 0.001),
     batch=32,
-    loss="ppo(rollout=128, epochs=4, entropy=0.0)",
+    loss="ppo",
     epochs=4,
 )
-DEFAULT = Agent(Method("Edgeflock", {}, 0.0), batch=64)
+DEFAULT = Agent(Method("Edgeflock", {}, 0.0), batch=64, envs=1, loss="a2c")
 AGENTS = (A3C, EASGD, STAGGERED, ASP, PPO, DEFAULT)
 
 
@@ -189,10 +190,13 @@ def _fleet(game: Game, agent: Agent, workers: int, seconds: float, evaluations: 
         },
     }
     settings = agent.method.settings
+    elastic = settings.get("coordination.mode") == "elastic"
+    if not elastic:
+        sections["optimizer"] = {"schedule": "cosine", "by": "seconds", "period": seconds}
     if agent is not DEFAULT:
         sections["coordination"]["learning_rate"] = agent.method.rate
         settings = AS_PUBLISHED | settings
-    if settings.get("coordination.mode") == "elastic":
+    if elastic:
         sections["coordination"]["alpha"] = 0.9 / devices
         sections["coordination"]["chunk"] = game.chunk if agent.staggered else 0
     for path, value in settings.items():
