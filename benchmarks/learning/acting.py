@@ -58,7 +58,7 @@ class Task:
 TASKS = {
     "CartPole": Task("CartPole-v1", 4, 2, 475, 200_000),
     "Acrobot": Task("Acrobot-v1", 6, 3, -100, 400_000),
-    "LunarLander": Task("LunarLander-v3", 8, 4, 200, 1_000_000, "ppo(discount=0.999, gae=0.98)"),
+    "LunarLander": Task("LunarLander-v3", 8, 4, 200, 500_000, "ppo(discount=0.999, gae=0.98)"),
 }
 
 _DENSE: dict[str, object] = {"compression.select": 1.0, "compression.values": "f32"}
@@ -70,7 +70,7 @@ _A3C: dict[str, object] = {
     "downlink.mode": "exact",
     "optimizer.kind": "adam",
 }
-_RETURNS = "a2c(gae=1.0)"
+_RETURNS = "a2c(gae=1.0, normalize=True)"
 """Returns of all the steps of a gradient, as A3C has them."""
 
 
@@ -92,10 +92,9 @@ class Arm:
 
 OURS = "Edgeflock"
 ARMS = {
-    OURS: Arm(_FALLING, envs=1),
-    "Edgeflock, 256 steps an update": Arm(_FALLING, batch=256),
-    "Edgeflock, PPO": Arm(_FALLING, epochs=4),
-    "Edgeflock, constant rate": Arm({}, envs=1),
+    OURS: Arm(_FALLING, epochs=4),
+    "Edgeflock, A2C": Arm(_FALLING, envs=1),
+    "Edgeflock, A2C, constant rate": Arm({}, envs=1),
     "EASGD": Arm(
         {
             **_DENSE,

@@ -23,7 +23,7 @@ def a2c(
     *,
     entropy: float = 0.0,
     value: float = 0.5,
-    normalize: bool = True,
+    normalize: bool = False,
     discount: float = 0.99,
     gae: float = 0.95,
     reward_scale: float = 1.0,

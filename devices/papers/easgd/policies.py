@@ -65,8 +65,7 @@ class Agent:
     local_steps: int = 1
     envs: int = 4
     """In which a worker acts at a time."""
-    loss: str = "a2c(gae=1.0)"
-    """Those of the paper have returns of all the steps of a gradient, as A3C."""
+    loss: str = "a2c"
     epochs: int = 1
     """How often a step is learned from."""
     staggered: bool = False
@@ -107,12 +106,9 @@ ASP = Agent(
     )
 )
 PPO = Agent(
-    Method("PPO", {**_DENSE, **_ADAM, "coordination.mode": "rounds"}, 0.001),
-    batch=32,
-    loss="ppo",
-    epochs=4,
+    Method("PPO", {**_DENSE, **_ADAM, "coordination.mode": "rounds"}, 0.001), batch=32, loss="ppo", epochs=4
 )
-DEFAULT = Agent(Method("Edgeflock", {}, 0.0), batch=64, envs=1, loss="a2c")
+DEFAULT = Agent(Method("Edgeflock", {}, 0.0), batch=64, loss="ppo", epochs=4)
 AGENTS = (A3C, EASGD, STAGGERED, ASP, PPO, DEFAULT)
 
 
